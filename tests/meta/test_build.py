@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ RECORDS = PROJECT / "src" / "ottla" / "records"
 ROUND_TRIP = """
 import sys
 BLOCKED
+from ottla import records
 from ottla.records import building, keys, walk
+assert records.build_in_use() == "pure"
 assert not (building.COMPILED or keys.COMPILED or walk.COMPILED)
 from ottla.records.batch import parse_batch_header
 from ottla.records.consumed import decode_consumed
@@ -59,21 +63,116 @@ def test_everything_works_without_compiled_modules_and_cython() -> None:
     run_python(ROUND_TRIP.replace("BLOCKED", f"sys.modules.update(dict.fromkeys({blocked}))"))
 
 
-@pytest.mark.long
-def test_a_wheel_is_built_without_a_compiler(tmp_path: Path) -> None:
+PACK = "import sys; from setuptools import build_meta; print(getattr(build_meta, f'build_{sys.argv[1]}')('dist'))"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A copy of what is built, without anything compiled."""
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, tmp_path)
-    shutil.copytree(PROJECT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    build = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
-    done = subprocess.run(
-        [sys.executable, "-c", build],
-        cwd=tmp_path,
-        env={**os.environ, "CC": "/bin/false"},
+    shutil.copytree(
+        PROJECT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
+    )
+    return tmp_path
+
+
+def pack(sources: Path, kind: str, timeout: float = 50, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PACK, kind],
+        cwd=sources,
+        env={**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=timeout,
         check=False,
     )
+
+
+def packed(sources: Path, kind: str, timeout: float = 50, **env: str) -> Path:
+    done = pack(sources, kind, timeout, **env)
     assert done.returncode == 0, done.stderr
-    [wheel] = tmp_path.glob("*.whl")
+    return sources / "dist" / done.stdout.splitlines()[-1]
+
+
+def names_in(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def is_compiled(name: str) -> bool:
+    return Path(name).suffix in (".so", ".pyd", ".dylib")
+
+
+@pytest.mark.spec("U4")
+@pytest.mark.slow
+def test_pure_never_builds(sources: Path) -> None:
+    """No platform in its name, nothing compiled in it, and it works."""
+    wheel = packed(sources, "wheel", OTTLA_BUILD="pure")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert [name for name in names_in(wheel) if is_compiled(name)] == []
     run_python(ROUND_TRIP.replace("BLOCKED", f"sys.path.insert(0, {str(wheel)!r})"))
+
+
+@pytest.mark.spec("U4")
+@pytest.mark.slow
+def test_an_unknown_kind_of_build_is_refused(sources: Path) -> None:
+    done = pack(sources, "wheel", OTTLA_BUILD="fast")
+    assert done.returncode != 0
+    assert "OTTLA_BUILD=fast: expected compiled, pure or auto" in done.stderr
+
+
+@pytest.mark.spec("U4")
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_without_a_compiler(sources: Path) -> None:
+    """By itself a build goes on without compiled code and says so; one that was asked to compile fails and says why."""
+    done = pack(sources, "wheel", 170, CC="/bin/false")
+    assert done.returncode == 0, done.stderr
+    assert "ottla's work on single records is not compiled, and runs slower" in done.stderr + done.stdout
+    [wheel] = (sources / "dist").iterdir()
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert [name for name in names_in(wheel) if is_compiled(name)] == []
+    done = pack(sources, "wheel", 60, CC="/bin/false", OTTLA_BUILD="compiled")
+    assert done.returncode != 0
+    assert "OTTLA_BUILD=compiled: ottla.records._walk_native could not be compiled" in done.stderr
+    assert "is there a C compiler, and Python.h?" in done.stderr
+    assert [path.name for path in (sources / "dist").iterdir()] == [wheel.name]
+
+
+@pytest.mark.spec("U4")
+@pytest.mark.slow
+def test_without_cython(sources: Path) -> None:
+    (sources / "Cython.py").write_text("raise ImportError")
+    assert packed(sources, "wheel", PYTHONPATH=str(sources)).name.endswith("-py3-none-any.whl")
+    done = pack(sources, "wheel", OTTLA_BUILD="compiled", PYTHONPATH=str(sources))
+    assert done.returncode != 0
+    assert "OTTLA_BUILD=compiled: that needs Cython: pip install 'cython>=3.1'" in done.stderr
+
+
+@pytest.mark.spec("U4")
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_compiled_code_has_the_tag_of_its_platform(sources: Path) -> None:
+    wheel = packed(sources, "wheel", 390, OTTLA_BUILD="compiled")
+    assert len([name for name in names_in(wheel) if is_compiled(name)]) == len(compiled())
+    assert not wheel.name.endswith("-any.whl")
+
+
+@pytest.mark.spec("U4")
+@pytest.mark.slow
+def test_a_source_distribution_holds_what_is_compiled(sources: Path) -> None:
+    archive = packed(sources, "sdist")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    wanted = {"setup.py", "pyproject.toml", "README.md", "LICENSE", "src/ottla/py.typed"}
+    for source, built in compiled().items():
+        wanted |= {f"src/ottla/records/{source}.py", f"src/ottla/records/{built}.pxd"}
+    assert wanted <= names
+    assert [name for name in names if is_compiled(name) or name.startswith("tests/")] == []
+
+
+def test_messages_never_point_to_the_script_of_the_project() -> None:
+    """Who installed ottla with pip has no `./run`."""
+    found = [str(path) for path in (PROJECT / "src").rglob("*.py") if "./run" in path.read_text()]
+    assert found == []

@@ -76,6 +76,35 @@ def test_a_failed_step_shows_its_output_and_is_tried_again(tmp_path: Path) -> No
         assert "the whole output is in" in done.stderr
 
 
+def test_the_project_is_installed_anew_when_its_metadata_changes(tmp_path: Path) -> None:
+    """An entry point, such as that of the pytest plugin, is known only to an installation that was made after it."""
+    shutil.copy(PROJECT / "run", tmp_path)
+    shutil.copytree(PROJECT / "requirements", tmp_path / "requirements")
+    (tmp_path / "src" / "ottla" / "records").mkdir(parents=True)
+    for name in ("setup.py", "src/ottla/records/_walk.py", "src/ottla/records/_walk_native.pxd"):
+        (tmp_path / name).touch()
+    metadata = tmp_path / "pyproject.toml"
+    metadata.write_text('[project.scripts]\nottla = "ottla.cli:main"\n[tool.ruff]\nline-length = 100\n')
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    (tmp_path / ".venv" / ".made-in").write_text(f"{tmp_path}\n")
+    # An environment that notes what is installed in it, whichever installer does so.
+    for program in (python, tmp_path / "uv"):
+        program.write_text(f'#!/bin/sh\ncase "$*" in *--editable*) echo once >>{tmp_path}/installed ;; esac\n')
+        program.chmod(0o755)
+
+    def installations() -> int:
+        done = run("setup", "demo", script=tmp_path / "run", PATH=f"{tmp_path}:{os.environ['PATH']}")
+        assert done.returncode == 0, done.stderr
+        return len((tmp_path / "installed").read_text().splitlines())
+
+    assert [installations(), installations()] == [1, 1]
+    metadata.write_text(metadata.read_text().replace("line-length = 100", "line-length = 120"))
+    assert installations() == 1
+    metadata.write_text(metadata.read_text().replace("[tool", '[project.entry-points.x]\ny = "ottla.z"\n[tool'))
+    assert [installations(), installations()] == [2, 2]
+
+
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_locks_are_hashed_and_name_no_index(lock: Path) -> None:
     text = lock.read_text()
@@ -96,7 +125,10 @@ def test_locks_have_what_the_project_asks_for() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = {
-        "demo": [*project["dependencies"], *extras["demo"], *extras["spark"], *extras["fast"], *extras["arrow"]],
+        "demo": [
+            *project["dependencies"],
+            *(each for name in ("demo", "spark", "fast", "arrow", "zookeeper") for each in extras[name]),
+        ],
         "dev": extras["dev"],
     }
     for name, requirements in wanted.items():

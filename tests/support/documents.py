@@ -149,7 +149,7 @@ PAGES = {
     "docs/apis.md": apis_page,
     "docs/cli.md": cli_page,
     "docs/client-metrics.md": client_metrics_page,
-    "docs/client-settings.md": client_reference.render,
+    "docs/client-settings.md": lambda: client_reference.render().replace("\n\n", f"\n\n{MADE_BY}\n", 1),
     "docs/groups.md": groups_page,
     "docs/metrics.md": lambda: metrics_page(MADE_BY),
     "docs/settings.md": reference.render,

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from ottla.cli.terminal import printable
+from ottla.records.extras import missing_extra
 
 if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
@@ -121,11 +122,11 @@ class Command:
         return EXIT_REFUSED
 
 
-def require(what: str, packages: Sequence[str], extra: str) -> None:
-    """Raise CommandError unless the packages of an optional dependency group (`extra`) are installed."""
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+def require(what: str, modules: Sequence[str], extra: str) -> None:
+    """Raise CommandError, which names the extra, unless these modules are installed; they are not imported."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
-        raise CommandError(f"{what} needs {', '.join(missing)}: pip install 'ottla[{extra}]'")
+        raise CommandError(missing_extra(what, extra, *missing))
 
 
 def confirmed(question: str, *, yes: bool) -> bool:

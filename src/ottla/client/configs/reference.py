@@ -12,8 +12,6 @@ from ottla.config.settings import HONOURED, NO_EFFECT, Setting
 _INTRODUCTION = """\
 # Settings of clients
 
-<!-- Made by `./run docs`; a test compares it with the code. -->
-
 Every setting of Apache Kafka 3.9's producer, consumer and admin client is known under its name, with its default. Give
 them as a mapping of Kafka's names, as Python keywords with underscores, or both:
 

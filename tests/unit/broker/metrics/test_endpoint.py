@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -160,13 +160,6 @@ def test_a_port_in_use_and_a_missing_package_are_refused(tmp_path: Path, monkeyp
         message = asyncio.run(start(ottla_metrics_port=str(taken.getsockname()[1])))
         assert message.startswith("ottla.metrics.port: cannot listen on 127.0.0.1:")
 
-    import_module = builtins.__import__
-
-    def without_it(name: str, *arguments: Any) -> Any:
-        if name == "prometheus_client":
-            raise ImportError(name)
-        return import_module(name, *arguments)
-
-    monkeypatch.setattr(builtins, "__import__", without_it)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
     message = asyncio.run(start(ottla_metrics_port="0"))
-    assert message == "ottla.metrics.port: the metrics need the package prometheus-client: pip install 'ottla[metrics]'"
+    assert message == "ottla.metrics.port: the metrics endpoint needs prometheus-client: pip install 'ottla[metrics]'"
