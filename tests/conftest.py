@@ -39,7 +39,7 @@ SPEC = "spec"
 LEFT_RUNNING = "left_running"
 
 #: Seconds for a test that waits for starts of Java, and so for a busy machine; others have the limit of the project.
-LIMIT_WITH_JAVA_S = 180
+LIMIT_WITH_JAVA_S = 600
 WITH_JAVA = ("needs_java", "needs_kafka", "needs_older", "needs_082")
 
 #: Marker, whether what it needs is there, and what is missing otherwise.

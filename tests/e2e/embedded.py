@@ -12,7 +12,7 @@ from ottla.env.disk import RealDisk
 from ottla.testing.disk_faulty import FaultyDisk
 from support.ports import LOOPBACK
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 90.0
 
 
 class EmbeddedBroker:

@@ -78,7 +78,7 @@ class Disconnected(Exception):
 class RawClient:
     """One connection. An answer that does not come within `timeout_s` is a TimeoutError."""
 
-    def __init__(self, port: int, *, timeout_s: float = 20.0, client_id: str = "raw") -> None:
+    def __init__(self, port: int, *, timeout_s: float = 60.0, client_id: str = "raw") -> None:
         self.client_id = client_id
         self.correlation_id = 0
         try:

@@ -27,7 +27,7 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("L6")
 
-HELD_TIMEOUT_S = 30.0
+HELD_TIMEOUT_S = 60.0
 
 
 class ColdDisk(FaultyDisk):

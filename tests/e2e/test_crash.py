@@ -191,7 +191,7 @@ def storm(tmp_path: Path) -> Iterator[Storm]:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(3, marks=pytest.mark.timeout(120)),
+        pytest.param(3, marks=pytest.mark.timeout(600)),
         pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(600)]),
     ],
 )

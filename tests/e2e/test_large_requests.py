@@ -94,7 +94,7 @@ async def measured(port: int, frame: bytes) -> tuple[int, Probe]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.spec("S5", "R7")
 def test_no_request_holds_the_loop(tmp_path: Path) -> None:
     async def run() -> None:

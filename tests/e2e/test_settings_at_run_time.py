@@ -25,7 +25,7 @@ from support.waiting import wait_until
 pytestmark = [pytest.mark.spec("L4"), pytest.mark.slow]
 
 CONFIGS = "kafka.admin.ConfigCommand"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 BROKER_ID = "7"
 #: Retention is looked at often; deleted files go at once.
 SETTINGS = {"log.retention.check.interval.ms": "200", "log.segment.delete.delay.ms": "0"}

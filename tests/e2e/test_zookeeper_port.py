@@ -18,7 +18,7 @@ from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("Z2", "Z3")]
 
-CONNECT_S = 10.0
+CONNECT_S = 60.0
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def connect(definitions: Definitions) -> Iterator[Callable[[RunningBroker], RawC
     """Makes raw connections, all closed in the end."""
     opened: list[RawConnection] = []
 
-    def make(broker: RunningBroker, timeout_s: float = 20.0) -> RawConnection:
+    def make(broker: RunningBroker, timeout_s: float = 60.0) -> RawConnection:
         opened.append(RawConnection(broker.bootstrap, definitions, timeout_s))
         return opened[-1]
 

@@ -13,7 +13,7 @@ from interop.wire_json import Definitions, Json, within
 
 API_VERSIONS = 18
 CONTROLLED_SHUTDOWN = 7
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class RawConnection:

@@ -24,7 +24,7 @@ ASSIGNORS = {
     "roundrobin": RoundRobinPartitionAssignor,
     "sticky": StickyPartitionAssignor,
 }
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class Clients:

@@ -39,7 +39,7 @@ NONE, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 0, 27, 79
 REQUIREMENTS = {"range": "A1", "roundrobin": "A2", "sticky": "A3", "cooperative-sticky": "A4"}
 PARTITIONS = 7
 SESSION_MS = 10_000
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class OurMember:

@@ -35,7 +35,7 @@ def test_all_clients_are_measured(bench: SimpleNamespace) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_load_counts_what_is_in_the_log(
     client: str, shared_ottla_server: OttlaServer, bench: SimpleNamespace

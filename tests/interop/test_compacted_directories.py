@@ -29,11 +29,11 @@ from support.java import java_tool
 from support.storage_logs import log_config
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(150), pytest.mark.spec("L5")]
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L5")]
 
 TOPIC = "keys"
 KEYS = 25
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 CONFIG = {
     "cleanup.policy": "compact",

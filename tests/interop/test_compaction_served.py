@@ -23,7 +23,7 @@ from support.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.spec("L5")]
 
 TOPIC = "state"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 SETTINGS = {
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.min.cleanable.ratio": "0.01",

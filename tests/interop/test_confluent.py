@@ -33,7 +33,7 @@ from support.brokers import RunningBroker
 from support.waiting import wait_until
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture

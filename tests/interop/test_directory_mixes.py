@@ -57,18 +57,18 @@ from support.waiting import wait_until
 pytestmark = [
     pytest.mark.needs_kafka,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.spec("L3", "L5", "L7", "L9"),
 ]
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-#: After so long without a record it ends.
-JAVA_SILENCE_MS = 3_000
+#: After so long without a record it ends; on a busy machine the first one comes late.
+JAVA_SILENCE_MS = 15_000
 TOPIC, GROUP = "mixed", "mixers"
 MIXES = 20
 #: Between them: both orders, compaction, an old format, a transaction left open and ended later, both ends.
 EVERY_DAY = (11, 18)
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 TURN_RECORDS = 60
 KEYS = 20
 BURST = 400

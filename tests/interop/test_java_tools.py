@@ -202,7 +202,7 @@ ASSIGNORS = ["RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "Cooperati
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.spec("C6", "A1", "A2", "A3", "A4")
 def test_java_members_come_and_go(
     tool: Any, broker: RunningBroker, start_member: Any, unique: str, assignor: str

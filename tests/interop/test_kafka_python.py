@@ -18,7 +18,7 @@ from support.brokers import RunningBroker
 from support.waiting import wait_until
 
 CODECS = {None: True, "gzip": True, "snappy": has_snappy(), "lz4": has_lz4(), "zstd": has_zstd()}
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 #: One poll may last so long. It must not end while its consumer joins a group: see FINDINGS.md.
 POLL_MS = 60_000
 

@@ -19,14 +19,14 @@ from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(150), pytest.mark.spec("L3")]
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L3")]
 
 DUMP = "kafka.tools.DumpLogSegments"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 TOPIC, SMALL = "travels", "small"
 PARTITIONS = 2
 GROUP, COMMITTED = "travellers", 123
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 #: Both brokers have to agree about where a group's offsets are.
 SETTINGS = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
 

@@ -165,7 +165,7 @@ def leaderless(connection: RawConnection, index: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_directory_that_is_gone_at_the_start(halves: tuple[BrokerPair, Each, Each]) -> None:
     pair, stayed, went = halves
     for index in (stayed, went):

@@ -23,9 +23,9 @@ from support.inspected_logs import starts
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(150), pytest.mark.spec("L3")]
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L3")]
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PLAIN, COMPACTED, TRANSACTIONAL = "plain", "compacted", "transactional"
 GROUP = "travellers"

@@ -166,7 +166,7 @@ def test_an_empty_group_without_offsets_goes_with_the_next_run(pair: BrokerPair,
 
 
 @pytest.mark.long
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(600)
 def test_the_minute_passes(pair: BrokerPair, group: str) -> None:
     """Of a group whose members have gone, and of one that never had any."""
     member = Member(pair, group)

@@ -19,7 +19,7 @@ from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(150), pytest.mark.spec("L3", "L7")]
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L3", "L7")]
 
 TOPIC, GROUP = "old", "readers"
 CODECS = ["none", "gzip", "snappy", "lz4"]

@@ -19,7 +19,7 @@ from support.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 PARTITIONS = 7
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from ottla.records.compression import Compression
 from support.java import java_tool
 from support.storage_logs import append, batch, log_config, new_log, open_log, read_all
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(100), pytest.mark.spec("L9", "L3")]
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L9", "L3")]
 
 DUMP = "kafka.tools.DumpLogSegments"
 CONFIG = log_config(segment_bytes=3000, index_interval_bytes=500)

@@ -17,10 +17,10 @@ from support.brokers import RunningBroker
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(150), pytest.mark.spec("L3", "L5", "C8")]
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L3", "L5", "C8")]
 
 TOPIC = "transacted"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 TURNS = 12
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 

@@ -22,7 +22,7 @@ CONTRACT_SOURCES = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "command",
     ["ruff check", "ruff format --check", "mypy", "lint-imports --no-logo --no-cache"],

@@ -17,7 +17,7 @@ from support.ports import LOOPBACK, free_port
 from support.processes import ServerDied, ServerProcess
 
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 60.0
 WORD_TIMEOUT_S = 2.0
 #: Of ZooKeeper: a session may last 2 to 20 ticks.
 TICK_TIME_MS = 500

@@ -20,7 +20,7 @@ from ottla.assign.consumer_protocol import Assignment, Malformed, decode_assignm
 from support.java import java_command
 
 PROGRAM = Path(__file__).resolve().parents[1] / "property" / "assign" / "AssignorOracle.java"
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 60.0
 
 
 class OracleError(AssertionError):

@@ -16,7 +16,7 @@ from typing import Any
 from support.java import PROJECT, java_command
 
 MEMBERS = PROJECT / "tests" / "interop" / "members"
-LEAVE_TIMEOUT_S = 30.0
+LEAVE_TIMEOUT_S = 60.0
 FOREVER = float("inf")
 
 

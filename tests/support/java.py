@@ -13,7 +13,7 @@ from support.processes import run_tool
 
 PROJECT = Path(__file__).resolve().parents[2]
 OLDEST_JAVA = 17
-TOOL_TIMEOUT_S = 120.0
+TOOL_TIMEOUT_S = 180.0
 #: Short-lived processes: the quick compiler only, classes shared with the runtime's archive, a small heap.
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 #: Classes of Apache Kafka's programs as a JVM maps them, made by `support.class_archive`; `.made-of` beside it.

@@ -14,7 +14,7 @@ from support.processes import ServerProcess, run_tool
 
 VERSION = "0.8.2.2"
 SOURCE = PROJECT / "tests" / "interop" / "zookeeper082" / "HighLevel.java"
-START_TIMEOUT_S = 40.0
+START_TIMEOUT_S = 90.0
 #: Sessions that end soon, rebalances that are tried often, offsets that are committed at once.
 QUICK_SETTINGS: Mapping[str, str] = {
     "auto.commit.interval.ms": "200",
@@ -28,7 +28,7 @@ QUICK_SETTINGS: Mapping[str, str] = {
 
 
 def old_tool(
-    *arguments: str, stdin: str | None = None, timeout_s: float = 50.0, check: bool = True
+    *arguments: str, stdin: str | None = None, timeout_s: float = 120.0, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run one of the tools of 0.8.2.2 to its end: `old_tool("kafka.admin.TopicCommand", "--list", …)`."""
     return run_tool(older_client_command(VERSION, *arguments), stdin=stdin, timeout_s=timeout_s, check=check)

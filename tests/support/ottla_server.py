@@ -11,7 +11,7 @@ from pathlib import Path
 from support.ports import LOOPBACK
 from support.processes import TERMINATE_TIMEOUT_S, ServerProcess
 
-START_TIMEOUT_S = 50.0
+START_TIMEOUT_S = 90.0
 
 _LISTENING = re.compile(r"listening on (?P<host>\[[^\]]+\]|[^\s:,]+):(?P<port>\d+)")
 

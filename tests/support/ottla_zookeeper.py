@@ -10,7 +10,7 @@ from pathlib import Path
 from support.ports import LOOPBACK
 from support.processes import TERMINATE_TIMEOUT_S, ServerProcess
 
-START_TIMEOUT_S = 50.0
+START_TIMEOUT_S = 90.0
 #: As `support.apache.ApacheZooKeeper` has it: sessions of 1 to 10 seconds are possible.
 TICK_TIME_MS = 500
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ottla.env.disk import Disk, DiskFile
 from ottla.testing.disk_faulty import FaultyDisk, FaultyFile
 
-HELD_TIMEOUT_S = 30.0
+HELD_TIMEOUT_S = 60.0
 
 
 class PowerLossDisk(FaultyDisk):

@@ -17,7 +17,7 @@ from support.waiting import POLL_INTERVAL_S
 
 T = TypeVar("T")
 
-TERMINATE_TIMEOUT_S = 20.0
+TERMINATE_TIMEOUT_S = 60.0
 OUTPUT_TAIL_LINES = 40
 
 
@@ -135,7 +135,7 @@ def run_tool(
     command: Sequence[str],
     *,
     stdin: str | bytes | None = None,
-    timeout_s: float = 60.0,
+    timeout_s: float = 120.0,
     check: bool = True,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,

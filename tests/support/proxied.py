@@ -14,7 +14,7 @@ from support.proxy import Proxy
 
 PROXIED = "PROXIED"
 #: ZooKeeper keeps the name of a killed broker until its session ends (6 s), and a start before that fails.
-START_TIMEOUT_S = 40.0
+START_TIMEOUT_S = 90.0
 
 
 class ProxiedBroker:

@@ -25,7 +25,7 @@ FRAME_SIZE = struct.Struct(">i")
 REQUEST_HEAD = struct.Struct(">hhi")
 #: Frames that are larger are no frames.
 LARGEST_FRAME_BYTES = 200 * 1024 * 1024
-START_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 90.0
 BACKLOG = 100
 #: Between attempts to listen again on the port where connections were refused.
 LISTEN_AGAIN_S = 0.05

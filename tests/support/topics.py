@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class Topics:

@@ -17,7 +17,7 @@ POLL_INTERVAL_S = 0.01
 def wait_until(
     condition: Callable[[], T],
     what: str | Callable[[], str],
-    timeout_s: float = 30.0,
+    timeout_s: float = 60.0,
     interval_s: float = POLL_INTERVAL_S,
 ) -> T:
     """The first true value of `condition`; an AssertionError naming `what` was waited for after `timeout_s`."""
@@ -32,7 +32,7 @@ def wait_until(
         time.sleep(interval_s)
 
 
-def wait_until_ended(pid: int, timeout_s: float = 30.0) -> None:
+def wait_until_ended(pid: int, timeout_s: float = 60.0) -> None:
     """Until the child process has ended, which somebody has to wait for afterwards, as always."""
     wait_until(lambda: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), f"process {pid}", timeout_s)
 

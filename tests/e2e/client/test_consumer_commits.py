@@ -22,7 +22,7 @@ from support.waiting import Stopwatch
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("C3")]
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 RANGE = {"partition_assignment_strategy": "range"}
 
 

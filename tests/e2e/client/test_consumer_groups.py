@@ -21,7 +21,7 @@ from support.topics import Topics
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def settle(members: list[Polled], *expected: list[int]) -> None:

@@ -28,7 +28,7 @@ from support.apache import ApacheKafka, ApacheZooKeeper
 from support.storage_logs import append, log_config, of_records, read_all, records
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(170), pytest.mark.spec("L3", "L9")]
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L3", "L9")]
 
 TOPIC = "travellers"
 SETTINGS = {"segment.bytes": "60000", "index.interval.bytes": "1024", "segment.index.bytes": "4096"}

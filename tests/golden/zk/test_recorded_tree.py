@@ -267,7 +267,7 @@ def without_chance(nodes: Nodes) -> dict[str, object]:
 @pytest.mark.needs_kafka
 @pytest.mark.needs_082
 @pytest.mark.long
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("of", [ApacheZooKeeper, OttlaZooKeeper])
 def test_the_recorded_tree_is_apache_kafkas(tmp_path: Path, of: type[ApacheZooKeeper] | type[OttlaZooKeeper]) -> None:
     nodes = lived(tmp_path, of(tmp_path / "zookeeper"))

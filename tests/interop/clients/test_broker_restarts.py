@@ -16,7 +16,7 @@ from support.client_facades import Facade
 from support.proxied import ProxiedBroker
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.spec("P5", "C1", "G10")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("P5", "C1", "G10")]
 
 PARTITIONS = 2
 RESTARTS = 2

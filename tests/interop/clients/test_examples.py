@@ -27,7 +27,7 @@ ACCOUNTS = 7
 BOOKED_PER_ROUND = 400
 #: After its first transaction it is killed within this time.
 LONGEST_LIFE_S = 0.15
-COUNTED_TIMEOUT_S = 40.0
+COUNTED_TIMEOUT_S = 90.0
 
 
 def command(name: str, *arguments: str) -> list[str]:

@@ -16,7 +16,7 @@ from support.client_facades import Facade
 from support.proxied import ProxiedBroker
 from support.proxy import SeededPlan
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(150), pytest.mark.spec("C1", "C3", "G10")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("C1", "C3", "G10")]
 
 PARTITIONS = 3
 MEMBERS = 3

@@ -23,7 +23,7 @@ ACTIVITIES = ("poll", "iterate", "commit", "rebalance", "send", "flush", "close"
 KINDS = ("sync", "asyncio")
 EVERYDAY_POINTS = {"ottla": 20, "apache": 0}
 LONG_POINTS = 100
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 90.0
 LATEST_S = 0.4
 #: From the signal to the end of the process: a second, and what a machine that is busy with other tests takes for the
 #: end of an interpreter.

@@ -16,11 +16,11 @@ from ottla.client import ConsumerRebalanceListener, OffsetAndMetadata, ProducerR
 from ottla.client.errors import ClientError, WakeupError
 from support.brokers import RunningBroker
 from support.client_facades import Facade
-from support.waiting import wait_until
+from support.waiting import Stopwatch, wait_until
 
 pytestmark = [pytest.mark.slow]
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 T0 = 1_700_000_000_000
 MANY_PARTITIONS = 50
 METADATA_AGE_MS = 300
@@ -149,10 +149,10 @@ def test_who_closes_or_unsubscribes_leaves_at_once(broker: RunningBroker, facade
         poll_until(stayer, lambda: len(stayer.assignment()) == 4, "all partitions")
         for leave in ("unsubscribe", "close"):
             join_beside(leaver, stayer, topic)
-            left_at = time.monotonic()
+            watch = Stopwatch()
             getattr(leaver, leave)()
             poll_until(stayer, lambda: len(stayer.assignment()) == 4, "the partitions of the one that left")
-            assert time.monotonic() - left_at < 5.0, "far less than its session"
+            assert watch.seconds() < 5.0, "far less than its session"
     assert group_size(broker.bootstrap, unique) == 0
 
 
@@ -175,10 +175,10 @@ def test_wakeup_ends_a_poll(broker: RunningBroker, facade: Facade, unique: str) 
         consumer.poll(100)
         waker = threading.Timer(0.1, consumer.client.wakeup if facade.is_async else consumer.wakeup)
         waker.start()
-        started_at = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(WakeupError):
             consumer.poll(30_000)
-        assert time.monotonic() - started_at < 5.0
+        assert watch.seconds() < 5.0
         waker.join()
         assert list(consumer.poll(50)) == [], "once"
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 #: What librdkafka gives in one call.
 MOST_AT_ONCE = 10_000
 

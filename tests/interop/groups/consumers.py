@@ -11,7 +11,7 @@ from support.java import java_command, older_client_command
 from support.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("Consumers.java")
-END_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 90.0
 #: The version of the clients among Apache Kafka's own jars.
 CURRENT = "3.9.1"
 

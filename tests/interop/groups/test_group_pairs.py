@@ -23,7 +23,7 @@ from interop.groups.player import PLAYERS, Outcomes, play
 from interop.groups.transcript import SIDES, Scenario, all_scenarios, merged, recorded, scenarios_of
 from interop.wire_json import Definitions
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
 #: Where ottla answers otherwise on purpose, and why. Nothing else may differ.
 WANTED = {

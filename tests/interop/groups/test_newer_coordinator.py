@@ -21,7 +21,7 @@ from interop.wire_json import Definitions
 from support.apache import ApacheKafka
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 PLAYERS = 10
 UNSUPPORTED_VERSION = 35

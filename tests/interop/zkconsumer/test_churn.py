@@ -79,7 +79,7 @@ class Feed:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.needs_kafka
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 def test_nothing_is_lost_while_processes_come_and_go(

@@ -14,10 +14,10 @@ from support.ottla_zookeeper import OttlaZooKeeper
 Server = OttlaZooKeeper | ApacheZooKeeper
 Connect = Callable[..., KazooClient]
 
-CONNECT_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 60.0
 #: The longest that the servers agree to.
 SESSION_TIMEOUT_S = 10.0
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 #: Of servers that are killed: sessions of 4 to 40 seconds, so that they live until a JVM is back on a busy machine.
 LONG_TICK_MS = 2000
 LONG_SESSION_S = 40.0

@@ -11,7 +11,7 @@ from support.apache import ApacheKafka
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.spec("Z2"), pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spec("Z2"), pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_a_broker_lives_on_our_server_through_its_death(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 from support.zk_ensemble import ApacheEnsemble
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs_kafka, pytest.mark.timeout(600)]
 
 SETTLED_S = 60.0
 SESSION_TIMEOUT_MS = "6000"

@@ -191,7 +191,7 @@ class Owner:
     ("own_server", "deaths"),
     [
         (OttlaZooKeeper, 5),
-        pytest.param(OttlaZooKeeper, 40, marks=[pytest.mark.long, pytest.mark.timeout(300)]),
+        pytest.param(OttlaZooKeeper, 40, marks=[pytest.mark.long, pytest.mark.timeout(600)]),
     ],
     indirect=["own_server"],
 )

@@ -114,7 +114,7 @@ def test_one_goes_on_with_the_others_offsets_in_kafka(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_members_come_go_and_are_killed(group: MixedGroup, unique: str, strategy: str) -> None:
     """At rest every partition has one owner, and nothing is lost."""
@@ -157,7 +157,7 @@ def is_at_rest(owners: dict[int, str], partitions: int, threads: set[str]) -> bo
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_session_that_expires_in_its_sleep(group: MixedGroup, unique: str) -> None:
     """Theirs sleeps longer than its session lasts; ours takes its partitions, and gives some back when it wakes."""
     group.cluster.create(unique, 4)
@@ -201,7 +201,7 @@ def test_filters_of_both_take_the_same_topics(group: MixedGroup, unique: str, ki
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_both_divide_many_topics_among_many_threads_alike(group: MixedGroup, unique: str, strategy: str) -> None:
     """Names and numbers of threads are sorted as text, topics mixed by their hashes; who differs fights for ever."""

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.needs_082,
     pytest.mark.slow,
     pytest.mark.long,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
     pytest.mark.spec("Z2", "Z4", "Z6"),
 ]
 

@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.needs_082,
     pytest.mark.slow,
     pytest.mark.long,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
     pytest.mark.spec("Z1", "Z2"),
 ]
 

@@ -183,7 +183,7 @@ def test_performance_tools(cluster: Cluster, unique: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("producer", ["old", "new"])
 @pytest.mark.parametrize("ways", [("apache", "embedded"), ("embedded", "apache")])
 def test_topics_are_mirrored_between_clusters(

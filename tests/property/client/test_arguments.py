@@ -109,7 +109,7 @@ def methods(kind: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["Producer", "Consumer", "SimpleConsumer", "Admin"])
 def test_every_argument_of_every_method(fake: FakeCluster, facade: Facade, kind: str) -> None:
     import ottla.client

@@ -64,7 +64,7 @@ def check(fake: FakeCluster, partitions: list[Any], rows: list[Any], *, ignores_
             assert len(homes) == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=ROWS,
     partition_count=st.integers(1, 4),
@@ -109,7 +109,7 @@ def test_send_many_keeps_the_order(
     check(fake, partitions, rows, ignores_keys=ignores_keys or partitioner == "UniformStickyPartitioner")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=ROWS,
     partition_count=st.integers(1, 4),

@@ -246,7 +246,7 @@ def live(world: World) -> tuple[object, ...]:
 
 @pytest.mark.spec("G1", "G3", "G11")
 @given(st.integers(0, 2**32), st.integers(1, 7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_invariants_hold_and_a_restart_loses_nothing_that_is_written(seed: int, members: int):
     churn = Churn(seed, members)
     actions = churn.all_actions()
@@ -266,7 +266,7 @@ def test_invariants_hold_and_a_restart_loses_nothing_that_is_written(seed: int, 
 
 @pytest.mark.spec("G3")
 @given(st.integers(0, 2**32), st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_group_settles_once_the_churn_stops(seed: int, members: int):
     churn = Churn(seed, members)
     actions = churn.all_actions()
@@ -301,7 +301,7 @@ def test_a_group_settles_once_the_churn_stops(seed: int, members: int):
 
 @pytest.mark.spec("G8")
 @given(st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_no_partition_has_two_owners_in_a_generation(seed: int):
     churn = Churn(seed, 5)
     actions = [(churn.go_on, 70), (churn.forget, 5), (churn.time, 10), (churn.leave, 3), (churn.restart, 1)]
@@ -315,7 +315,7 @@ def test_no_partition_has_two_owners_in_a_generation(seed: int):
 
 @pytest.mark.spec("G2")
 @given(st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_request_is_answered_exactly_once(seed: int):
     """The world refuses second answers; here, nothing stays open when everybody has gone."""
     churn = Churn(seed, 6)

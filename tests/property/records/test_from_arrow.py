@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.records import _building, from_arrow
@@ -54,7 +54,6 @@ def use(build: ModuleType, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(from_arrow, name, getattr(build, name))
 
 
-@settings(deadline=None)  # the first use of pyarrow's functions imports them
 @given(ROWS, KINDS, KINDS, st.data())
 def test_equal_bytes(rows, key_kind, value_kind, data):
     first = data.draw(st.integers(0, len(rows) - 1))

@@ -13,7 +13,7 @@ from ottla.client.errors import ClientClosedError, IllegalStateError
 from ottla.client.loop_thread import LoopThread
 from support.waiting import wait_until
 
-PATIENCE_S = 10
+PATIENCE_S = 60.0
 
 
 def in_thread(work, *args):

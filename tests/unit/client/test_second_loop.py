@@ -18,7 +18,7 @@ from support.waiting import wait_until
 #: The sockets that a loop leaves open at its end are closed when they are collected, and asyncio complains of it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-PATIENCE_S = 20
+PATIENCE_S = 60.0
 QUICK = {"request_timeout_ms": 2000, "delivery_timeout_ms": 8000, "retry_backoff_ms": 5}
 
 

@@ -1,4 +1,4 @@
-"""Random cases that do not depend on time."""
+"""Random cases that are the same in each run."""
 
 from support import random_cases
 

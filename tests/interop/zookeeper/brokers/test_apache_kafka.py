@@ -19,7 +19,7 @@ from support.waiting import wait_until
 pytestmark = [
     pytest.mark.needs_kafka,
     pytest.mark.slow,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(600),
     pytest.mark.spec("L9", "Z1", "Z2", "Z3"),
 ]
 

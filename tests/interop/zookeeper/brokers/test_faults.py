@@ -19,7 +19,7 @@ from support.ottla_server import OttlaServer
 from support.proxy import Proxy
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.spec("Z2", "Z3")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("Z2", "Z3")]
 
 CHANGES = 60
 NAMES = 8

@@ -16,7 +16,7 @@ from support.ottla_server import OttlaServer
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("Z2", "Z3"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("Z2", "Z3"), pytest.mark.timeout(600)]
 
 KILLS = 3
 TOPICS_PER_LIFE = 15

@@ -13,7 +13,7 @@ from support.old_consumers import old_tool
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs_082, pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.spec("Z1", "Z2")]
+pytestmark = [pytest.mark.needs_082, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("Z1", "Z2")]
 
 
 def test_over_a_zookeeper(serve: Callable[..., OttlaServer], address: str) -> None:

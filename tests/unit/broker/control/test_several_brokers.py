@@ -21,7 +21,7 @@ from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
 
 SESSION_TIMEOUT_MS = 6_000
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 pytestmark = pytest.mark.spec("Z3")
 

@@ -44,7 +44,7 @@ def test_the_first_send_after_partitions_for_is_sent(fake):
     fake.topic("t", 0)
 
     async def work() -> int:
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK) as producer, asyncio.timeout(4):
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK) as producer, asyncio.timeout(60):
             await producer.partitions_for("t")
             return (await (await producer.send("t", b"v"))).offset
 
@@ -70,7 +70,7 @@ def test_callbacks_that_raise_disturb_nobody(fake, producer, error, how, caplog)
             future.add_done_callback(raises(error))
         producer.send("t", b"w", partition=partition, callback=lambda m, e: told.append(m))
         futures.append(future)
-    assert [future.result(4).offset for future in futures] == [0, 0, 2, 2]
+    assert [future.result(60).offset for future in futures] == [0, 0, 2, 2]
     wait_until(lambda: len(told) == 4, "the other callbacks")
     wait_until(lambda: caplog.text.count("the callback of a record failed") == 4, "what was raised to be logged")
     future.add_done_callback(raises(error))
@@ -85,7 +85,7 @@ def test_futures_of_many_that_nobody_asks_are_reported_by_flush(fake, producer):
     producer.send_many([(None, b"3")], "t")
     producer.flush()
     with pytest.raises(DeliveryError, match="1 of 1"):
-        producer.send_many([(None, b"4")], "t").result(4)
+        producer.send_many([(None, b"4")], "t").result(60)
     producer.flush()
 
 
@@ -122,7 +122,7 @@ class Confused:
 def test_an_interceptor_that_gives_no_record_is_passed_over(fake, caplog):
     [p] = fake.topic("t", 0)
     with Producer(bootstrap_servers=fake.bootstrap, interceptor_classes=[Confused()], **QUICK) as producer:
-        producer.send("t", b"v").result(4)
+        producer.send("t", b"v").result(60)
     assert values(fake, p) == [b"v"]
     assert "on_send of interceptor Confused failed" in caplog.text
 
@@ -178,7 +178,7 @@ class Unwilling:
 def test_users_code_that_cannot_be_closed_does_not_keep_the_producer_open(fake, setting, caplog):
     fake.topic("t", 0)
     producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK, **{setting: Unwilling()})
-    producer.send("t", b"v").result(4)
+    producer.send("t", b"v").result(60)
     producer.close()
     assert producer._thread.is_closed
     assert "Unwilling failed" in caplog.text
@@ -186,7 +186,7 @@ def test_users_code_that_cannot_be_closed_does_not_keep_the_producer_open(fake, 
 
 def test_a_future_of_the_parent_process_is_not_waited_for(fake, faults, producer):
     fake.topic("t", 0)
-    producer.send("t", b"v").result(4)
+    producer.send("t", b"v").result(60)
     fake.faults[ApiKey.PRODUCE].append(faults["SILENT"])
     future = producer.send("t", b"v")
     child = os.fork()
@@ -227,7 +227,7 @@ def test_topics_and_partitions_of_derived_types(fake, producer):
             return 1
 
     fake.topic("t", 0, 0)
-    assert producer.send(Name("t"), b"v", partition=Number()).result(4)[:3] == ("t", 1, 0)
+    assert producer.send(Name("t"), b"v", partition=Number()).result(60)[:3] == ("t", 1, 0)
 
 
 def test_a_close_that_is_cancelled_gives_up_at_once(fake, faults, caplog):
@@ -252,7 +252,7 @@ def test_a_close_that_is_cancelled_gives_up_at_once(fake, faults, caplog):
 def test_a_record_that_is_sent_while_the_producer_is_stopped_is_refused(fake):
     fake.topic("t", 0)
     producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK)
-    producer.send("t", b"v").result(4)
+    producer.send("t", b"v").result(60)
     producer.close()
     producer._core.refusal = None  # as a thread saw it just before
     with pytest.raises(ClientClosedError, match="the producer is closed"):
@@ -264,7 +264,7 @@ def test_a_record_that_is_sent_while_the_producer_is_stopped_is_refused(fake):
 def test_close_waits_for_what_other_threads_were_just_sending(fake, faults):
     fake.topic("t", 0)
     producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK)
-    producer.send("t", b"v").result(4)
+    producer.send("t", b"v").result(60)
     late = []
 
     def send_once_more(metadata, error):

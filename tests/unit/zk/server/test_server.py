@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 pytestmark = [pytest.mark.spec("Z2")]
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 SYSTEM_ERROR = -1
 
 
