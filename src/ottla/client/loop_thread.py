@@ -7,13 +7,13 @@ import contextlib
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from ottla.client.errors import ClientClosedError, ForkedError, IllegalStateError
 from ottla.env.futures import settle
 from ottla.env.process import process_id
-from ottla.env.threads import Event, RLock, Thread, thread_id
+from ottla.env.threads import SIGNAL_POLL_S, Event, RLock, Thread, thread_id
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -37,6 +37,12 @@ class _Serving:
         self.task: asyncio.Task[None] | None = None
         self.result: Any = None
         self.error: BaseException | None = None
+
+    def next_call(self) -> UserCall | None:
+        """In the caller: wait for the next call; None when the work has ended."""
+        while True:
+            with contextlib.suppress(Empty):
+                return self.calls.get(timeout=SIGNAL_POLL_S)
 
     def end(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """In the loop: the work has ended, or was cancelled before it started."""
@@ -82,7 +88,7 @@ class LoopThread:
             self.check()
             future = asyncio.run_coroutine_threadsafe(work(*args, **options), self._loop)
         try:
-            return future.result()
+            return _result_of(future)
         except CancelledError:
             if self._closed:
                 raise _closed_meanwhile() from None
@@ -110,7 +116,7 @@ class LoopThread:
 
         try:
             self.call(begin)
-            while (call := serving.calls.get()) is not None:
+            while (call := serving.next_call()) is not None:
                 self._execute(*call)
         except BaseException:
             if not serving.ended.is_set() and not self._closed:
@@ -227,6 +233,14 @@ class LoopThread:
         self._closed = True
         _warn(f"a client was dropped without close: {self._thread.name}", ResourceWarning, source=self)
         asyncio.run_coroutine_threadsafe(_end(self._closing), self._loop)
+
+
+def _result_of(future: Future[T]) -> T:
+    """`future.result()`, waited for in short pieces, for the sake of signals (`env.threads`)."""
+    while not future.done():
+        with contextlib.suppress(TimeoutError):  # of the wait, or of the work, which is then raised below
+            return future.result(SIGNAL_POLL_S)
+    return future.result()
 
 
 def _begin(name: str) -> tuple[asyncio.AbstractEventLoop, Thread]:

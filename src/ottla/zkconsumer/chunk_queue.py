@@ -1,26 +1,27 @@
 """The bounded queue between the fetchers, which run in an event loop, and the thread that reads a stream.
 
 The loop never waits for the thread, which may be suspended in the middle of a step, for example by a signal handler
-that shuts the connector down.
+that shuts the connector down. The thread may be interrupted between any two of its instructions: it first looks at a
+chunk (`take`), makes it its own, and removes it then (`began`), so that no interruption loses one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.errors import ForkedError
 from ottla.env.process import process_id
-from ottla.env.threads import Lock, monotonic_s
+from ottla.env.threads import SIGNAL_POLL_S, Lock, monotonic_s
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
 
 STEP_LIMIT_S, STEP_POLL_S = 0.1, 0.001
 """How long a thread is waited for that is in the midst of a step, and the pause between two looks."""
-SIGNAL_POLL_S = 0.25
-"""Limit on one wait for a chunk, and so on the time until a signal's handler runs that the wait did not notice."""
 
 
 class FetchedDataChunk:
@@ -51,56 +52,75 @@ class ChunkQueue:
         self.ended = False
         #: Called, in the reading thread, when the queue is not full any more.
         self.on_room: Callable[[], None] | None = None
-        self._chunks: SimpleQueue[FetchedDataChunk | None] = SimpleQueue()
+        #: Those of the present generation: the loop appends, the reading thread removes. `clear` begins another one.
+        self._chunks: deque[FetchedDataChunk] = deque()
+        #: An entry for each chunk and for the end, which ends the wait of the reading thread; some are there in vain.
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
+        #: Whether `on_room` is still to be called: the reading thread may be interrupted before.
+        self._owes_room = False
         self._max_chunks = max_chunks
         self._process = process_id()
 
     def __len__(self) -> int:
-        return self._chunks.qsize()
+        return len(self._chunks)
 
     @property
     def is_full(self) -> bool:
         """Whether fetching into it should pause."""
-        return self._chunks.qsize() >= self._max_chunks
+        return len(self._chunks) >= self._max_chunks
 
     def put(self, chunk: FetchedDataChunk) -> None:
         """In the loop: add a chunk."""
         if not self.ended:
             chunk.generation = self.generation
-            self._chunks.put(chunk)
+            self._chunks.append(chunk)
+            self._wakeups.put(None)
 
     def take(self, timeout_s: float | None) -> FetchedDataChunk | None:
         """In the reading thread: the next chunk; None where none came in time (None: however long), or it ended.
 
-        ForkedError in another process: nothing is fetched there.
+        It stays in the queue until `began`. ForkedError in another process: nothing is fetched there.
         """
         if process_id() != self._process:
             raise ForkedError("stream of a connector")
-        try:
-            chunk = self._wait(timeout_s)
-        except Empty:
-            return None
-        if chunk is None:
-            self._chunks.put(None)  # the end is for everybody who asks again
-        elif self.on_room is not None and self._chunks.qsize() == self._max_chunks - 1:
-            self.on_room()
-        return chunk
-
-    def _wait(self, timeout_s: float | None) -> FetchedDataChunk | None:
-        """The next in the queue. Empty where nothing came in time.
-
-        Waits again and again, for a short time. Python runs the handlers of signals between its own instructions: a
-        signal that comes after the last of them, or is delivered to another thread, does not end a wait that begins
-        then, and its handler, which may be what shuts the connector down, would run after the wait.
-        """
+        self._report_room()
         ends_s = math.inf if timeout_s is None else monotonic_s() + timeout_s
         while True:
-            left_s = max(0.0, ends_s - monotonic_s())
-            try:
-                return self._chunks.get(timeout=min(left_s, SIGNAL_POLL_S))
-            except Empty:
-                if left_s <= SIGNAL_POLL_S:
-                    raise
+            with suppress(IndexError):
+                return self._chunks[0]
+            if self.ended or not self._wait(ends_s):
+                return None
+
+    def began(self, chunk: FetchedDataChunk) -> None:
+        """In the reading thread, in a step: remove the chunk that `take` returned."""
+        chunks = self._chunks
+        if not chunks or chunks[0] is not chunk:  # cleared meanwhile
+            return
+        self._owes_room = self._owes_room or len(chunks) == self._max_chunks
+        chunks.popleft()
+        with suppress(Empty):
+            self._wakeups.get_nowait()
+        self._report_room()
+
+    def _report_room(self) -> None:
+        if self._owes_room:
+            if self.on_room is not None:
+                self.on_room()
+            self._owes_room = False
+
+    def _wait(self, ends_s: float) -> bool:
+        """Wait for a chunk or the end; False where nothing came until `ends_s`.
+
+        Waits for a short time, for the sake of signals (`env.threads`), and may return True in vain.
+        """
+        left_s = max(0.0, ends_s - monotonic_s())
+        try:
+            self._wakeups.get(timeout=min(left_s, SIGNAL_POLL_S))
+        except Empty:
+            return left_s > SIGNAL_POLL_S
+        if self.ended:
+            self._wakeups.put(None)  # the end is for everybody who waits
+        return True
 
     async def clear(self) -> None:
         """In the loop: drop all chunks, that being read, too. After this none of their records is handed out.
@@ -109,13 +129,9 @@ class ChunkQueue:
         """
         is_between_steps = await self._between_steps()
         self.generation += 1
-        try:
-            while True:
-                self._chunks.get_nowait()
-        except Empty:
-            pass
+        self._chunks = deque()
         if self.ended:
-            self._chunks.put(None)
+            self._wakeups.put(None)
         if is_between_steps:
             self.step.release()
 

@@ -125,7 +125,7 @@ class _Current:
         self.index = 0
 
     def begin(self, chunk: FetchedDataChunk) -> None:
-        """Hand out this chunk."""
+        """Hand out this chunk; one that was begun before, and whose removal was interrupted, is drained by now."""
         info, fetch = chunk.info, chunk.fetch
         if info.consumed_offset < fetch.position:
             _log.error(
@@ -203,6 +203,7 @@ class ConsumerIterator(Generic[K, V]):
                 with self._step:
                     if chunk.generation == queue.generation:
                         self._current.begin(chunk)
+                    queue.began(chunk)
             elif queue.ended:
                 raise StopIteration
             else:

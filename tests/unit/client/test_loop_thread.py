@@ -3,12 +3,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import signal
+import sys
 import threading
 from concurrent.futures import Future
 from queue import SimpleQueue
 
 import pytest
 
+from ottla.client import loop_thread
 from ottla.client.errors import ClientClosedError, IllegalStateError
 from ottla.client.loop_thread import LoopThread
 from support.waiting import wait_until
@@ -252,3 +255,50 @@ def test_a_loop_that_cannot_be_made_is_reported(monkeypatch):
     with pytest.raises(OSError, match="Too many open files"):
         LoopThread("test-client-without-files")
     wait_until(lambda: not named("test-client-without-files"), "the end of the thread")
+
+
+def is_waiting(thread_id):
+    """Whether a thread waits for a result of a loop thread."""
+    inner = frame = sys._current_frames()[thread_id]
+    while frame is not None and frame.f_code.co_filename != loop_thread.__file__:
+        frame = frame.f_back
+    return frame is not None and inner.f_code.co_name in ("wait", "run_serving", "next_call")
+
+
+@pytest.mark.parametrize("how", ["run", "run_serving"])
+def test_a_signal_that_the_wait_does_not_notice_is_handled_soon(thread, how):
+    """As where it comes just before the wait: it is delivered to another thread here."""
+    handled, tried = threading.Event(), threading.Event()
+    in_time = []
+
+    async def until_tried():
+        return await asyncio.to_thread(tried.wait, PATIENCE_S)
+
+    def interrupt():
+        wait_until(lambda: is_waiting(reader), "the caller's wait")
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        in_time.append(handled.wait(5))
+        tried.set()
+
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: handled.set())
+    reader = threading.get_ident()
+    try:
+        other = threading.Thread(target=interrupt)
+        other.start()
+        assert getattr(thread, how)(until_tried)
+        other.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert in_time == [True]
+
+
+@pytest.mark.parametrize("how", ["run", "run_serving"])
+def test_a_long_wait_and_a_timeout_of_the_work(thread, how, monkeypatch):
+    monkeypatch.setattr(loop_thread, "SIGNAL_POLL_S", 0.001)
+
+    async def slow():
+        await asyncio.sleep(0.05)
+        raise TimeoutError("of the work")
+
+    with pytest.raises(TimeoutError, match="of the work"):
+        getattr(thread, how)(slow)

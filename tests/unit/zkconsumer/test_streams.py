@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sys
 import threading
 import time
 
@@ -21,6 +23,8 @@ from ottla.zkconsumer.streams import ConsumerTimeoutError, Decoders, KafkaStream
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("Z4")
+
+ZKCONSUMER = ("ottla.zkconsumer.chunk_queue", "ottla.zkconsumer.streams")
 
 
 def batch(first, count):
@@ -249,3 +253,41 @@ def test_ctrl_c_in_the_middle_of_a_step_loses_no_record(monkeypatch):
     monkeypatch.undo()
     assert info.consumed_offset == 2
     assert read(stream, 2) == [2, 3]
+
+
+@pytest.mark.parametrize("what", ["take", "begin", "began"])
+def test_ctrl_c_at_any_instruction_between_the_queue_and_the_reader_loses_no_chunk(what):
+    for place in itertools.count():
+        queue, stream = stream_of()
+        room = []
+        queue.on_room = lambda room=room: room.append(1)
+        info = info_of(queue)
+        put(queue, info, batch(0, 2))
+        put(queue, info, batch(2, 2))
+        assert read(stream, 2) == [0, 1]
+        events = itertools.count()
+
+        def trace(frame, event, _, events=events, place=place):
+            if frame.f_code.co_name != what or frame.f_globals["__name__"] not in ZKCONSUMER:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode" and next(events) == place:
+                raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            first = [next(iter(stream)).offset]
+        except KeyboardInterrupt:
+            first = []
+        finally:
+            sys.settrace(None)
+        assert first + read(stream, 2 - len(first)) == [2, 3]
+        assert info.consumed_offset == 4
+        with pytest.raises(ConsumerTimeoutError):
+            next(iter(stream))
+        assert len(queue) == 0
+        assert room
+        if first:  # not interrupted: all instructions were tried
+            assert place > 0
+            break
