@@ -296,8 +296,10 @@ def test_a_signal_that_the_wait_does_not_notice_is_handled_soon(thread, how):
 def test_a_long_wait_and_a_timeout_of_the_work(thread, how, monkeypatch):
     monkeypatch.setattr(loop_thread, "SIGNAL_POLL_S", 0.001)
 
+    caller = threading.get_ident()
+
     async def slow():
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(wait_until, lambda: is_waiting(caller), "the caller's wait")
         raise TimeoutError("of the work")
 
     with pytest.raises(TimeoutError, match="of the work"):

@@ -6,8 +6,8 @@ from ottla.cluster.refusal import TopicRefusal
 from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError
-from ottla.zk.layout import ControllerEpochZnode
-from ottla.zk.tree import BadVersionError, NodeExistsError, SessionExpiredError, ZkError
+from ottla.zk.layout import ControllerEpochZnode, DeleteTopicZnode
+from ottla.zk.tree import BadVersionError, NodeExistsError, NoNodeError, SessionExpiredError, ZkError
 
 METADATA_ERRORS = (DiskError, ZkError)
 """Errors of a metadata change that are not the request's fault."""
@@ -33,4 +33,10 @@ def metadata_refusal(error: DiskError | ZkError) -> TopicRefusal:
         )
     if isinstance(error, NodeExistsError):
         return TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Somebody else makes it at this moment: {error}")
+    if isinstance(error, NoNodeError) and error.path.startswith(f"{DeleteTopicZnode.ROOT}/"):
+        return TopicRefusal(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"The mark of the deletion, {error.path}, was removed before its end, not by this broker. The records are "
+            "deleted; the topic is there, empty, where its znodes still are. To delete it, try again.",
+        )
     return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused it: {error}")

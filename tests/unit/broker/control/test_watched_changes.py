@@ -371,9 +371,12 @@ def test_a_deletion_whose_mark_is_gone_leaves_the_znodes(partitions: int) -> Non
         broker.control.host = host
         refusal = await broker.control.delete_topic("t")
         assert refusal is not None
+        assert refusal.error is ErrorCode.REQUEST_TIMED_OUT
+        assert "/admin/delete_topics/t, was removed before its end" in refusal.message
         broker.control.host = NoHost()
         await broker.until(lambda: broker.partitions("t") == partitions)
         assert broker.control.image.topics["t"].topic_id == topic_id
+        assert await broker.control.delete_topic("t") is None, "the cure that the refusal names"
 
     run(body)
 
