@@ -22,7 +22,7 @@ from ottla.broker.handlers import (
     sync_group,
 )
 from ottla.broker.served import SERVED
-from ottla.broker.slices import STEP_ITEMS, LoopSlices
+from ottla.broker.slices import SLICE_MS, STEP_ITEMS, LoopSlices
 from ottla.cluster.refusal import TopicRefusal
 from ottla.env.clock import VirtualClock
 from ottla.wire.errors import ErrorCode
@@ -495,3 +495,26 @@ async def test_very_many_group_ids_are_looked_through_in_slices(broker: FakeBrok
     results = context.answer.groups if handler is describe_groups else context.answer.results
     assert [found.group_id for found in results] == [f"g{number}" for number in range(2_000)]
     assert max(turns_ms) < 2 * STEP_ITEMS
+
+
+@pytest.mark.spec("S5")
+@in_loop
+async def test_very_long_filters_of_groups_are_read_in_slices(broker: FakeBroker):
+    """A name of the filter costs a millisecond here."""
+    broker.begin()
+    clock = VirtualClock()
+    broker.slices = LoopSlices(clock.monotonic_ms)
+
+    class SlowName(str):
+        __slots__ = ()
+
+        def lower(self) -> str:
+            clock.advance(1)
+            return str.lower(self)
+
+    names: list[str] = [SlowName(f"State{number}") for number in range(100)]
+    context = FakeContext(broker, 5)
+    list_groups.handle(context, ListGroupsRequest(states_filter=names, types_filter=names))
+    assert clock.monotonic_ms() < 2 * SLICE_MS
+    await asyncio.gather(*context.tasks)
+    assert context.answer.groups == []
