@@ -16,7 +16,7 @@ import pytest
 from support.waiting import wait_until
 
 # The demo itself takes well below a minute here; a busy machine may need more to start Java.
-DEMO_TIMEOUT_S = 240
+DEMO_TIMEOUT_S = 600
 EVENTS = 600
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from support.brokers import RunningBroker
 
 # Starting Java, and the first query on it, may take long on a machine that is busy.
-SPARK_TIMEOUT_S = 240
+SPARK_TIMEOUT_S = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
