@@ -146,6 +146,22 @@ class PartitionsChanged:
 
 
 @dataclass(slots=True)
+class RequestRebalance:
+    """Ask all members to rejoin, for no reason of the group's own; nothing happens in a group without members."""
+
+    group_id: str
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class ExpireMember:
+    """End the session of a member now, whatever it waits for; nothing happens if there is no such member."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(slots=True)
 class AppendFailed:
     """The append of the step with this id failed."""
 
@@ -157,7 +173,9 @@ class AppendFailed:
 GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | DeleteGroup | DeleteOffsets
 """The events that have a response."""
 
-GroupEvent = GroupRequest | ExpireOffsets | TopicsDeleted | PartitionsChanged | AppendFailed
+GroupEvent = (
+    GroupRequest | ExpireOffsets | TopicsDeleted | PartitionsChanged | RequestRebalance | ExpireMember | AppendFailed
+)
 
 
 @dataclass(slots=True)

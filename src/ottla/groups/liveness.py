@@ -5,14 +5,16 @@ from __future__ import annotations
 from ottla.groups.events import (
     UNKNOWN_MEMBER,
     ErrorResult,
+    ExpireMember,
     Heartbeat,
     LeaveGroup,
     LeaveResult,
     LeavingMember,
     Reply,
+    RequestRebalance,
     Step,
 )
-from ottla.groups.evidence import Cause
+from ottla.groups.evidence import Cause, CauseEntry
 from ottla.groups.rebalancing import RebalancingGroup, cause_of
 from ottla.wire.errors import ErrorCode
 
@@ -78,3 +80,12 @@ class LivenessHandling(RebalancingGroup):
             # A member with a parked request is alive; its deadline is set with the response.
             return
         self._remove_and_rebalance([member], [cause_of(Cause.SESSION_EXPIRED, member, now_ms)], step, now_ms)
+
+    def _expire_member(self, event: ExpireMember, step: Step, now_ms: int) -> None:
+        member = self.members.get(event.member_id)
+        if member is not None:
+            self._remove_and_rebalance([member], [cause_of(Cause.SESSION_EXPIRED, member, now_ms)], step, now_ms)
+
+    def _request_rebalance(self, event: RequestRebalance, step: Step, now_ms: int) -> None:
+        if len(self.members):
+            self._prepare_rebalance([CauseEntry(Cause.REBALANCE_REQUESTED, now_ms, detail=event.reason)], step, now_ms)

@@ -29,6 +29,7 @@ from ottla.groups.events import (
     AppendFailed,
     DeleteGroup,
     DeleteOffsets,
+    ExpireMember,
     ExpireOffsets,
     GroupEvent,
     Heartbeat,
@@ -37,6 +38,7 @@ from ottla.groups.events import (
     OffsetCommit,
     PartitionsChanged,
     Reply,
+    RequestRebalance,
     Step,
     SyncGroup,
     TopicsDeleted,
@@ -202,5 +204,7 @@ _HANDLERS: dict[type, Callable[[GroupMachine, Any, Step, int], None]] = {
     ExpireOffsets: GroupMachine._expire_offsets,
     TopicsDeleted: GroupMachine._topics_deleted,
     PartitionsChanged: GroupMachine._partitions_changed,
+    RequestRebalance: GroupMachine._request_rebalance,
+    ExpireMember: GroupMachine._expire_member,
     AppendFailed: GroupMachine._append_failed,
 }

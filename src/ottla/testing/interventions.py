@@ -84,6 +84,28 @@ class Interventions(ABC):
         """Begin to wait for requests; the future has them."""
         return self._running.submit(self.faults.wait_for_requests(wanted, count, timeout_s))
 
+    # Groups
+
+    def rebalance(self, group_id: str, reason: str | None = None) -> None:
+        """Ask all members of a group to rejoin; they learn of it from their next heartbeats.
+
+        `ottla group why` shows the cause, with this reason. Raises `TestBrokerError` where there is no such group, or
+        nobody in it.
+        """
+        from ottla.testing.group_actions import rebalance
+
+        self._running.call(rebalance, self.server, group_id, reason)
+
+    def expire_member(self, group_id: str, member: str) -> str:
+        """End a member's session now; it is named by its member id, group instance id or client id.
+
+        Returns its member id. The member learns of it from its next heartbeat. Raises `TestBrokerError` where there is
+        no such member, or more than one of this client id.
+        """
+        from ottla.testing.group_actions import expire_member
+
+        return self._running.call(expire_member, self.server, group_id, member)
+
 
 def wanted_requests(api: str | ApiKey, topic: str | None, group: str | None, client_id: str | None) -> Conditions:
     """The conditions that a request must meet. Raises `TestBrokerError`."""

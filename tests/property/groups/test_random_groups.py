@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ottla.assign.consumer_protocol import encode_assignment, encode_subscription
 from ottla.groups.events import (
     DeleteGroup,
+    ExpireMember,
     ExpireOffsets,
     Heartbeat,
     JoinGroup,
@@ -20,6 +21,7 @@ from ottla.groups.events import (
     LeavingMember,
     OffsetCommit,
     PartitionsChanged,
+    RequestRebalance,
     SyncGroup,
     TopicsDeleted,
 )
@@ -78,6 +80,7 @@ class Churn:
             (self.fail, 3),
             (self.restart, 2),
             (self.admin, 3),
+            (self.intervene, 3),
         ]
 
     def token(self, member: Member) -> object:
@@ -193,6 +196,12 @@ class Churn:
             self.world.submit(ExpireOffsets(GROUP, 5000))
         else:
             self.world.submit(TopicsDeleted(GROUP, frozenset({"other"})))
+
+    def intervene(self, member: Member) -> None:
+        if self.rng.random() < 0.5:
+            self.world.submit(RequestRebalance(GROUP))
+        else:
+            self.world.submit(ExpireMember(GROUP, member.member_id))
 
     def take_answers(self, lost: float = 0.1) -> None:
         for reply in self.world.take().replies:

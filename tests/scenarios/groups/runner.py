@@ -29,6 +29,7 @@ from ottla.groups.events import (
     DeleteOffsets,
     DeleteOffsetsResult,
     ErrorResult,
+    ExpireMember,
     ExpireOffsets,
     Heartbeat,
     JoinGroup,
@@ -39,6 +40,7 @@ from ottla.groups.events import (
     OffsetCommit,
     PartitionsChanged,
     Reply,
+    RequestRebalance,
     SyncGroup,
     SyncResult,
     TopicsDeleted,
@@ -265,6 +267,14 @@ class Transcript:
         self.world.submit(PartitionsChanged(GROUP, {rest[0]: (before, now)}))
         if now == 0:
             self.world.submit(TopicsDeleted(GROUP, frozenset({rest[0]})))
+        return []
+
+    def do_rebalance(self, rest: list[str]) -> list[str]:
+        self.world.submit(RequestRebalance(GROUP, " ".join(rest) or None))
+        return []
+
+    def do_expire_member(self, rest: list[str]) -> list[str]:
+        self.world.submit(ExpireMember(GROUP, self.client(rest[0]).member_id))
         return []
 
     def do_fail(self, rest: list[str]) -> list[str]:

@@ -18,7 +18,16 @@ from ottla.broker.coordinators.evidence import EvidenceWriter, Topics
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, GroupKind
 from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
-from ottla.groups.events import ExpireOffsets, GroupEvent, GroupRequest, PartitionsChanged, Step, TopicsDeleted
+from ottla.groups.events import (
+    ExpireMember,
+    ExpireOffsets,
+    GroupEvent,
+    GroupRequest,
+    PartitionsChanged,
+    RequestRebalance,
+    Step,
+    TopicsDeleted,
+)
 from ottla.groups.group import GroupLimits
 from ottla.groups.machine import GroupMachine
 from ottla.groups.offsets import StoredOffset
@@ -186,6 +195,14 @@ class GroupCoordinatorService:
             answer(refused_while_loading(request) if loading else refused(request, shard))
             return
         self._run(shard, request)
+
+    def intervene(self, event: RequestRebalance | ExpireMember) -> ErrorCode:
+        """Handle an event that comes from no client."""
+        shard = self._shard(event.group_id, True)
+        if isinstance(shard, ErrorCode):
+            return shard
+        self._run(shard, event)
+        return ErrorCode.NONE
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Handle a Heartbeat and return its error code."""
