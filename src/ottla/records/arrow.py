@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ottla.records.batch import BatchHeader
 from ottla.records.consumed import append_timestamp
 from ottla.records.errors import BatchError
-from ottla.records.extras import require_extra
 from ottla.records.record import batch_records
 from ottla.records.walk import RowColumns
 
@@ -24,8 +23,7 @@ MAX_ROWS_BYTES = 64 * 1024 * 1024
 
 
 def arrow_schema(*, include_headers: bool = False) -> pyarrow.Schema:
-    """The columns and their types, in the order of Spark's Kafka source. Raises MissingExtraError."""
-    require_extra("reading Arrow", "arrow", "pyarrow")
+    """The columns and their types, in the order of Spark's Kafka source."""
     import pyarrow
 
     fields = [
@@ -45,8 +43,7 @@ def arrow_schema(*, include_headers: bool = False) -> pyarrow.Schema:
 class ArrowRows:
     """Gathers the records of one partition and hands them out as Arrow record batches.
 
-    `start` and `end` bound the offsets taken (`end` itself is not). Add batches until `full`, then `take`. Making one
-    raises MissingExtraError without pyarrow.
+    `start` and `end` bound the offsets taken (`end` itself is not). Add batches until `full`, then `take`.
     """
 
     def __init__(

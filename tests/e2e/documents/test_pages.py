@@ -1,0 +1,35 @@
+"""README and the guides, walked through as a new reader does: every file written, every command typed in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.walkthrough import Walk, code_blocks, unexplained
+
+PROJECT = Path(__file__).resolve().parents[3]
+#: The pages that are walked, and what some need beside Python.
+PAGES = {
+    "README.md": [pytest.mark.needs_java],
+    "docs/getting-started.md": [pytest.mark.needs_kcat],
+    "docs/testing.md": [],
+}
+WALK_TIMEOUT_S = 400
+
+pytestmark = [pytest.mark.spec("U5"), pytest.mark.slow]
+
+
+@pytest.mark.timeout(WALK_TIMEOUT_S)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=marks) for page, marks in PAGES.items()])
+def test_the_page_says_what_happens(page: str, tmp_path: Path) -> None:
+    walk = Walk(tmp_path, [])
+    try:
+        walk.follow(PROJECT / page)
+    finally:
+        walk.close()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_is_run_or_says_why_not(page: str) -> None:
+    assert unexplained(code_blocks(PROJECT / page)) == []
