@@ -61,8 +61,11 @@ def _ottla_session_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBr
 @pytest.fixture
 def ottla_broker(
     _ottla_session_broker: EmbeddedBroker, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> EmbeddedBroker:
-    """The broker of this pytest process; topics of the test's marker are created where they are missing."""
+) -> Iterator[EmbeddedBroker]:
+    """The broker of this pytest process; topics of the test's marker are created where they are missing.
+
+    Fault rules of the test end with it.
+    """
     broker = _ottla_session_broker
     declared = _declared(request)
     if declared.get("settings") or declared.get("on_disk"):
@@ -72,7 +75,8 @@ def ottla_broker(
     existing = broker.topics()
     broker.create_topics({name: each for name, each in declared.get("topics", {}).items() if name not in existing})
     monkeypatch.setenv(BOOTSTRAP_VARIABLE, broker.bootstrap_servers)
-    return broker
+    yield broker
+    broker.faults.clear()
 
 
 @pytest.fixture
@@ -107,5 +111,11 @@ def _declared(request: pytest.FixtureRequest) -> dict[str, Any]:
                 f"@pytest.mark.ottla takes {', '.join(MARKER_ARGUMENTS)}, and not {what}: "
                 'say @pytest.mark.ottla(topics={"orders": 3})'
             )
+        for name in ("topics", "settings"):
+            if not isinstance(marker.kwargs.get(name, {}), dict):
+                raise pytest.UsageError(
+                    f"@pytest.mark.ottla: {name}={marker.kwargs[name]!r} is not a dict: "
+                    'say topics={"orders": 3}, settings={"num.partitions": 3}'
+                )
         declared |= marker.kwargs
     return declared

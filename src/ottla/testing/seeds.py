@@ -65,12 +65,14 @@ async def delete_topic(broker: Broker, name: str) -> None:
 
 
 async def append(broker: Broker, topic: str, records: Iterable[SeedRecord]) -> list[tuple[int, int]]:
-    """Append records, and create the topic first where it is missing; returns (partition, offset) of each.
+    """Append records, and create the topic first where it is missing (`num.partitions`).
+
+    Returns (partition, offset) of each.
 
     Raises `TestBrokerError` where the broker would refuse them (too large, without a key in a compacted topic).
     """
     if topic not in broker.image.topics:
-        await create_topics(broker, {topic: 1})
+        await create_topics(broker, {topic: broker.config.get_int("num.partitions")})
     count = len(broker.image.topics[topic].partitions)
     now_ms = broker.clock.now_ms()
     by_partition: dict[int, list[int]] = {}

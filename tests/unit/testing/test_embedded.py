@@ -45,6 +45,12 @@ def test_seeds_are_records_like_any_others() -> None:
         assert broker.end_offsets("t") == {0: 3, 1: 1}
 
 
+def test_a_topic_that_a_seed_creates_has_the_default_number_of_partitions() -> None:
+    with Broker(settings={"num.partitions": 3}) as broker:
+        broker.send("t", "x")
+        assert broker.topics() == {"t": 3}
+
+
 def test_many_seeds_take_several_batches() -> None:
     with Broker() as broker:
         broker.send_all("t", [bytes(100_000)] * 30)
