@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import os
-import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
+
+from support.packing import copied_sources, is_compiled, names_in, pack, packed
 
 PROJECT = Path(__file__).resolve().parents[2]
 RECORDS = PROJECT / "src" / "ottla" / "records"
@@ -63,45 +62,9 @@ def test_everything_works_without_compiled_modules_and_cython() -> None:
     run_python(ROUND_TRIP.replace("BLOCKED", f"sys.modules.update(dict.fromkeys({blocked}))"))
 
 
-PACK = "import sys; from setuptools import build_meta; print(getattr(build_meta, f'build_{sys.argv[1]}')('dist'))"
-
-
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """A copy of what is built, without anything compiled."""
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(PROJECT / name, tmp_path)
-    shutil.copytree(
-        PROJECT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
-    )
-    return tmp_path
-
-
-def pack(sources: Path, kind: str, timeout: float = 50, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PACK, kind],
-        cwd=sources,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-
-
-def packed(sources: Path, kind: str, timeout: float = 50, **env: str) -> Path:
-    done = pack(sources, kind, timeout, **env)
-    assert done.returncode == 0, done.stderr
-    return sources / "dist" / done.stdout.splitlines()[-1]
-
-
-def names_in(wheel: Path) -> list[str]:
-    with zipfile.ZipFile(wheel) as archive:
-        return archive.namelist()
-
-
-def is_compiled(name: str) -> bool:
-    return Path(name).suffix in (".so", ".pyd", ".dylib")
+    return copied_sources(tmp_path / "sources")
 
 
 @pytest.mark.spec("U4")

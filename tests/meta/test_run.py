@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -54,6 +55,17 @@ def test_an_old_or_missing_python_is_reported(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "no Python named python2.7 that is 3.11 or newer found" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_pythons_are_those_that_are_supported_and_work() -> None:
+    """Each once, and what OTTLA_PYTHON names instead of them."""
+    done = run("pythons", OTTLA_PYTHON="")
+    assert done.returncode == 0, done.stderr
+    program = "import sys; print('%d.%d' % sys.version_info[:2])"
+    found = [subprocess.check_output([each, "-c", program], text=True).strip() for each in done.stdout.splitlines()]
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in found
+    assert found == [each for each in ("3.11", "3.12", "3.13", "3.14") if each in found]
+    assert run("pythons", OTTLA_PYTHON=sys.executable).stdout == f"{sys.executable}\n"
 
 
 def test_a_failed_step_shows_its_output_and_is_tried_again(tmp_path: Path) -> None:
@@ -119,6 +131,9 @@ def test_locks_agree_with_each_other() -> None:
     assert demo.items() <= dev.items()
     assert build.items() <= dev.items()
     assert set(build) == {"cython", "setuptools"}
+    wheels, compiler = (pins(PROJECT / "requirements" / f"{name}.lock") for name in ("wheels", "compiler"))
+    assert build.items() <= wheels.items()
+    assert compiler.items() <= wheels.items()
 
 
 def test_locks_have_what_the_project_asks_for() -> None:

@@ -116,17 +116,19 @@ class Command:
         self.report(message)
         sys.exit(EXIT_FAILED)
 
+    def require(self, what: str, modules: Sequence[str], extra: str) -> None:
+        """End the process as `fail` does, naming the extra, unless these modules are installed.
+
+        They are not imported; call it before anything that imports them, `expected` errors of `run` included.
+        """
+        missing = [module for module in modules if importlib.util.find_spec(module) is None]
+        if missing:
+            self.fail(missing_extra(what, extra, *missing))
+
     def report(self, message: str) -> int:
         """Write a message to standard error, in one line; returns EXIT_REFUSED."""
         print(f"{self.name}: {printable(message)}", file=sys.stderr, flush=True)
         return EXIT_REFUSED
-
-
-def require(what: str, modules: Sequence[str], extra: str) -> None:
-    """Raise CommandError, which names the extra, unless these modules are installed; they are not imported."""
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
-    if missing:
-        raise CommandError(missing_extra(what, extra, *missing))
 
 
 def confirmed(question: str, *, yes: bool) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import EXIT_INTERRUPTED, EXIT_REFUSED, Command, CommandError, require
+from ottla.cli.command import EXIT_INTERRUPTED, EXIT_REFUSED, Command, CommandError
 
 if TYPE_CHECKING:
     from ottla.demo.feed import Feed
@@ -47,7 +47,7 @@ def demo(
             raise CommandError("--key and --time belong to --input; give a file with them")
         if input_file is not None and (key is None or time is None):
             raise CommandError("--input needs --key COLUMN and --time COLUMN")
-        require("the demo", _PACKAGES, "demo")
+        COMMAND.require("the demo", _PACKAGES, "demo")
         feed = _prepare(input_file, str(key), str(time), output)
         return _run(feed, output, pace)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import EXIT_INTERRUPTED, Command, require
+from ottla.cli.command import EXIT_INTERRUPTED, Command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,9 +49,9 @@ def pipeline(
     """Run one pipeline on a local Spark until Ctrl-C. With `once = true` in its file it ends when it is done."""
 
     def work() -> int:
-        require("pipelines", ("pyspark", "pyarrow"), "spark")
         return _run(_starter(name, config, {} if servers is None else {"bootstrap_servers": servers}))
 
+    COMMAND.require("the pipeline", ("pyspark", "pyarrow"), "spark")
     COMMAND.run(work, _expected())
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.records.batch import BatchHeader
 from ottla.records.consumed import append_timestamp
 from ottla.records.errors import BatchError
+from ottla.records.extras import require_extra
 from ottla.records.record import batch_records
 from ottla.records.walk import RowColumns
 
@@ -23,7 +24,8 @@ MAX_ROWS_BYTES = 64 * 1024 * 1024
 
 
 def arrow_schema(*, include_headers: bool = False) -> pyarrow.Schema:
-    """The columns and their types, in the order of Spark's Kafka source."""
+    """The columns and their types, in the order of Spark's Kafka source. Raises MissingExtraError."""
+    require_extra("reading Arrow", "arrow", "pyarrow")
     import pyarrow
 
     fields = [
@@ -43,7 +45,8 @@ def arrow_schema(*, include_headers: bool = False) -> pyarrow.Schema:
 class ArrowRows:
     """Gathers the records of one partition and hands them out as Arrow record batches.
 
-    `start` and `end` bound the offsets taken (`end` itself is not). Add batches until `full`, then `take`.
+    `start` and `end` bound the offsets taken (`end` itself is not). Add batches until `full`, then `take`. Making one
+    raises MissingExtraError without pyarrow.
     """
 
     def __init__(

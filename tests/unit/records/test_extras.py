@@ -11,6 +11,7 @@ import pytest
 
 import ottla.client
 import ottla.client.sync
+from ottla.records.arrow import ArrowRows
 from ottla.records.extras import MissingExtraError, missing_extra, require_extra
 from ottla.spark import register, session
 from ottla.zkconsumer import create_connector
@@ -82,6 +83,12 @@ def test_spark(lacks, entry):
     lacks("pyspark")
     with pytest.raises(MissingExtraError, match=SPARK):
         entry()
+
+
+def test_arrow_without_a_client(lacks):
+    lacks("pyarrow")
+    with pytest.raises(MissingExtraError, match="^reading Arrow " + ARROW):
+        ArrowRows("t", 0, 0, 1, rows_per_batch=1)
 
 
 def test_packages_are_named_as_pip_knows_them():
