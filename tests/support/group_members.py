@@ -157,8 +157,9 @@ class GroupMember:
         self._process.send_signal(signal.SIGCONT)
 
     def story(self) -> str:
-        """The end of what it told, for failures."""
-        return f"{self.name}:\n{self.out.read_text()[-3000:]}\n{self.err.read_text()[-2000:]}"
+        """What it owned and when, the latest last, and the end of its log, for failures."""
+        owned = [json.dumps(event) for event in self.events() if event["event"] != "records"]
+        return "\n".join([f"{self.name}:", *owned[-60:], self.err.read_text()[-2000:]])
 
 
 def double_owners(members: Iterable[GroupMember]) -> list[tuple[Ownership, Ownership]]:

@@ -48,6 +48,8 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 log = logging.getLogger(__name__)
 
 RESET_TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
+Lookup = Callable[[int, list[TopicPartition]], Awaitable[None]]
+"""Looks up positions of partitions with one leader (its id)."""
 
 
 class PositionKeeper:
@@ -90,9 +92,9 @@ class PositionKeeper:
         now = self._cluster.clock.monotonic_ms()
         subscriptions = self._subscriptions
         for leader, partitions in self._by_leader(subscriptions.partitions_needing_reset(now)).items():
-            self._run(self._reset(leader, partitions), partitions)
+            self._run(self._reset, leader, partitions)
         for leader, partitions in self._by_leader(subscriptions.partitions_needing_validation(now)).items():
-            self._run(self._validate(leader, partitions), partitions)
+            self._run(self._validate, leader, partitions)
 
     def _by_leader(self, partitions: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
         grouped: dict[int, list[TopicPartition]] = {}
@@ -107,19 +109,20 @@ class PositionKeeper:
                 grouped.setdefault(leader, []).append(each)
         return grouped
 
-    def _run(self, work: Awaitable[None], partitions: list[TopicPartition]) -> None:
+    def _run(self, work: Lookup, leader: int, partitions: list[TopicPartition]) -> None:
         # No retry before this attempt is over.
         settings = self._cluster.settings
         until = self._cluster.clock.monotonic_ms() + settings.request_timeout_ms + settings.retry_backoff_ms
         self._subscriptions.set_next_allowed_retry(partitions, until)
-        task = asyncio.ensure_future(self._attempt(work, partitions))
+        task = asyncio.ensure_future(self._attempt(work, leader, partitions))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attempt(self, work: Awaitable[None], partitions: list[TopicPartition]) -> None:
+    async def _attempt(self, work: Lookup, leader: int, partitions: list[TopicPartition]) -> None:
+        # The coroutine of the lookup is made here: a task that is cancelled before it begins would leave it unawaited.
         self.problem = None
         try:
-            await work
+            await work(leader, partitions)
         except Exception as error:  # whatever it is: a poll raises fatal errors
             self._failed(dict.fromkeys(partitions, as_client_error("positions cannot be looked up", error)))
         self._on_change()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 import ottla.client
 import ottla.client.sync
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
-from ottla.client.consumer.subscription_state import SubscriptionState
+from ottla.client.consumer.subscription_state import OffsetReset, SubscriptionState
 from ottla.client.errors import ClientError, RetriableCommitFailedError
 from ottla.client.interceptors import ConsumerInterceptor
 from ottla.client.model import OffsetAndMetadata
@@ -360,6 +361,25 @@ def test_what_breaks_background_work_is_raised_by_poll(fakes, open_consumer, mon
     consumer.assign([p])
     with pytest.raises(ClientError, match=f"{broken} cannot be .*broken"):
         consumer.poll(5000)
+
+
+@pytest.mark.spec("C1")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_lookup_that_is_cancelled_before_it_begins_leaves_no_coroutine_behind(fakes):
+    [p] = fakes.topic("t", 0)
+
+    async def scenario():
+        async with ottla.client.Consumer(bootstrap_servers=fakes.bootstrap, auto_offset_reset="earliest") as consumer:
+            await consumer.assign([p])
+            await consumer.position(p)
+            core = core_of(consumer)
+            core.subscriptions.request_reset(p, OffsetReset.EARLIEST)
+            core.positions.start()
+            assert core.positions._tasks
+            await core.positions.close()
+
+    asyncio.run(scenario())
+    gc.collect()
 
 
 @pytest.mark.spec("C3", "C4")
