@@ -74,7 +74,7 @@ def run(options: ServeOptions) -> int:
 
 def prepare_process() -> None:
     """What a process that serves needs before it begins: files, threads that give way, a log on standard error."""
-    from ottla.env.limits import raise_open_files_limit
+    from ottla.env.platforms import raise_open_files_limit
 
     raise_open_files_limit()
     sys.setswitchinterval(THREAD_SWITCH_S)
@@ -93,8 +93,9 @@ def on_stop_signal(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        loop.add_signal_handler(signal.SIGHUP, stop)
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        loop.add_signal_handler(hangup, stop)
 
 
 def run_in_loop(work: Coroutine[Any, Any, int]) -> int:

@@ -7,19 +7,18 @@ memory (`ottla.testing.disk_memory`), and on one that is full or fails (`ottla.t
 from __future__ import annotations
 
 import errno
-import fcntl
 import itertools
 import os
-import resource
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from mmap import PAGESIZE
 from typing import Final, Protocol
 
+from ottla.env.platforms import NOT_WAITING, lock_file, open_files_limit
+
 #: The most parts given to one `pwritev` (IOV_MAX of Linux).
 PARTS_PER_WRITE: Final = 1024
-_RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 #: Suffix of files that `write_atomic` has not finished; those left by a crash may be removed.
@@ -300,14 +299,14 @@ class RealFile:
 
     def is_warm(self, position: int, length: int) -> bool | None:
         """See `DiskFile.is_warm`. One byte proves one page, so both ends are probed if they are in two."""
-        if not _RWF_NOWAIT or length <= 0:
+        if not NOT_WAITING or length <= 0:
             return None if length > 0 else True
         probe = [bytearray(1)]
         try:
-            os.preadv(self._descriptor, probe, position, _RWF_NOWAIT)
+            os.preadv(self._descriptor, probe, position, NOT_WAITING)
             last = position + length - 1
             if position // PAGESIZE != last // PAGESIZE:
-                os.preadv(self._descriptor, probe, last, _RWF_NOWAIT)
+                os.preadv(self._descriptor, probe, last, NOT_WAITING)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -517,10 +516,10 @@ class RealDisk:
 
     def open_files(self) -> int:
         """See `Disk.open_files`."""
-        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return open_files_limit()
 
     def lock(self, path: str) -> Lock | None:
-        """See `Disk.lock`. `fcntl.lockf`, because a lock taken by `flock` would not be seen by Java."""
+        """See `Disk.lock`."""
         real = os.path.realpath(path)
         with _LOCKED_GUARD:
             if real in _LOCKED:
@@ -530,7 +529,7 @@ class RealDisk:
             except OSError as error:
                 raise _disk_error("lock", path, error) from None
             try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(descriptor)
             except (BlockingIOError, PermissionError):
                 os.close(descriptor)
                 return None

@@ -7,7 +7,6 @@ opened: a pipe or a device could block the reader for ever.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import struct
@@ -87,6 +86,8 @@ def is_locked_elsewhere(path: str) -> bool:
     """
     if not sys.platform.startswith("linux"):
         return False
+    import fcntl  # no other system has to have it
+
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

@@ -6,14 +6,11 @@ Connections to servers are in `ottla.env.outgoing`.
 from __future__ import annotations
 
 import errno
-import os
 import socket
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol
 
-#: MSG_MORE: more of the same response follows, so that a header and the file range behind it share packets.
-MORE_FOLLOWS = getattr(socket, "MSG_MORE", 0)
+from ottla.env.platforms import sendfile_to, sendmsg_of, take_address
 
 LISTEN_BACKLOG = 1024
 #: Send buffer of the system's default size.
@@ -149,7 +146,7 @@ class SystemServerNetwork:
 
 
 class TcpSocket:
-    """A connected, non-blocking TCP socket; `recv_into`, `send` and `sendmsg` are its own, without a wrapper."""
+    """A connected, non-blocking TCP socket; what the system has of its methods is its own, without a wrapper."""
 
     __slots__ = ("_sock", "fd", "peer_host", "peer_port", "recv_into", "send", "sendfile", "sendmsg")
 
@@ -160,8 +157,8 @@ class TcpSocket:
         self.peer_port = peer_port
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
         self.send: Callable[[bytes | bytearray | memoryview, int], int] = sock.send
-        self.sendmsg: Callable[[Sequence[bytes | bytearray | memoryview], Sequence[object], int], int] = sock.sendmsg  # type: ignore[assignment]
-        self.sendfile: Callable[[int, int, int], int] = partial(os.sendfile, self.fd)
+        self.sendmsg = sendmsg_of(sock)
+        self.sendfile: Callable[[int, int, int], int] = sendfile_to(sock)
 
     def is_broken(self) -> bool:
         """Whether the other side has reset the connection."""
@@ -224,7 +221,7 @@ def listen(
         raise NetworkError(f"cannot listen on {bind_host}:{port}: the host name does not resolve ({error})") from error
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        take_address(sock)
         if send_buffer_bytes != SYSTEM_BUFFER:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         sock.bind(address)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ottla.env.disk import DiskError, FileSlice
-from ottla.env.network import MORE_FOLLOWS, EventLoop, StreamSocket
+from ottla.env.network import EventLoop, StreamSocket
+from ottla.env.platforms import MORE_FOLLOWS
 from ottla.net.buffers import BufferPool, ReceiveBuffer
 from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Part, Principal, RequestService
 from ottla.net.parts import MadePart

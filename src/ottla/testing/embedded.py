@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -122,11 +123,17 @@ class EmbeddedBroker(Interventions):
     async def _start(self) -> None:
         from ottla.broker.server import Broker
         from ottla.env.executor import InlineExecutor
+        from ottla.env.platforms import has_disk
         from ottla.testing.disk_memory import MemoryDisk
         from ottla.testing.seeds import create_topics
 
         clock = MovableClock(self._running.loop)
         in_memory = self._data is None
+        if not in_memory and not has_disk():
+            raise TestBrokerError(
+                f"data={self._data!r}: on this system ({sys.platform}) the broker keeps its data in memory only: "
+                "leave data= out"
+            )
         broker = Broker(
             self._config(),
             clock=clock,
