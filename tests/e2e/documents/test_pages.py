@@ -14,6 +14,9 @@ PAGES = {
     "README.md": [pytest.mark.needs_java],
     "docs/getting-started.md": [pytest.mark.needs_kcat],
     "docs/testing.md": [],
+    "docs/coming-from.md": [],
+    "docs/dead-letters.md": [],
+    "docs/fastapi.md": [],
 }
 WALK_TIMEOUT_S = 400
 

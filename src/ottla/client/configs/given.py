@@ -157,7 +157,7 @@ def _unknown(given_name: str, name: str, kind: str) -> str:
         return f"{given_name} is not one of Kafka's settings; Kafka's own, {elsewhere}, is one of {whose}. Remove it."
     instead = instead_of(name)
     if instead is not None:
-        return f"{given_name} is not one of Kafka's settings; instead, {instead}."
+        return f"{given_name} is not one of Kafka's settings: {instead}."
     close = [] if len(name) > LONGEST_NAME else get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {_both(close[0])}?" if close else "docs/client-settings.md lists those that there are."
     return f"{given_name} is not a known setting of {_plural(kind)}; {hint}"
