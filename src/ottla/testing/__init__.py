@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from ottla.testing.embedded import EmbeddedBroker as Broker
     from ottla.testing.errors import TestBrokerError as TestBrokerError
     from ottla.testing.errors import WaitedInVainError as WaitedInVainError
+    from ottla.testing.faults.declared import FaultRule as FaultRule
+    from ottla.testing.faults.requests import SeenRequest as SeenRequest
     from ottla.testing.seeds import SeedRecord as SeedRecord
 
-__all__ = ["Broker", "SeedRecord", "TestBrokerError", "WaitedInVainError"]
+__all__ = ["Broker", "FaultRule", "SeedRecord", "SeenRequest", "TestBrokerError", "WaitedInVainError"]
 
 _HOME = {
     "Broker": ("ottla.testing.embedded", "EmbeddedBroker"),
+    "FaultRule": ("ottla.testing.faults.declared", "FaultRule"),
+    "SeenRequest": ("ottla.testing.faults.requests", "SeenRequest"),
     "SeedRecord": ("ottla.testing.seeds", "SeedRecord"),
     "TestBrokerError": ("ottla.testing.errors", "TestBrokerError"),
     "WaitedInVainError": ("ottla.testing.errors", "WaitedInVainError"),

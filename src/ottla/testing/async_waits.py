@@ -10,6 +10,7 @@ from ottla.testing.waiting import WAIT_TIMEOUT_S
 
 if TYPE_CHECKING:
     from ottla.testing.embedded import EmbeddedBroker
+    from ottla.testing.faults.declared import FaultRule
     from ottla.testing.faults.requests import SeenRequest
     from ottla.testing.groups_seen import SeenGroup
     from ottla.testing.reading import Found
@@ -42,6 +43,10 @@ class AsyncWaits:
         waiting = self._broker.submit_wait("commit", group_id, topic, partition, offset, timeout_s)
         committed: int = await asyncio.wrap_future(waiting)
         return committed
+
+    async def wait_until_fired(self, rule: FaultRule, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+        """See `ottla.testing.FaultRule.wait_until_fired`."""
+        await asyncio.wrap_future(rule.submit_wait(count, timeout_s))
 
     async def wait_for_requests(
         self,

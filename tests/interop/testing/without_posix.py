@@ -5,7 +5,6 @@ The rest of the standard library still believes that it is on Linux.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -28,6 +27,23 @@ class Absent:
         raise AttributeError("taken away")
 
 
+def take_away() -> None:
+    """Before anything else is imported that would notice what is there."""
+    for name in MODULES:
+        assert name not in sys.modules or not name.startswith("ottla"), name
+        sys.modules[name] = None  # type: ignore[assignment]
+    for holder, names in ((os, OF_OS), (socket, OF_SOCKET), (signal, ("SIGHUP",))):
+        for name in names:
+            if hasattr(holder, name):
+                delattr(holder, name)
+    for name in ("sendmsg", "recvmsg", "sendfile"):
+        setattr(socket.socket, name, Absent())
+
+
+take_away()
+import asyncio  # noqa: E402
+
+
 class ProactorLike(asyncio.SelectorEventLoop):
     """The default loop, which cannot watch sockets."""
 
@@ -40,19 +56,6 @@ class ProactorLike(asyncio.SelectorEventLoop):
 class Policy(asyncio.DefaultEventLoopPolicy):
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return ProactorLike()
-
-
-def take_away() -> None:
-    for name in MODULES:
-        assert name not in sys.modules or not name.startswith("ottla"), name
-        sys.modules[name] = None  # type: ignore[assignment]
-    for holder, names in ((os, OF_OS), (socket, OF_SOCKET), (signal, ("SIGHUP",))):
-        for name in names:
-            if hasattr(holder, name):
-                delattr(holder, name)
-    for name in ("sendmsg", "recvmsg", "sendfile"):
-        setattr(socket.socket, name, Absent())
-    asyncio.set_event_loop_policy(Policy())
 
 
 def use(broker: Any) -> None:
@@ -101,7 +104,7 @@ def use(broker: Any) -> None:
 
 def main() -> None:
     warnings.simplefilter("ignore", DeprecationWarning)
-    take_away()
+    asyncio.set_event_loop_policy(Policy())
     from ottla.testing import Broker, TestBrokerError
 
     with Broker({"t": 1}) as broker:

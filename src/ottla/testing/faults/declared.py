@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
 from ottla.broker.intercept import AnswerError, ChangeResponse, Cut, Delay, Disconnect, Drop, Throttle, Verdict
@@ -25,6 +25,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from ottla.testing.loop_host import LoopHost
 
 log = logging.getLogger("ottla.testing")
+
+Names: TypeAlias = tuple[str, ...]
 
 #: Most requests of one API that are kept.
 REQUESTS_KEPT: Final = 1_000
@@ -70,8 +73,12 @@ class FaultRule:
 
     def wait_until_fired(self, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """Wait until the rule was applied to so many requests. Raises `WaitedInVainError`."""
-        self._faults.wait_until_fired(self, count, timeout_s)
+        self.submit_wait(count, timeout_s).result()
         self._check()
+
+    def submit_wait(self, count: int, timeout_s: float) -> Future[None]:
+        """Begin to wait until the rule was applied to so many requests; the future ends with the wait."""
+        return self._faults.submit_wait(self, count, timeout_s)
 
     def _check(self) -> None:
         if self.failure is not None:
@@ -104,7 +111,8 @@ class Faults:
         self._host = host
         self._server = server
         self._rules: list[FaultRule] = []
-        self._requests: dict[ApiKey, deque[SeenRequest]] = {}
+        #: Version, client id, topics, groups and time of the latest requests.
+        self._requests: dict[ApiKey, deque[tuple[int, str, Names, Names, int]]] = {}
         self._counts: dict[ApiKey, int] = {}
 
     # Declaring
@@ -179,13 +187,16 @@ class Faults:
         if rule in self._rules:
             self._rules.remove(rule)
 
-    def wait_until_fired(self, rule: FaultRule, count: int, timeout_s: float) -> None:
-        """See `FaultRule.wait_until_fired`."""
+    def submit_wait(self, rule: FaultRule, count: int, timeout_s: float) -> Future[None]:
+        """See `FaultRule.submit_wait`."""
 
         def look() -> bool | None:
             return True if rule.fired >= count else None
 
-        self._host.run(until(look, lambda: f"the rule {rule} to be applied {count} times", timeout_s))
+        async def wait() -> None:
+            await until(look, lambda: f"the rule {rule} to be applied {count} times", timeout_s)
+
+        return self._host.submit(wait())
 
     # Applying
 
@@ -233,34 +244,26 @@ class Faults:
 
     # Requests seen
 
-    def _note(self, key: ApiKey, context: RequestContext, request: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _note(self, key: ApiKey, context: RequestContext, request: Any) -> tuple[Names, Names]:
         version = context.api_version
         session: list[str | UUID] = []
         if key is ApiKey.FETCH and request.session_id:
             session = [topic for topic, _ in self._fetched(request)]
         topics = topics_named(key, version, request, self._server.image.topic_names, session)
         groups = groups_named(key, version, request)
-        seen = SeenRequest(
-            NAMES[key],
-            version,
-            context.client_id,
-            topics[:NAMES_KEPT],
-            groups[:NAMES_KEPT],
-            self._server.clock.now_ms(),
-        )
         kept = self._requests.get(key)
         if kept is None:
             kept = self._requests[key] = deque(maxlen=REQUESTS_KEPT)
-        kept.append(seen)
+        kept.append((version, context.client_id, topics[:NAMES_KEPT], groups[:NAMES_KEPT], self._server.clock.now_ms()))
         self._counts[key] = self._counts.get(key, 0) + 1
         return topics, groups
 
     def requests(self, wanted: Conditions) -> list[SeenRequest]:
         """The kept requests of an API that are as wanted, oldest first. To be called in the broker's thread."""
         return [
-            each
-            for each in self._requests.get(wanted.key, ())
-            if wanted.matches(each.topics, each.groups, each.client_id, None)
+            SeenRequest(NAMES[wanted.key], version, client_id, topics, groups, at_ms)
+            for version, client_id, topics, groups, at_ms in self._requests.get(wanted.key, ())
+            if wanted.matches(topics, groups, client_id, None)
         ]
 
     def count(self, api: str | ApiKey) -> int:
@@ -285,9 +288,7 @@ class Faults:
         return await until(look, what, timeout_s)
 
 
-def _matches(
-    rule: FaultRule, context: RequestContext, request: Any, topics: tuple[str, ...], groups: tuple[str, ...]
-) -> bool:
+def _matches(rule: FaultRule, context: RequestContext, request: Any, topics: Names, groups: Names) -> bool:
     names_all = rule.conditions.key is ApiKey.METADATA and names_all_topics(context.api_version, request)
     try:
         return rule.conditions.matches(topics, groups, context.client_id, request, names_all)

@@ -286,6 +286,17 @@ class TestRules:
         with pytest.raises(TestBrokerError, match=r"^there are 1 rules already: remove some, or all with faults.clear"):
             broker.faults.drop("Heartbeat")
 
+    def test_waiting_for_a_rule_in_an_event_loop(self, broker: Broker, client: RawClient) -> None:
+        async def scenario() -> None:
+            rule = broker.faults.disconnect("Metadata")
+            waiting = asyncio.ensure_future(broker.aio.wait_until_fired(rule))
+            await asyncio.sleep(0)
+            client.send(metadata_of("orders"), 12)
+            await waiting
+            assert rule.fired == 1
+
+        asyncio.run(scenario())
+
 
 class TestRequestsSeen:
     def test_what_is_kept(self, broker: Broker, client: RawClient) -> None:
