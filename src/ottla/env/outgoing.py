@@ -160,7 +160,9 @@ class TransportStream(asyncio.BufferedProtocol):
         if not self._transport.get_write_buffer_size():
             parts = self._write_now(parts)
         if parts:
-            self._transport.writelines(parts)
+            # Not `writelines`: in Python 3.12 to 3.14 it may take data for a lost connection, whose descriptor it then
+            # watches when another connection has it (CPython issue 136234), and it may not pause the protocol (127655).
+            self._transport.write(b"".join(parts))
 
     def _write_now(self, parts: Sequence[Part]) -> Sequence[Part]:
         """Write as much as the socket takes, in one call and without a copy (asyncio joins); what is left."""
