@@ -16,6 +16,7 @@ from support.assignor_oracle import AssignorOracle
 from support.brokers import RunningBroker
 from support.changed import Reached, changed_files, reached_by
 from support.client_facades import FACADES, Facade
+from support.examples import built_examples
 from support.group_members import built_members
 from support.java import java_executable, kafka_libs, kcat_executable, older_libs, zookeeper_082_libs
 from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
@@ -40,7 +41,7 @@ LEFT_RUNNING = "left_running"
 
 #: Seconds for a test that waits for starts of Java, and so for a busy machine; others have the limit of the project.
 LIMIT_WITH_JAVA_S = 600
-WITH_JAVA = ("needs_java", "needs_kafka", "needs_older", "needs_082")
+WITH_JAVA = ("needs_examples", "needs_java", "needs_kafka", "needs_older", "needs_082")
 
 #: Marker, whether what it needs is there, and what is missing otherwise.
 NEEDS: dict[str, tuple[Callable[[], object], str]] = {
@@ -58,6 +59,10 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
         "no jars of ZooKeeper's clients of 0.8.2 in .cache/kafka-older, or no Java 17 (./run test brings both)",
     ),
     "needs_members": (built_members, "no group members in .cache/members (./run test builds them with Go and npm)"),
+    "needs_examples": (
+        built_examples,
+        "examples in Java, Go, Node and Rust are not all built in .cache/examples (./run test does it)",
+    ),
     "needs_kcat": (kcat_executable, "no kcat (apt-get install kcat)"),
 }
 

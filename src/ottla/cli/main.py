@@ -110,6 +110,35 @@ def zookeeper(
     sys.exit(run(ZooKeeperOptions(host, port, data, tick_time, unclean_start)))
 
 
+@app.command("test-broker", context_settings={"allow_interspersed_args": False})
+def broker_for_tests(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="A command to run beside the broker, which ends with it: OTTLA_BOOTSTRAP_SERVER names it."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Host name or address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 0,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="NAME:PARTITIONS", help="A topic to create; may be repeated."),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting by its Kafka name; may be repeated."),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Log directory; without, data stay in memory.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of the address.")] = False,
+) -> None:
+    """Run a broker for tests in memory, until its standard input is closed or its parent process ends.
+
+    The first line that it prints is its address.
+    """
+    from ottla.cli.broker_for_tests import TestBrokerOptions, run
+
+    topics, settings = tuple(topic or ()), tuple(config or ())
+    sys.exit(run(TestBrokerOptions(host, port, topics, settings, data, as_json, tuple(command or ()))))
+
+
 app.command()(demo)
 app.command()(pipeline)
 app.add_typer(log)

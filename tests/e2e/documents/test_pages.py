@@ -17,6 +17,7 @@ PAGES = {
     "docs/coming-from.md": [],
     "docs/dead-letters.md": [],
     "docs/fastapi.md": [],
+    "docs/testing-other-languages.md": [],
 }
 WALK_TIMEOUT_S = 400
 
