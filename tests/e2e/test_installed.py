@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -148,6 +149,31 @@ def test_a_walk_with_the_base_package(base: VirtualEnvironment) -> None:
     before = sorted(base.home.iterdir())
     walk(base, "pure")
     assert sorted(base.home.iterdir()) == before, "nothing is written into the home directory"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_wheel_for_any_linux(tmp_path: Path) -> None:
+    """`./run wheels` for this Python: what it makes, and a walk with the compiled wheel."""
+    done = subprocess.run(
+        [PROJECT / "run", "wheels", tmp_path / "dist"],
+        env={**os.environ, "OTTLA_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    made = sorted(path.name for path in (tmp_path / "dist").iterdir())
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    compiled = f"ottla-{ottla.__version__}-{python}-{python}-manylinux2014_{platform.machine()}"
+    assert [made[0].startswith(compiled), made[1].endswith("-py3-none-any.whl"), made[2].endswith(".tar.gz")] == [
+        True
+    ] * 3
+    environment = VirtualEnvironment(tmp_path / "venv")
+    environment.take_over([*base_dependencies(), "pytest"])
+    environment.install("--no-index", "--no-deps", str(tmp_path / "dist" / made[0]), timeout=100)
+    walk(environment, "compiled")
 
 
 def pythons() -> list[str]:

@@ -13,7 +13,6 @@ Results go to standard output. Messages go to standard error, one line each, and
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import io
 import os
 import sys
@@ -121,7 +120,9 @@ class Command:
 
         They are not imported; call it before anything that imports them, `expected` errors of `run` included.
         """
-        missing = [module for module in modules if importlib.util.find_spec(module) is None]
+        from importlib.util import find_spec
+
+        missing = [module for module in modules if find_spec(module) is None]
         if missing:
             self.fail(missing_extra(what, extra, *missing))
 

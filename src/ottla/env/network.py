@@ -216,7 +216,9 @@ def listen(
     """
     bind_host = host or "0.0.0.0"
     try:
-        family, _, _, _, address = socket.getaddrinfo(bind_host, port, type=socket.SOCK_STREAM)[0]
+        # As bytes: a text would first be encoded by IDNA, whose tables are large to load.
+        name = bind_host.encode("ascii") if bind_host.isascii() else bind_host
+        family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise NetworkError(f"cannot listen on {bind_host}:{port}: the host name does not resolve ({error})") from error
     sock = socket.socket(family, socket.SOCK_STREAM)

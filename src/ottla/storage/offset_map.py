@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from itertools import pairwise, repeat
 from mmap import mmap
 from typing import Final, NamedTuple, Protocol
@@ -230,6 +229,8 @@ def _hash_long_keys(keys: Keys) -> Keys:
         longest = max((len(key) for key in keys if key is not None), default=0)
     if longest <= LONGEST_PLAIN_KEY:
         return keys
+    from hashlib import blake2b  # here: it takes OpenSSL with it, and few brokers see such keys
+
     return [
         blake2b(key, digest_size=_DIGEST_BYTES).digest() if key is not None and len(key) > LONGEST_PLAIN_KEY else key
         for key in keys

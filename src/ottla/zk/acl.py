@@ -6,7 +6,6 @@ As ZooKeeper's schemes `world`, `auth`, `digest` and `ip` (Programmer's Guide, "
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -45,6 +44,8 @@ OPEN_ACL: AclList = (Acl(EVERYTHING, "world", "anyone"),)
 
 def digest_identity(user_and_password: bytes) -> Identity:
     """The identity for `user:password`."""
+    import hashlib  # here: it takes OpenSSL with it, and few brokers see passwords
+
     user = user_and_password.partition(b":")[0].decode("utf-8", "replace")
     # The scheme is ZooKeeper's: the digest is part of the znode data.
     digest = hashlib.sha1(user_and_password, usedforsecurity=False).digest()

@@ -7,7 +7,6 @@ number of connections.
 from __future__ import annotations
 
 import heapq
-import hmac
 from collections.abc import Iterator
 
 FIRST_DURABLE_SESSION = 1 << 40
@@ -68,6 +67,8 @@ class SessionTable:
 
         The timeout is negotiated again.
         """
+        import hmac  # here: it takes OpenSSL with it
+
         session = self._sessions.get(session_id)
         if session is None or not hmac.compare_digest(session.password, password):
             return None

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -78,3 +80,11 @@ def test_a_reset_connection_is_broken() -> None:
         client.close()
         wait_until(stream.is_broken, "the reset to arrive")
     listening.close()
+
+
+def test_listening_on_an_address_loads_no_tables_of_idna() -> None:
+    """They take a few milliseconds of every start."""
+    code = "import sys; from ottla.env.network import listen; listen('127.0.0.1', 0); print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "'ottla.env.network'" in done.stdout
+    assert "idna" not in done.stdout
