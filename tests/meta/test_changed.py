@@ -146,3 +146,5 @@ def test_the_broker_of_tests_leads_to_its_handlers() -> None:
 def test_examples_reach_the_tests_that_run_them() -> None:
     reached = reached_by(PROJECT, ["examples/high_level_consumer.py"])
     assert names_of(reached) == {"test_streams", "test_changed"}
+    reached = reached_by(PROJECT, ["examples/rust/orders.rs", "examples/python/test_orders.py"])
+    assert names_of(reached) == {"test_other_languages", "test_python"}

@@ -61,6 +61,10 @@ class Reached:
         return cls(sent["everything"], set(sent["files"]), set(sent["fixtures"]))
 
 
+#: The tests of the examples that are projects of their own, in directories of examples/.
+PROJECT_EXAMPLES = "tests/interop/examples/"
+
+
 def changed_files(root: Path, since: str | None) -> list[str]:
     """The files that differ from commit `since`, else from where this branch left `main`; new ones too."""
 
@@ -83,7 +87,9 @@ def reached_by(root: Path, changed: Sequence[str]) -> Reached:
     known = graph.files
     seeds: set[str] = set()
     for path in changed:
-        if path.startswith("examples/"):
+        if path.startswith("examples/") and path.count("/") > 1:
+            seeds |= {one for one in known if one.startswith(PROJECT_EXAMPLES)}
+        elif path.startswith("examples/"):
             seeds |= {path, *_readers(root, path, known)}
         elif path in known or path.endswith(".py"):
             seeds.add(path)

@@ -18,6 +18,9 @@ TEST_COMMANDS: dict[str, list[str]] = {
     "rust": ["cargo", "test", "--offline"],
 }
 
+#: Examples in Python with tests of their own.
+PYTHON_EXAMPLES = ("python", "fastapi", "dead_letters")
+
 
 def built_example(language: str) -> Path:
     """The directory where `./run test` builds an example (in `OTTLA_EXAMPLES`, else `.cache/examples`)."""
