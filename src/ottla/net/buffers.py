@@ -12,8 +12,10 @@ INITIAL_CAPACITY = 4 * 1024
 #: so that neither a size field nor a slow sender makes the broker hold much more than it received.
 GROWTH_SHARE = 8
 FIRST_GROWTH = 16 * 1024
-#: Room kept behind a large frame for the start of the next one, so that pipelined frames share a `recv`.
+#: Room kept behind a frame for the start of the next one, so that pipelined frames share a `recv`.
 READ_AHEAD = 64 * 1024
+#: A frame of so many bytes or more is received up to its end only: what came of the next one would have to be moved.
+LARGE_FRAME = 512 * 1024
 #: The pool keeps at most this many bytes, unused or lent.
 POOL_LIMIT = 32 * 1024 * 1024
 #: A pooled buffer is lent if it is less than this many times as large as needed.
@@ -82,7 +84,7 @@ class ReceiveBuffer:
     Frames are memoryviews into the buffer: a caller must not use one after it has called `consume`.
     """
 
-    __slots__ = ("_capacity", "_end", "_is_lent", "_memory", "_pool", "_start", "_view", "is_followed")
+    __slots__ = ("_capacity", "_end", "_fill_to", "_is_lent", "_memory", "_pool", "_start", "_view", "is_followed")
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
@@ -93,6 +95,8 @@ class ReceiveBuffer:
         self._view = memoryview(self._memory)
         self._start = 0
         self._end = 0
+        #: Where `fill` stops: at the end of the buffer, or at that of a large frame.
+        self._fill_to = INITIAL_CAPACITY
         #: Whether bytes of another frame follow the one that `next_frame` returned.
         self.is_followed = False
 
@@ -107,14 +111,14 @@ class ReceiveBuffer:
     @property
     def has_room(self) -> bool:
         """Whether `fill` can receive at least one byte."""
-        return self._end < self._capacity
+        return self._end < self._fill_to
 
     def fill(self, recv_into: Callable[[memoryview], int]) -> int:
         """Receive once into the free space; return the number of bytes, 0 at the end of the stream.
 
         Raises what `recv_into` raises. There must be room: call `make_room` after each frame that did not fit.
         """
-        received = recv_into(self._view[self._end :])
+        received = recv_into(self._view[self._end : self._fill_to])
         self._end += received
         return received
 
@@ -153,6 +157,10 @@ class ReceiveBuffer:
         size, so a large frame needs several calls.
         """
         total = SIZE_FIELD + size
+        self._make_room(total)
+        self._fill_to = min(self._capacity, self._start + total) if total > LARGE_FRAME else self._capacity
+
+    def _make_room(self, total: int) -> None:
         if self._start + total <= self._capacity:
             return
         held = self._end - self._start
@@ -162,7 +170,7 @@ class ReceiveBuffer:
             self._end = held
         if total <= self._capacity:
             return
-        wanted = total if total <= INITIAL_CAPACITY else total + READ_AHEAD
+        wanted = total if total <= INITIAL_CAPACITY or total > LARGE_FRAME else total + READ_AHEAD
         pooled = self._pool.borrow(wanted)
         if pooled is not None:
             self._replace(pooled, lent=True)
@@ -185,7 +193,7 @@ class ReceiveBuffer:
             self._view = memoryview(self._memory)
             self._replace(bytearray(self._capacity + more), lent=False)
         else:
-            self._capacity += more
+            self._capacity = self._fill_to = self._capacity + more
             self._view = memoryview(self._memory)
 
     def _replace(self, memory: bytearray, *, lent: bool) -> None:
@@ -194,6 +202,7 @@ class ReceiveBuffer:
         view[: self._end] = self._view[: self._end]
         self._give_back()
         self._memory, self._view, self._capacity, self._is_lent = memory, view, len(memory), lent
+        self._fill_to = self._capacity
 
     def _give_back(self) -> None:
         if self._capacity > INITIAL_CAPACITY:

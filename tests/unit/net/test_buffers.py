@@ -13,6 +13,7 @@ from ottla.net.buffers import (
     FIRST_GROWTH,
     GROWTH_SHARE,
     INITIAL_CAPACITY,
+    LARGE_FRAME,
     LARGEST_LOAN,
     POOL_LIMIT,
     READ_AHEAD,
@@ -54,10 +55,35 @@ def drain(buffer: ReceiveBuffer) -> list[bytes]:
         buffer.consume(len(frame))
 
 
+def test_a_large_frame_is_received_to_its_end_and_begins_the_buffer() -> None:
+    """Of equal large frames in a row each comes with one call, to the front, and nothing is moved."""
+    large, small = framed(bytes(2 * LARGE_FRAME)), framed(b"small")
+    data = large * 6 + small * 3 + large * 2
+    taken: list[int] = []
+    receive = source(data, lambda: 1 << 30)
+
+    def recv_into(view: memoryview) -> int:
+        taken.append(receive(view))
+        return taken[-1]
+
+    buffer = ReceiveBuffer(BufferPool())
+    frames: list[bytes] = []
+    while sum(taken) < len(data):
+        buffer.fill(recv_into)
+        frames += drain(buffer)
+    assert frames == [each[SIZE_FIELD:] for each in (*[large] * 6, *[small] * 3, *[large] * 2)]
+    assert taken.count(len(large)) >= 4
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_frames_survive_any_cut_of_the_stream(seed: int) -> None:
     rng = random.Random(seed)
-    payloads = [rng.randbytes(rng.choice([0, 1, 3, 100, 4000, 4092, 4093, 70_000, 200_000])) for _ in range(30)]
+    payloads = [
+        rng.randbytes(
+            rng.choice([0, 1, 3, 100, 4000, 4092, 4093, 70_000, 200_000, LARGE_FRAME - 4, LARGE_FRAME, 600_000])
+        )
+        for _ in range(30)
+    ]
     stream = b"".join(framed(payload) for payload in payloads)
     recv_into = source(stream, lambda: rng.choice([1, 7, 1000, 4096, 65_536, 1_000_000]))
     buffer = ReceiveBuffer(BufferPool())
