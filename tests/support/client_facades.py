@@ -56,11 +56,16 @@ class Driven:
 
     def _iterate(self, make: Callable[[], Any]) -> Iterator[Any]:
         iterator = self._run(make)
-        while True:
-            try:
-                yield self._run(lambda: anext(iterator))
-            except StopAsyncIteration:
-                return
+        try:
+            while True:
+                try:
+                    yield self._run(lambda: anext(iterator))
+                except StopAsyncIteration:
+                    return
+        finally:
+            # Who stops early leaves it to the loop to close the iterator, which may be stopped before it does.
+            if self._loop.is_running() and hasattr(iterator, "aclose"):
+                self._run(iterator.aclose)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.client, name)
