@@ -17,6 +17,7 @@ from support.brokers import RunningBroker
 from support.changed import Reached, changed_files, reached_by
 from support.client_facades import FACADES, Facade
 from support.examples import built_examples
+from support.foreign_suites import foreign_distributions
 from support.group_members import built_members
 from support.java import java_executable, kafka_libs, kcat_executable, older_libs, zookeeper_082_libs
 from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
@@ -63,6 +64,7 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
         built_examples,
         "examples in Java, Go, Node and Rust are not all built in .cache/examples (./run test does it)",
     ),
+    "needs_foreign": (foreign_distributions, "no source distributions in .cache/foreign (./run test fetches them)"),
     "needs_kcat": (kcat_executable, "no kcat (apt-get install kcat)"),
 }
 

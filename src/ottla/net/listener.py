@@ -25,6 +25,8 @@ class ConnectionSet:
         self._per_host: Counter[str] = Counter()
         #: In the order in which they were accepted.
         self._open: dict[Connection, None] = {}
+        #: Connections that were ever added.
+        self.accepted = 0
         self.refused = 0
         #: Bytes of closed connections.
         self._bytes_in = 0
@@ -42,6 +44,7 @@ class ConnectionSet:
 
     def add(self, connection: Connection) -> None:
         """Count a new connection."""
+        self.accepted += 1
         self._open[connection] = None
         self._per_host[connection.peer_host] += 1
 
