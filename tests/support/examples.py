@@ -33,8 +33,10 @@ def built_examples() -> bool:
 
 
 def environment_with_ottla(directory: Path) -> dict[str, str]:
-    """The environment of a program that starts `ottla` by its name; `directory` gets that command, of these sources."""
-    command = directory / "ottla"
+    """The environment of a program that starts `ottla` by its name; that command is made in `directory`."""
+    programs = directory / "programs"
+    programs.mkdir(exist_ok=True)
+    command = programs / "ottla"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
     command.chmod(0o755)
-    return {"PATH": f"{directory}{os.pathsep}{os.environ['PATH']}"}
+    return {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -106,6 +107,12 @@ class ServerProcess:
         """Ask it to stop (SIGTERM) and give its exit status; killed, with an AssertionError, when it does not."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout_s)
+
+    def terminate_group(self, timeout_s: float = TERMINATE_TIMEOUT_S) -> None:
+        """Ask the process and all that it started to stop (SIGTERM), and wait for its end; the group is gone then."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGTERM)
+        self.wait(timeout_s)
 
     def wait(self, timeout_s: float = TERMINATE_TIMEOUT_S) -> int:
         """Its exit status once it has ended; killed, with an AssertionError, when that takes too long."""

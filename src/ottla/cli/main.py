@@ -110,6 +110,14 @@ def zookeeper(
     sys.exit(run(ZooKeeperOptions(host, port, data, tick_time, unclean_start)))
 
 
+@app.command()
+def container() -> None:
+    """Run one broker with the settings of KAFKA_… variables, as images of Apache Kafka do."""
+    from ottla.cli.container import run
+
+    sys.exit(run())
+
+
 @app.command("test-broker", context_settings={"allow_interspersed_args": False})
 def broker_for_tests(
     command: Annotated[

@@ -69,7 +69,7 @@ def run(options: ServeOptions) -> int:
         return EXIT_FAILED
     for warning in config.warnings:
         COMMAND.report(f"warning: {warning}")
-    return run_in_loop(_serve(config, started))
+    return run_in_loop(serve_config(config, started, COMMAND))
 
 
 def prepare_process() -> None:
@@ -250,7 +250,15 @@ async def _start(broker: Broker, stop: asyncio.Event) -> str | None:
     return refusal.message if refusal is not None else None
 
 
-async def _serve(config: BrokerConfig, started_s: float) -> int:
+async def serve_config(config: BrokerConfig, started_s: float, command: Command, also_shown: str = "") -> int:
+    """Run a broker until a signal stops it; returns the exit code.
+
+    Args:
+        config: its settings.
+        started_s: when the process began, on the monotonic clock.
+        command: the command that reports errors.
+        also_shown: a line to print when it is ready, with `{broker_id}` in it.
+    """
     from ottla.broker.server import Broker
     from ottla.env.collector import tune_collector
 
@@ -266,7 +274,7 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     broker.on_fatal = failed
     refusal = await _start(broker, stop)
     if refusal is not None:
-        return COMMAND.report(refusal)
+        return command.report(refusal)
     where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.listening)
     print(
         f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: broker {broker.id} listening on {where}, "
@@ -276,10 +284,12 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     print(f"durability: {durability(config)}", flush=True)
     if not records_are_checked():
         print(NOT_COMPILED, flush=True)
+    if also_shown:
+        print(also_shown.format(broker_id=broker.id), flush=True)
     tune_collector()
     await stop.wait()
     await broker.stop(lambda size: print(f"stopping: forcing {size / 1e6:.1f} MB to disk", flush=True))
     for message in fatal:
-        COMMAND.report(message)
+        command.report(message)
     print("stopped", flush=True)
     return EXIT_REFUSED if fatal else 0

@@ -18,6 +18,7 @@ PAGES = {
     "docs/dead-letters.md": [],
     "docs/fastapi.md": [],
     "docs/testing-other-languages.md": [],
+    "docs/docker.md": [],
 }
 WALK_TIMEOUT_S = 400
 

@@ -50,7 +50,7 @@ def test_synonyms_are_settings() -> None:
 
 def sources() -> str:
     """The code but for the declarations, what judges all settings alike, and clients: theirs have the same names."""
-    alike = ("settings.py", "refusals.py", "rules.py", "reference.py", "dynamic.py")
+    alike = ("container.py", "settings.py", "refusals.py", "rules.py", "reference.py", "dynamic.py")
     package = PROJECT / "src" / "ottla"
     left_out = {package / "config" / name for name in alike}
     clients = {package / name for name in ("client", "peer", "spark", "zkconsumer")}
