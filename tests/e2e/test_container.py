@@ -17,6 +17,7 @@ from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.container import ContainerSettings, container_settings
 from support.container import MODULES, started_container
 from support.examples import environment_with_ottla
+from support.image_build import steps
 from support.java import PROJECT
 from support.processes import run_tool
 
@@ -125,5 +126,9 @@ def test_the_image_has_what_its_scripts_name() -> None:
     for script in (DOCKER / "rootfs").rglob("*"):
         if script.is_file() and script.name != "bash-config":
             assert script.stat().st_mode & 0o111, script
-    dockerfile = (DOCKER / "Dockerfile").read_text()
-    assert f'CMD ["/{RUN}"]' in dockerfile
+    found = steps(DOCKER / "Dockerfile")
+    assert found[0].instruction == "FROM"
+    assert found[-1] == ("CMD", f'["/{RUN}"]')
+    for step in found:
+        if step.instruction == "COPY":
+            assert (PROJECT / step.arguments.split()[0]).exists()
