@@ -125,7 +125,6 @@ class EmbeddedBroker(Interventions):
         from ottla.env.executor import InlineExecutor
         from ottla.env.platforms import has_disk
         from ottla.testing.disk_memory import MemoryDisk
-        from ottla.testing.seeds import create_topics
 
         clock = MovableClock(self._running.loop)
         in_memory = self._data is None
@@ -146,7 +145,10 @@ class EmbeddedBroker(Interventions):
         self._broker = broker
         self._intercept(self._running, broker)
         missing = {name: each for name, each in self._topics.items() if name not in broker.image.topics}
-        await create_topics(broker, missing)
+        if missing:
+            from ottla.testing.seeds import create_topics
+
+            await create_topics(broker, missing)
 
     def _config(self) -> BrokerConfig:
         from ottla.config.broker import ConfigRefusal, parse_broker_config

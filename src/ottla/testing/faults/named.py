@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final
 
 from ottla.broker.served import SERVED
@@ -22,7 +23,6 @@ def _api_name(key: ApiKey) -> str:
 #: The names of all of Kafka's APIs, as Kafka writes them.
 NAMES: Final[Mapping[ApiKey, str]] = {key: _api_name(key) for key in ApiKey}
 _KEYS: Final = {_plain(name): key for key, name in NAMES.items()}
-_ERRORS: Final = {_plain(error.name): error for error in ErrorCode}
 
 
 def api_named(name: str | ApiKey) -> ApiKey:
@@ -42,11 +42,17 @@ def api_named(name: str | ApiKey) -> ApiKey:
     return key
 
 
+@cache
+def _errors() -> dict[str, ErrorCode]:
+    """By their plain names; made when a rule first names an error, not for each broker that starts."""
+    return {_plain(error.name): error for error in ErrorCode}
+
+
 def error_named(error: str | ErrorCode) -> ErrorCode:
     """The error of this name, in any case: `NOT_LEADER_OR_FOLLOWER`. Raises `TestBrokerError`."""
     found: ErrorCode | None = None
     if isinstance(error, str):
-        found = _ERRORS.get(_plain(error))
+        found = _errors().get(_plain(error))
     elif isinstance(error, ErrorCode):
         found = error
     else:
@@ -59,7 +65,7 @@ def error_named(error: str | ErrorCode) -> ErrorCode:
 
 
 def _names_of_errors() -> dict[str, str]:
-    return {plain: error.name for plain, error in _ERRORS.items()}
+    return {plain: error.name for plain, error in _errors().items()}
 
 
 def nearest(name: str, known: Mapping[str, str]) -> str:
