@@ -178,11 +178,18 @@ class Broker:
             sockets = self._bind()
         except NetworkError as error:
             return StartRefusal(str(error))
-        refusal = await self._start_parts()
+        refusal = None
+        has_started = False
+        try:
+            refusal = await self._start_parts()
+            has_started = refusal is None
+        finally:
+            if not has_started:  # refused, or the start was cancelled
+                for listening, _ in sockets:
+                    listening.close()
+                self.metrics.close()
+                self.logs.close()
         if refusal is not None:
-            for listening, _ in sockets:
-                listening.close()
-            self.metrics.close()
             return refusal
         loop = asyncio.get_running_loop()
         self._acceptors = [

@@ -9,25 +9,27 @@ It keeps its data in memory, or in a directory, and differs from `ottla serve` i
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
+import threading
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.testing.declarations import check_settings, check_topics, log_directory, settings_as_text
 from ottla.testing.errors import TestBrokerError
 from ottla.testing.interventions import Interventions
 from ottla.testing.loop_host import LoopHost
-from ottla.testing.movable_time import MovableClock
+from ottla.testing.movable_time import LATEST_MS, MovableClock
 from ottla.testing.waiting import WAIT_TIMEOUT_S
 
 if TYPE_CHECKING:
+    import os
     from concurrent.futures import Future
     from typing import Self
 
     from ottla.broker.server import Broker
     from ottla.config.broker import BrokerConfig
     from ottla.testing.async_waits import AsyncWaits
+    from ottla.testing.faults.declared import Faults
     from ottla.testing.groups_seen import SeenGroup
     from ottla.testing.reading import Found
     from ottla.testing.seeds import Data, HeaderData, SeedRecord, TopicDeclaration
@@ -43,6 +45,9 @@ DEFAULTS: Final = {
 }
 #: The log directory of a broker in memory.
 IN_MEMORY: Final = "/ottla-in-memory"
+LOOPBACK: Final = "127.0.0.1"
+#: Where to connect to a broker that listens on all addresses.
+CONNECTED: Final = {"": LOOPBACK, "0.0.0.0": LOOPBACK, "::": "::1"}
 
 
 class EmbeddedBroker(Interventions):
@@ -55,7 +60,7 @@ class EmbeddedBroker(Interventions):
         host: the address to listen on.
         port: the port to listen on; 0 takes a free one.
 
-    Raises `TestBrokerError` from `start`: a setting is wrong, the port is in use, a topic's name is not allowed.
+    Raises `TestBrokerError`, as `start` does: a setting is wrong, the port is in use, a topic's name is not allowed.
     """
 
     def __init__(
@@ -64,45 +69,51 @@ class EmbeddedBroker(Interventions):
         *,
         settings: Mapping[str, str | int | bool] | None = None,
         data: str | os.PathLike[str] | None = None,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
         port: int = 0,
     ) -> None:
+        check_topics(topics)
         self._topics = dict(topics or {})
-        self._settings = {name: _text(value) for name, value in (settings or {}).items()}
-        self._data = None if data is None else os.fspath(data)
+        self._settings = settings_as_text(settings)
+        self._data = None if data is None else log_directory(data)
         self._address = (host, port)
+        check_settings(self._settings, has_address=self._address != (LOOPBACK, 0))
+        #: Held while the broker is started or stopped.
+        self._life = threading.Lock()
         self._host: LoopHost | None = None
         self._broker: Broker | None = None
 
     # Life
 
     def start(self) -> Self:
-        """Start the broker; when this returns, clients can use it."""
-        if self._host is not None:
-            raise TestBrokerError("this test broker is running already")
-        self._host = LoopHost("ottla-test-broker")
-        try:
-            self._host.run(self._start())
-        except BaseException:
-            self._end()
-            raise
+        """Start the broker; when this returns, clients can use it. It runs until `stop`, or the process ends."""
+        with self._life:
+            if self._host is not None and not self._host.is_forked:
+                raise TestBrokerError("this test broker is running already")
+            host = self._host = LoopHost("ottla-test-broker")
+            try:
+                self._broker, self._faults = host.run(self._start(host))
+            except BaseException:
+                self._forget()
+                host.close()
+                raise
         return self
 
     def stop(self) -> None:
-        """Stop the broker; what it kept in memory is gone. Stopping twice does nothing."""
-        if self._host is None:
-            return
-        try:
-            if self._broker is not None:
-                self._host.run(self._broker.stop())
-        finally:
-            self._end()
+        """Stop the broker; what it kept in memory is gone. Stopping twice does nothing.
 
-    def _end(self) -> None:
-        host, self._host, self._broker = self._host, None, None
-        self._forget_faults()
-        if host is not None:
-            host.close()
+        Waits that are under way in other threads raise `TestBrokerError`.
+        """
+        if self._host is not None:
+            self._host.refuse_own_thread()
+        with self._life:
+            host, broker = self._host, self._broker
+            self._forget()
+            if host is not None and not host.is_forked:
+                host.close(None if broker is None else broker.stop)
+
+    def _forget(self) -> None:
+        self._host = self._broker = self._faults = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -113,26 +124,27 @@ class EmbeddedBroker(Interventions):
         self.stop()
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
+        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.gather(starting, return_exceptions=True)
+            await asyncio.to_thread(self.stop)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.stop)
 
-    async def _start(self) -> None:
+    async def _start(self, host: LoopHost) -> tuple[Broker, Faults]:
         from ottla.broker.server import Broker
         from ottla.env.executor import InlineExecutor
-        from ottla.env.platforms import has_disk
         from ottla.testing.disk_memory import MemoryDisk
+        from ottla.testing.faults.declared import Faults
 
-        clock = MovableClock(self._running.loop)
+        clock = MovableClock(host.loop)
         in_memory = self._data is None
-        if not in_memory and not has_disk():
-            raise TestBrokerError(
-                f"data={self._data!r}: on this system ({sys.platform}) the broker keeps its data in memory only: "
-                "leave data= out"
-            )
         broker = Broker(
             self._config(),
             clock=clock,
@@ -142,13 +154,18 @@ class EmbeddedBroker(Interventions):
         refusal = await broker.start()
         if refusal is not None:
             raise TestBrokerError(refusal.message)
-        self._broker = broker
-        self._intercept(self._running, broker)
-        missing = {name: each for name, each in self._topics.items() if name not in broker.image.topics}
-        if missing:
-            from ottla.testing.seeds import create_topics
+        try:
+            faults = Faults(host, broker)
+            broker.dispatcher.intercept = faults.intercept
+            missing = {name: each for name, each in self._topics.items() if name not in broker.image.topics}
+            if missing:
+                from ottla.testing.seeds import create_topics
 
-            await create_topics(broker, missing)
+                await create_topics(broker, missing)
+        except BaseException:
+            await broker.stop()
+            raise
+        return broker, faults
 
     def _config(self) -> BrokerConfig:
         from ottla.config.broker import ConfigRefusal, parse_broker_config
@@ -185,7 +202,8 @@ class EmbeddedBroker(Interventions):
     def bootstrap_servers(self) -> str:
         """What clients are given as `bootstrap.servers`."""
         endpoint = self.server.listening[0]
-        return f"[{endpoint.host}]:{endpoint.port}" if ":" in endpoint.host else f"{endpoint.host}:{endpoint.port}"
+        host = CONNECTED.get(endpoint.host, endpoint.host)
+        return f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
 
     # Topics and records
 
@@ -230,10 +248,9 @@ class EmbeddedBroker(Interventions):
 
     def send_all(self, topic: str, records: Iterable[SeedRecord | Data]) -> list[tuple[int, int]]:
         """Put records into a topic, as `send`; plain values are records without a key."""
-        from ottla.testing.seeds import SeedRecord, append
+        from ottla.testing.seeds import append, as_records
 
-        seeds = [each if isinstance(each, SeedRecord) else SeedRecord(each) for each in records]
-        return self._running.run(append(self.server, topic, seeds))
+        return self._running.run(append(self.server, topic, as_records(records)))
 
     def records(self, topic: str, partition: int | None = None) -> list[Found]:
         """The topic's records that consumers can read, partition by partition in the order of their offsets."""
@@ -308,13 +325,11 @@ class EmbeddedBroker(Interventions):
         by_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + milliseconds
         if not by_ms > 0:
             raise TestBrokerError(f"time can only be moved forward, not by {by_ms:g} ms")
+        if self.now_ms() + by_ms > LATEST_MS:
+            raise TestBrokerError(f"time ends with the year 9999; it cannot be moved by {by_ms:g} ms")
         host = self._running
         host.run(host.loop.move(by_ms))
 
     def now_ms(self) -> int:
         """The broker's wall clock, milliseconds since the Unix epoch."""
         return self.server.clock.now_ms()
-
-
-def _text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

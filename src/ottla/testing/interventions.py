@@ -34,15 +34,6 @@ class Interventions(ABC):
     def server(self) -> Broker:
         """The broker."""
 
-    def _intercept(self, host: LoopHost, server: Broker) -> None:
-        from ottla.testing.faults.declared import Faults
-
-        self._faults = Faults(host, server)
-        server.dispatcher.intercept = self._faults.intercept
-
-    def _forget_faults(self) -> None:
-        self._faults = None
-
     # Faults and requests
 
     @property

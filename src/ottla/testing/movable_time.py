@@ -17,6 +17,8 @@ PARTS_OF_A_MOVE: Final = 64
 SHORTEST_PART_MS: Final = 250.0
 #: Turns of the loop after each part, in which timers run, and what they start begins.
 TURNS_PER_PART: Final = 8
+#: The end of the year 9999, milliseconds since the Unix epoch: dates behind it cannot be shown.
+LATEST_MS: Final = 253_402_300_799_999
 
 
 class MovableTimeLoop(asyncio.SelectorEventLoop):

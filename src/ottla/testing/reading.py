@@ -40,5 +40,8 @@ def count_records(broker: Broker, topic: str) -> int:
 
 
 def end_offsets(broker: Broker, topic: str) -> dict[int, int]:
-    """The high watermark of each partition of a topic."""
-    return {index: partition_of(broker, topic, index).log.high_watermark for index in broker.partitions.indexes(topic)}
+    """The high watermark of each partition of a topic. Raises `TestBrokerError` where there is no such topic."""
+    indexes = broker.partitions.indexes(topic)
+    if not indexes:
+        partition_of(broker, topic, 0)
+    return {index: partition_of(broker, topic, index).log.high_watermark for index in indexes}

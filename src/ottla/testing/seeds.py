@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
@@ -46,11 +46,15 @@ async def create_topics(broker: Broker, topics: Mapping[str, TopicDeclaration]) 
 
 
 async def _create_topic(broker: Broker, name: str, declared: TopicDeclaration) -> None:
+    if isinstance(declared, bool) or not isinstance(declared, int | Mapping):
+        raise TestBrokerError(
+            f'the topic {name}: {declared!r} is no number of partitions, nor settings as in {{"partitions": 3}}'
+        )
     given = {"partitions": declared} if isinstance(declared, int) else declared
     configs = {setting.replace("_", "."): str(value) for setting, value in given.items() if setting != "partitions"}
     try:
         partitions = int(given.get("partitions", 1))
-    except ValueError:
+    except (ValueError, TypeError):
         raise TestBrokerError(f"the topic {name}: {given['partitions']!r} is no number of partitions") from None
     created = await broker.control.create_topic(TopicSpec(name, partitions, 1, {}, configs))
     if isinstance(created, TopicRefusal):
@@ -78,11 +82,13 @@ async def append(broker: Broker, topic: str, records: Iterable[SeedRecord]) -> l
     by_partition: dict[int, list[int]] = {}
     made: list[Record] = []
     for number, seed in enumerate(records):
-        key = _bytes(seed.key)
+        key = _bytes(seed.key, "a key")
         partition = seed.partition if seed.partition is not None else _partition_for(key, count)
         by_partition.setdefault(partition, []).append(number)
-        timestamp_ms = now_ms if seed.timestamp_ms is None else seed.timestamp_ms
-        made.append(Record(0, timestamp_ms, key, _bytes(seed.value), _headers(seed.headers)))
+        timestamp_ms = now_ms if seed.timestamp_ms is None else _timestamp(seed.timestamp_ms)
+        made.append(Record(0, timestamp_ms, key, _bytes(seed.value, "a value"), _headers(seed.headers)))
+    for partition in by_partition:
+        partition_of(broker, topic, partition)
     places = [(0, 0)] * len(made)
     for partition, numbers in by_partition.items():
         for batch in _batches(made, numbers):
@@ -132,10 +138,34 @@ def _partition_for(key: bytes | None, count: int) -> int:
     return 0 if key is None else (murmur2(key) & 0x7FFFFFFF) % count
 
 
-def _bytes(data: Data) -> bytes | None:
-    return data.encode() if isinstance(data, str) else data
+def as_records(records: Iterable[SeedRecord | Data]) -> list[SeedRecord]:
+    """Records; plain values get no key. Raises `TestBrokerError` where one value is given for many."""
+    if isinstance(records, str | bytes | bytearray | memoryview):
+        raise TestBrokerError(f"{records!r:.60} is one value: send() takes it, and send_all() a list of values")
+    return [each if isinstance(each, SeedRecord) else SeedRecord(each) for each in records]
+
+
+def _bytes(data: Any, what: str) -> bytes | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TestBrokerError(f"{what} is bytes, text or None, and not {data!r:.60}: serialize it first")
+
+
+def _timestamp(timestamp_ms: Any) -> int:
+    if type(timestamp_ms) is not int:
+        raise TestBrokerError(f"timestamp_ms={timestamp_ms!r}: it must be a whole number of milliseconds")
+    return int(timestamp_ms)
 
 
 def _headers(headers: HeaderData) -> tuple[tuple[str, bytes | None], ...]:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((name, _bytes(value)) for name, value in pairs)
+    pairs: Iterable[Any] = headers.items() if isinstance(headers, Mapping) else headers
+    made: list[tuple[str, bytes | None]] = []
+    for pair in pairs:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise TestBrokerError(f'headers are names and values, as in {{"trace": "17"}}, and not {pair!r:.60}')
+        made.append((pair[0], _bytes(pair[1], "a header's value")))
+    return tuple(made)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,12 +70,56 @@ def test_many_seeds_take_several_batches() -> None:
         (lambda broker: broker.delete_topic("nope"), "the topic nope cannot be deleted: "),
         (lambda broker: broker.advance(minutes=-1), "time can only be moved forward, not by -60000 ms"),
         (lambda broker: broker.start(), "this test broker is running already"),
+        (lambda broker: broker.advance(days=1e9), "time ends with the year 9999; it cannot be moved by "),
+        (lambda broker: broker.advance(days=float("inf")), "time ends with the year 9999; it cannot be moved by inf"),
+        (lambda broker: broker.end_offsets("nope"), "there is no topic nope; there are: t"),
+        (lambda broker: broker.send("t", 5), "a value is bytes, text or None, and not 5: serialize it first"),
+        (lambda broker: broker.send("t", "x", key=5), "a key is bytes, text or None, and not 5: serialize it first"),
+        (lambda broker: broker.send("t", "x", headers={"h": 5}), "a header's value is bytes, text or None, and not 5"),
+        (lambda broker: broker.send("t", "x", headers=["h"]), "headers are names and values, as in "),
+        (lambda broker: broker.send("t", "x", timestamp_ms=1.5), "timestamp_ms=1.5: it must be a whole number"),
+        (lambda broker: broker.send_all("t", "abc"), "'abc' is one value: send() takes it, and send_all"),
+        (lambda broker: broker.create_topics({"u": "3"}), "the topic u: '3' is no number of partitions"),
+        (lambda broker: broker.create_topics({"u": {"partitions": None}}), "the topic u: None is no number of part"),
     ],
 )
 def test_misuse_is_named(use: object, expected: str) -> None:
     assert callable(use)
-    with Broker({"t": 1}) as broker, pytest.raises(TestBrokerError, match="^" + expected.replace("(", r"\(")):
+    with Broker({"t": 1}) as broker, pytest.raises(TestBrokerError, match="^" + re.escape(expected)):
         use(broker)
+
+
+def test_seeds_of_which_one_has_no_partition_are_all_left_out() -> None:
+    with Broker({"t": 1}) as broker:
+        with pytest.raises(TestBrokerError, match="t has partitions 0 to 0, and no partition 1"):
+            broker.send_all("t", [SeedRecord("a", partition=0), SeedRecord("b", partition=1)])
+        assert broker.records("t") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"topics": ["orders"]}, "topics=['orders']: give numbers of partitions by name, as in {\"orders\": 3}"),
+        ({"settings": "a=b"}, "settings='a=b': give values by Kafka's names, as in {\"num.partitions\": 3}"),
+        ({"data": ""}, "data='': it must be the path of a directory, as text; leave it out for memory"),
+        ({"data": b"here"}, "data=b'here': it must be the path of a directory, as text; leave it out for memory"),
+        ({"data": "a,b"}, "data='a,b': Kafka's log.dirs cannot name a directory with a comma, or with spaces at its"),
+        ({"settings": {"log.dirs": "here"}}, "log.dirs cannot be among the settings: give the directory as data=…"),
+        (
+            {"settings": {"listeners": "PLAINTEXT://127.0.0.1:0"}, "port": 9092},
+            "listeners among the settings says where to listen: leave host= and port= out",
+        ),
+    ],
+)
+def test_what_it_cannot_be_made_of_is_named(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(TestBrokerError, match="^" + re.escape(expected)):
+        Broker(**given)
+
+
+@pytest.mark.parametrize(("host", "expected"), [("", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "[::1]")])
+def test_a_broker_on_all_addresses_names_one_to_connect_to(host: str, expected: str) -> None:
+    with Broker(host=host) as broker:
+        assert broker.bootstrap_servers == f"{expected}:{broker.port}"
 
 
 def test_a_wrong_setting_is_refused_at_the_start() -> None:

@@ -64,7 +64,7 @@ class FaultRule:
         #: Requests that the rule was applied to.
         self.fired = 0
         #: The first exception of the function `when=`; the rule does not apply to requests for which it raises.
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
 
     def remove(self) -> None:
         """End the rule; removing it twice does nothing. Raises `TestBrokerError` where its function `when=` failed."""
@@ -72,9 +72,11 @@ class FaultRule:
         self._check()
 
     def wait_until_fired(self, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until the rule was applied to so many requests. Raises `WaitedInVainError`."""
+        """Wait until the rule was applied to so many requests.
+
+        Raises `WaitedInVainError`, and `TestBrokerError` where its function `when=` failed.
+        """
         self.submit_wait(count, timeout_s).result()
-        self._check()
 
     def submit_wait(self, count: int, timeout_s: float) -> Future[None]:
         """Begin to wait until the rule was applied to so many requests; the future ends with the wait."""
@@ -191,6 +193,7 @@ class Faults:
         """See `FaultRule.submit_wait`."""
 
         def look() -> bool | None:
+            rule._check()
             return True if rule.fired >= count else None
 
         async def wait() -> None:
@@ -292,7 +295,7 @@ def _matches(rule: FaultRule, context: RequestContext, request: Any, topics: Nam
     names_all = rule.conditions.key is ApiKey.METADATA and names_all_topics(context.api_version, request)
     try:
         return rule.conditions.matches(topics, groups, context.client_id, request, names_all)
-    except Exception as error:
+    except BaseException as error:  # pytest.fail raises none that is an Exception, and SystemExit would end the loop
         log.exception("the function when= of the rule %s failed", rule)
         rule.failure = rule.failure or error
         return False

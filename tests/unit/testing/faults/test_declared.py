@@ -263,6 +263,20 @@ class TestRules:
         ):
             client.metadata("orders")
 
+    @pytest.mark.parametrize("failure", [pytest.fail.Exception("no"), SystemExit(1), KeyboardInterrupt()])
+    def test_a_function_that_ends_the_test_does_not_end_the_broker(
+        self, broker: Broker, client: RawClient, failure: BaseException
+    ) -> None:
+        def fail(_: object) -> bool:
+            raise failure
+
+        rule = broker.faults.disconnect("Metadata", when=fail)
+        assert client.metadata("orders").topics[0].error_code == 0
+        with pytest.raises(TestBrokerError, match=r"^the function when= of the rule <disconnect at Metadata"):
+            rule.wait_until_fired()
+        with pytest.raises(TestBrokerError, match=r"^the function when= of the rule <disconnect at Metadata"):
+            rule.remove()
+
     def test_a_wait_for_a_rule_says_how_often_it_was_applied(self, broker: Broker) -> None:
         with pytest.raises(
             WaitedInVainError, match="for the rule <drop Heartbeat: 0 seen, 0 fired> to be applied 2 times"
