@@ -46,11 +46,13 @@ ROUNDS = 7
 MB = 1e6
 FIRST_CALL, LATER_CALL = "the first one, once they are imported, ms", "a later one, ms"
 READY_TIMEOUT_S = 60.0
-#: Of both brokers, as the test broker has them.
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+#: The record of the generator is years old.
+KEEP = {"log.retention.ms": "-1"}
+#: Of Apache Kafka, as the test broker has them.
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1", **KEEP}
 #: Groups for each process of a client; the first one also pays for the library's own first use.
 GROUPS = 3
-#: For a process of a client; kafka-python can lose its place in a group for good (tests/interop/FINDINGS.md).
+#: For a process of a client.
 SUBSCRIBE_TIMEOUT_S = 30.0
 
 #: Goals of milliseconds and megabytes.
@@ -222,7 +224,7 @@ class Bench:
         apache = make(APACHE, self._folder / "apache-subscribe", self._zookeeper, SETTINGS)
         apache.start()
         self._stopping.append(apache.server)
-        with Broker({TOPIC: 1}) as broker:
+        with Broker({TOPIC: 1}, settings=KEEP) as broker:
             brokers = {TEST_BROKER: broker.port, APACHE: apache.port}
             for port in brokers.values():
                 _put_a_record(port)
