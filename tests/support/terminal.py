@@ -94,9 +94,11 @@ def matches(expected: str, printed: str) -> bool:
     `…` stands for any text within a line, a line of it alone for any lines. What differs from run to run counts as
     equal: times of day, timestamps in milliseconds, durations.
     """
-    lines = [re.escape(_settled(line)).replace("…", ".*") for line in expected.strip("\n").splitlines()]
-    pattern = "\n".join("(?:.*\n?)*?" if line == ".*" else line for line in lines)
-    return re.fullmatch(pattern, _settled(printed.strip("\n"))) is not None
+    lines = [re.escape(_settled(line)).replace("…", "[^\n]*") + "\n" for line in expected.strip("\n").splitlines()]
+    # Whole lines only, so that the ways to match a long text do not multiply.
+    pattern = "".join("(?:[^\n]*\n)*?" if line == "[^\n]*\n" else line for line in lines)
+    settled = "".join(f"{line}\n" for line in _settled(printed.strip("\n")).splitlines())
+    return re.fullmatch(pattern, settled) is not None
 
 
 _VARYING = (

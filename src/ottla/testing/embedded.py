@@ -253,7 +253,10 @@ class EmbeddedBroker(Interventions):
         return self._running.run(append(self.server, topic, as_records(records)))
 
     def records(self, topic: str, partition: int | None = None) -> list[Found]:
-        """The topic's records that consumers can read, partition by partition in the order of their offsets."""
+        """The topic's records, partition by partition in the order of their offsets.
+
+        Those of aborted transactions are among them, and records that compaction has removed are not.
+        """
         from ottla.testing.reading import read_records
 
         return self._running.call(read_records, self.server, topic, partition)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ottla.records.batch import parse_batch_header
+from ottla.records.batch import MAGIC, MAGIC_AT, NO_LEADER_EPOCH, parse_batch_header
 from ottla.records.consumed import ConsumerRecord, decode_consumed
+from ottla.records.message_set import parse_message_header
+from ottla.storage.bounded import decode_message_bounded
 from ottla.testing.seeds import partition_of
 
 if TYPE_CHECKING:
     from ottla.broker.server import Broker
 
 Found = ConsumerRecord[bytes | None, bytes | None]
+#: The size of a key or value that is null.
+NULL_SIZE: Final = -1
 
 
 def read_records(broker: Broker, topic: str, partition: int | None = None) -> list[Found]:
@@ -27,10 +31,35 @@ def read_records(broker: Broker, topic: str, partition: int | None = None) -> li
         log = partition_of(broker, topic, index).log
         start = log.log_start_offset
         for data in log.read_batches(start):
+            if data[MAGIC_AT] != MAGIC:
+                found += _of_old_format(data, topic, index, start)
+                continue
             header = parse_batch_header(data)
             if not header.is_control:
                 found += decode_consumed(data, header, topic, index, start)
     return found
+
+
+def _of_old_format(data: memoryview, topic: str, index: int, start: int) -> list[Found]:
+    """The records of a message of format 0 or 1, as in directories of old brokers."""
+    header = parse_message_header(data)
+    return [
+        ConsumerRecord(
+            topic,
+            index,
+            record.offset,
+            record.timestamp,
+            header.timestamp_type,
+            record.key,
+            record.value,
+            (),
+            NO_LEADER_EPOCH,
+            NULL_SIZE if record.key is None else len(record.key),
+            NULL_SIZE if record.value is None else len(record.value),
+        )
+        for record in decode_message_bounded(data, header)
+        if record.offset >= start
+    ]
 
 
 def count_records(broker: Broker, topic: str) -> int:

@@ -73,10 +73,13 @@ async def append(broker: Broker, topic: str, records: Iterable[SeedRecord]) -> l
 
     Returns (partition, offset) of each.
 
-    Raises `TestBrokerError` where the broker would refuse them (too large, without a key in a compacted topic).
+    Raises `TestBrokerError` where the broker would refuse them (too large, without a key in a compacted topic),
+    and for an internal topic.
     """
     if topic not in broker.image.topics:
         await create_topics(broker, {topic: broker.config.get_int("num.partitions")})
+    if broker.image.topics[topic].is_internal:
+        raise TestBrokerError(f"{topic} is an internal topic, which only the broker writes")
     count = len(broker.image.topics[topic].partitions)
     now_ms = broker.clock.now_ms()
     by_partition: dict[int, list[int]] = {}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.groups.states import GroupState
+from ottla.testing.errors import TestBrokerError
+from ottla.testing.faults.named import nearest
 from ottla.testing.groups_seen import SeenGroup, see_group
 from ottla.testing.reading import Found, count_records, read_records
 from ottla.testing.waiting import until
@@ -25,7 +28,10 @@ async def records(broker: Broker, topic: str, count: int, timeout_s: float) -> l
 
 
 async def group(broker: Broker, group_id: str, members: int | None, state: str, timeout_s: float) -> SeenGroup:
-    """The group once it is in this state, with so many members (None: any number)."""
+    """The group once it is in this state, with so many members (None: any number). `TestBrokerError`: no such state."""
+    states = {each.value.lower(): each.value for each in GroupState}
+    if state not in states.values():
+        raise TestBrokerError(f"a group has no state {state}; {nearest(state.lower(), states)}")
 
     def look() -> SeenGroup | None:
         seen = see_group(broker, group_id)

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from ottla.client.sync import Consumer, Producer
+from ottla.records.compression import Compression
+from ottla.records.message_set import encode_messages
+from ottla.records.record import Record
 from ottla.testing import Broker, SeedRecord, TestBrokerError, WaitedInVainError
 
 pytestmark = pytest.mark.spec("U1")
@@ -47,6 +50,26 @@ def test_seeds_are_records_like_any_others() -> None:
         assert broker.end_offsets("t") == {0: 3, 1: 1}
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_messages_of_old_formats_are_read(magic: int, codec: Compression, tmp_path: Path) -> None:
+    with Broker({"t": 1}, data=tmp_path):
+        pass
+    records = [Record(at, 1_000 + at, b"k", None if at else b"v") for at in range(3)]
+    (tmp_path / "t-0" / "00000000000000000000.log").write_bytes(encode_messages(records, magic, compression=codec))
+    with Broker(data=tmp_path) as broker:
+        broker.send("t", "new")
+        found = broker.records("t")
+        first = 1_000 if magic else -1
+        assert [(each.offset, each.key, each.value) for each in found] == [
+            (0, b"k", b"v"),
+            (1, b"k", None),
+            (2, b"k", None),
+            (3, None, b"new"),
+        ]
+        assert (found[0].timestamp, found[0].serialized_value_size, found[1].serialized_value_size) == (first, 1, -1)
+
+
 def test_a_topic_that_a_seed_creates_has_the_default_number_of_partitions() -> None:
     with Broker(settings={"num.partitions": 3}) as broker:
         broker.send("t", "x")
@@ -79,6 +102,14 @@ def test_many_seeds_take_several_batches() -> None:
         (lambda broker: broker.send("t", "x", headers=["h"]), "headers are names and values, as in "),
         (lambda broker: broker.send("t", "x", timestamp_ms=1.5), "timestamp_ms=1.5: it must be a whole number"),
         (lambda broker: broker.send_all("t", "abc"), "'abc' is one value: send() takes it, and send_all"),
+        (
+            lambda broker: broker.send("__consumer_offsets", "x"),
+            "__consumer_offsets is an internal topic, which only the broker writes",
+        ),
+        (
+            lambda broker: broker.wait_for_group("g", state="stable"),
+            "a group has no state stable; did you mean Stable?",
+        ),
         (lambda broker: broker.create_topics({"u": "3"}), "the topic u: '3' is no number of partitions"),
         (lambda broker: broker.create_topics({"u": {"partitions": None}}), "the topic u: None is no number of part"),
     ],
