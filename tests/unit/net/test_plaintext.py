@@ -48,12 +48,21 @@ class HandLoop:
     def call_later(self, delay: float, callback: Callable[[], object], /) -> None:
         self.later.append((delay, callback))
 
+    def _ready(self) -> tuple[list[int], list[int]]:
+        """The descriptors with something to read, and those that take bytes; `select` knows no numbers above 1,023."""
+        poll = select.poll()
+        for fd in {*self.readers, *self.writers}:
+            poll.register(fd, select.POLLIN * (fd in self.readers) | select.POLLOUT * (fd in self.writers))
+        ready = poll.poll(0)
+        readable = [fd for fd, events in ready if fd in self.readers and events & ~select.POLLOUT]
+        return readable, [fd for fd, events in ready if fd in self.writers and events & ~select.POLLIN]
+
     def turn(self) -> bool:
         """Run what is ready; says whether anything was."""
         soon, self.soon = self.soon, []
         for callback in soon:
             callback()
-        readable, writable, _ = select.select(list(self.readers), list(self.writers), [], 0)
+        readable, writable = self._ready()
         for fd in readable:
             if fd in self.readers:
                 self.readers[fd]()
