@@ -34,8 +34,12 @@ class Endpoint(NamedTuple):
     @property
     def connection_string(self) -> str:
         """`NAME://host:port`, an IPv6 address in brackets, as it stands in ZooKeeper."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener_name}://{host}:{self.port}"
+        return f"{self.listener_name}://{self.address}"
+
+    @property
+    def address(self) -> str:
+        """`host:port`, an IPv6 address in brackets, as clients are given it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def is_any_address(self) -> bool:

@@ -15,6 +15,7 @@ from ottla.groups.events import (
     Step,
 )
 from ottla.groups.evidence import Cause, CauseEntry
+from ottla.groups.membership import GroupMemberState
 from ottla.groups.rebalancing import RebalancingGroup, cause_of
 from ottla.wire.errors import ErrorCode
 
@@ -79,12 +80,15 @@ class LivenessHandling(RebalancingGroup):
         if not member.is_new and (member.join_token is not None or member.sync_token is not None):
             # A member with a parked request is alive; its deadline is set with the response.
             return
-        self._remove_and_rebalance([member], [cause_of(Cause.SESSION_EXPIRED, member, now_ms)], step, now_ms)
+        self._end_session(member, step, now_ms)
 
     def _expire_member(self, event: ExpireMember, step: Step, now_ms: int) -> None:
         member = self.members.get(event.member_id)
         if member is not None:
-            self._remove_and_rebalance([member], [cause_of(Cause.SESSION_EXPIRED, member, now_ms)], step, now_ms)
+            self._end_session(member, step, now_ms)
+
+    def _end_session(self, member: GroupMemberState, step: Step, now_ms: int) -> None:
+        self._remove_and_rebalance([member], [cause_of(Cause.SESSION_EXPIRED, member, now_ms)], step, now_ms)
 
     def _request_rebalance(self, event: RequestRebalance, step: Step, now_ms: int) -> None:
         if len(self.members):

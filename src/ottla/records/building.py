@@ -2,7 +2,8 @@
 
 `RecordsBuilder` gathers the records of one batch, `finish_batch` and `finish_in_place` frame them. `SourceColumns` are
 columns that it takes as they are, `Strings` one of them (`ottla.records.from_arrow` makes both); `partitions_for_keys`
-gives each key its partition, `rows_by_partition` each partition its rows, and `murmur2` is the hash behind that.
+and `partition_for_key` give keys their partitions, `rows_by_partition` each partition its rows, and `murmur2` is the
+hash behind that.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ except ImportError:
 
 __all__ = [
     "COMPILED",
+    "MAX_INT32",
     "RecordsBuilder",
     "SourceColumns",
     "Strings",
@@ -56,12 +58,20 @@ __all__ = [
     "finish_batch",
     "finish_in_place",
     "murmur2",
+    "partition_for_key",
     "partitions_for_keys",
     "rows_by_partition",
 ]
 
 #: Whether the compiled builder is there.
 COMPILED: Final = compiled
+
+MAX_INT32: Final = 0x7FFFFFFF
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """Return the partition of a key, the same as the Java producer's default."""
+    return (murmur2(key) & MAX_INT32) % partition_count
 
 
 def finish_batch(

@@ -41,13 +41,11 @@ DEFAULTS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "connections.max.idle.ms": "-1",
-    "auto.create.topics.enable": "true",
 }
 #: The log directory of a broker in memory.
 IN_MEMORY: Final = "/ottla-in-memory"
 LOOPBACK: Final = "127.0.0.1"
-#: Where to connect to a broker that listens on all addresses.
-CONNECTED: Final = {"": LOOPBACK, "0.0.0.0": LOOPBACK, "::": "::1"}
+NOT_RUNNING: Final = "the test broker is not running: use it inside `with Broker() as broker:`"
 
 
 class EmbeddedBroker(Interventions):
@@ -169,10 +167,10 @@ class EmbeddedBroker(Interventions):
 
     def _config(self) -> BrokerConfig:
         from ottla.config.broker import ConfigRefusal, parse_broker_config
+        from ottla.config.listeners import Endpoint
 
-        host, port = self._address
-        listener = f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
-        given = {"listeners": listener, "log.dirs": self._data or IN_MEMORY, **self._settings}
+        listener = Endpoint("PLAINTEXT", "PLAINTEXT", *self._address)
+        given = {"listeners": listener.connection_string, "log.dirs": self._data or IN_MEMORY, **self._settings}
         parsed = parse_broker_config({**DEFAULTS, **given}, strict=frozenset(self._settings))
         if isinstance(parsed, ConfigRefusal):
             raise TestBrokerError("\n".join(parsed.problems))
@@ -181,14 +179,14 @@ class EmbeddedBroker(Interventions):
     @property
     def _running(self) -> LoopHost:
         if self._host is None:
-            raise TestBrokerError("the test broker is not running: use it inside `with Broker() as broker:`")
+            raise TestBrokerError(NOT_RUNNING)
         return self._host
 
     @property
     def server(self) -> Broker:
         """The broker itself; its methods may only be called in its own thread."""
         if self._broker is None:
-            raise TestBrokerError("the test broker is not running: use it inside `with Broker() as broker:`")
+            raise TestBrokerError(NOT_RUNNING)
         return self._broker
 
     # Where it is
@@ -202,8 +200,9 @@ class EmbeddedBroker(Interventions):
     def bootstrap_servers(self) -> str:
         """What clients are given as `bootstrap.servers`."""
         endpoint = self.server.listening[0]
-        host = CONNECTED.get(endpoint.host, endpoint.host)
-        return f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
+        if endpoint.is_any_address:
+            endpoint = endpoint.with_host("::1" if ":" in endpoint.host else LOOPBACK)
+        return endpoint.address
 
     # Topics and records
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
-from ottla.records.building import murmur2
+from ottla.records.building import partition_for_key
 from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT
 from ottla.storage.results import AppendRefusal
@@ -86,7 +86,9 @@ async def append(broker: Broker, topic: str, records: Iterable[SeedRecord]) -> l
     made: list[Record] = []
     for number, seed in enumerate(records):
         key = _bytes(seed.key, "a key")
-        partition = seed.partition if seed.partition is not None else _partition_for(key, count)
+        partition = seed.partition
+        if partition is None:
+            partition = 0 if key is None else partition_for_key(key, count)
         by_partition.setdefault(partition, []).append(number)
         timestamp_ms = now_ms if seed.timestamp_ms is None else _timestamp(seed.timestamp_ms)
         made.append(Record(0, timestamp_ms, key, _bytes(seed.value, "a value"), _headers(seed.headers)))
@@ -135,10 +137,6 @@ def partition_of(broker: Broker, topic: str, index: int) -> Partition:
         known = ", ".join(sorted(broker.image.topics)) or "none"
         raise TestBrokerError(f"there is no topic {topic}; there are: {known}")
     raise TestBrokerError(f"{topic} has partitions 0 to {len(image.partitions) - 1}, and no partition {index}")
-
-
-def _partition_for(key: bytes | None, count: int) -> int:
-    return 0 if key is None else (murmur2(key) & 0x7FFFFFFF) % count
 
 
 def as_records(records: Iterable[SeedRecord | Data]) -> list[SeedRecord]:

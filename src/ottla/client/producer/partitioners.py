@@ -15,9 +15,8 @@ from ottla.client.errors import InvalidConfigError
 from ottla.client.model import TopicMetadata
 from ottla.env.randomness import Randomness
 from ottla.peer.metadata import NOBODY
-from ottla.records.building import murmur2
-
-MAX_INT32 = 0x7FFFFFFF
+from ottla.records.building import MAX_INT32
+from ottla.records.building import partition_for_key as partition_for_key
 
 RandomInt = Callable[[], int]
 """Returns a random number from 0 to 2^31 - 1."""
@@ -65,11 +64,6 @@ def random_int(randomness: Randomness | None = None) -> RandomInt:
     """Return a source of random numbers of 31 bits."""
     bits = (randomness or Randomness()).bits
     return lambda: bits(31)
-
-
-def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition of a key, the same as the Java producer's default."""
-    return (murmur2(key) & MAX_INT32) % partition_count
 
 
 class RoundRobinPartitioner:
