@@ -324,7 +324,7 @@ class Broker:
         self.groups = GroupCoordinatorService(
             self.config, self.clock, HostedLog(self.partitions), control, self.randomness, broker_id
         )
-        self.zookeeper_offsets = OffsetZnodes(zk)
+        self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.subscribe(self.groups.image_changed)
         self.groups.start()
         if coordination.is_shared:

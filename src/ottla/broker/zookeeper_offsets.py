@@ -19,6 +19,7 @@ from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
 from ottla.zk.tree import Create, NodeExistsError, NoNodeError, Operation, Set, ZkError, check_path, parent_of
 
 if TYPE_CHECKING:
+    from ottla.broker.slices import LoopSlices
     from ottla.zk.client import ZkClient
 
 log = logging.getLogger("ottla.broker")
@@ -34,8 +35,9 @@ MOST_ATTEMPTS = 20
 class OffsetZnodes:
     """The offsets below `/consumers`."""
 
-    def __init__(self, zk: ZkClient) -> None:
+    def __init__(self, zk: ZkClient, slices: LoopSlices) -> None:
         self._zk = zk
+        self._slices = slices
 
     async def commit(self, group: str, positions: Sequence[tuple[str, int, int]]) -> list[ErrorCode]:
         """Write offsets (topic, partition, offset); the last of a repeated partition counts. Return an error for each.
@@ -45,6 +47,8 @@ class OffsetZnodes:
         """
         errors: list[ErrorCode] = []
         for start in range(0, len(positions), POSITIONS_PER_TRANSACTION):
+            # The embedded server answers without a turn of the loop.
+            await self._slices.point()
             part = positions[start : start + POSITIONS_PER_TRANSACTION]
             error = ErrorCode.NONE
             try:

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import gc
+import time
 from typing import Final
 
 #: Thresholds of the three generations. With Python's own (700, 10, 10) a request that makes some hundred thousand
 #: objects starts full collections, each of which looks at all of them and at every topic made since the start: they
-#: held the event loop for 50 to 600 ms. With these there is one in two million objects, and no step takes above 10 ms
+#: held the event loop for 50 to 600 ms. With these there is one in 60,000 objects that stay, and takes up to 40 ms
 #: (`bench/large_requests.py`). What is freed by its count of references, nearly everything, does not wait for it.
-THRESHOLDS: Final = (2_000, 10, 100)
+THRESHOLDS: Final = (2_000, 10, 2)
+#: What is left after a full collection that took so long is passed over from then on, so that the next one looks only
+#: at what is new. Cycles among it are not collected any more; topics form none.
+FREEZE_AFTER_S: Final = 0.010
+OLDEST_GENERATION: Final = 2
+
+
+class _Freezer:
+    """Takes what survives a long full collection out of the later ones, so that they do not grow with the topics."""
+
+    def __init__(self) -> None:
+        self._began_s = 0.0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if info["generation"] != OLDEST_GENERATION:
+            return
+        if phase == "start":
+            self._began_s = time.perf_counter()
+        elif time.perf_counter() - self._began_s >= FREEZE_AFTER_S:
+            gc.freeze()
 
 
 def tune_collector() -> None:
@@ -17,3 +37,4 @@ def tune_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+    gc.callbacks.append(_Freezer())

@@ -86,6 +86,10 @@ class StreamSocket(Protocol):
         """Whether the other side has reset the connection."""
         ...
 
+    def is_at_end(self) -> bool:
+        """Whether the other side has closed the connection, and everything that it sent is received."""
+        ...
+
     def close(self) -> None:
         """Close the socket; closing twice does nothing."""
         ...
@@ -163,6 +167,15 @@ class TcpSocket:
     def is_broken(self) -> bool:
         """Whether the other side has reset the connection."""
         return self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
+
+    def is_at_end(self) -> bool:
+        """See `StreamSocket.is_at_end`."""
+        try:
+            return not self._sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
 
     def close(self) -> None:
         """Close the socket; closing twice does nothing."""

@@ -101,7 +101,7 @@ class Connection(Protocol):
         ...
 
     def close_if_broken(self) -> None:
-        """Close a connection that was reset without notification by the event loop."""
+        """Close a connection that was reset, or whose client has gone, without notification by the event loop."""
         ...
 
     def idle_ms(self, now_ms: float) -> float:

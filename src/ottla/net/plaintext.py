@@ -13,7 +13,7 @@ from contextlib import suppress
 from ottla.env.disk import DiskError, FileSlice
 from ottla.env.network import EventLoop, StreamSocket
 from ottla.env.platforms import MORE_FOLLOWS
-from ottla.net.buffers import BufferPool, ReceiveBuffer
+from ottla.net.buffers import SIZE_FIELD, BufferPool, ReceiveBuffer
 from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Part, Principal, RequestService
 from ottla.net.parts import MadePart
 
@@ -560,13 +560,19 @@ class PlaintextConnection:
             self._buffer.shrink()
 
     def close_if_broken(self) -> None:
-        """Close a connection that was reset without notification by the event loop.
+        """Close a connection that was reset, or whose client has gone, without notification by the event loop.
 
         Either no reader is set now, or uvloop, which calls the reader once after a reset, did so while a request was
-        unread.
+        unread. Requests that arrived before the client closed are still handled.
         """
-        if self._socket.is_broken():
+        if self._socket.is_broken() or (not self._reading and not self._is_followed and self._socket.is_at_end()):
             self.close()
+
+    @property
+    def _is_followed(self) -> bool:
+        """Whether bytes of further requests wait behind the one in work."""
+        kept = SIZE_FIELD + self._kept_bytes if self._kept_bytes > 0 else 0
+        return len(self._buffer) > kept
 
     def idle_ms(self, now_ms: float) -> float:
         """Time since the last request or, as far as calls of this method can see, since bytes were received or sent."""

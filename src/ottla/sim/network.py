@@ -253,6 +253,10 @@ class SimulatedSocket(_End):
         """See `StreamSocket`."""
         return False
 
+    def is_at_end(self) -> bool:
+        """See `StreamSocket`."""
+        return self._ended and not self._received
+
     def close(self) -> None:
         """See `StreamSocket`."""
         if not self._closed:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Generator, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from ottla.wire.compile import DecoderWriter, EncoderWriter, records_length, varint
@@ -85,6 +86,26 @@ class Mapped:
 def mapped(items: Collection[T], make: Callable[[T], Any]) -> Any:
     """An array with `make(item)` for each of the items, made while the message is encoded, once for each encoding."""
     return Mapped(items, make)
+
+
+class Joined:
+    """An array of a response whose elements are those of several arrays."""
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: tuple[Collection[Any], ...]) -> None:
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return sum(map(len, self._arrays))
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(self._arrays)
+
+
+def joined(*arrays: Collection[Any]) -> Any:
+    """An array with the elements of these arrays, one after the other."""
+    return Joined(arrays)
 
 
 class EncodedArray:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from ottla.broker.replicas.partition import Partition
 from ottla.broker.server import Broker
 from ottla.cluster.adoption import UNLIMITED_RETENTION
 from ottla.cluster.controller_events import TopicCreated
+from ottla.cluster.image import TopicImage
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.disk import RealDisk
 from ottla.records.record import Record, encode_batch
+from ottla.storage.index import OffsetIndex
 from ottla.storage.log import CLIENT, PartitionLog
 from ottla.storage.results import AppendInfo
+from ottla.storage.segment import Segment
 from ottla.storage.topic_settings import TOPIC_SETTINGS_FILE, TopicSettings, read_topic_settings
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.wire.errors import ErrorCode
@@ -530,3 +536,34 @@ def test_a_partition_whose_directory_cannot_be_opened_is_offline_alone(
 
     run(scenario)
     assert "t-1 is offline" in caplog.text
+
+
+def objects_of_a_partition() -> Counter[str]:
+    """The objects that a hosted partition is made of, dead ones in cycles included."""
+    kinds = (TopicImage, Partition, PartitionLog, Segment, OffsetIndex)
+    return Counter(type(found).__name__ for found in gc.get_objects() if isinstance(found, kinds))
+
+
+def test_a_deleted_topic_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
+    """What a long collection has passed over is never collected, so nothing of a topic may be in a cycle."""
+
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        try:
+            for name in ("kept", "deleted"):
+                made = await broker.control.create_topic(TopicSpec(name, 1, 1, {}, {}))
+                assert isinstance(made, TopicCreated)
+            del made
+            gc.collect()
+            gc.disable()
+            before = objects_of_a_partition()
+            assert await broker.control.delete_topic("deleted") is None
+            await asyncio.sleep(0)
+            assert len(before) == 5
+            assert before - objects_of_a_partition() == dict.fromkeys(before, 1)
+        finally:
+            gc.enable()
+            await broker.stop()
+
+    run(scenario)

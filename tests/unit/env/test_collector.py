@@ -5,24 +5,32 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.env import collector
 from ottla.env.collector import THRESHOLDS, tune_collector
 
 
 @pytest.fixture(autouse=True)
 def undone() -> Iterator[None]:
-    thresholds = gc.get_threshold()
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
+    gc.callbacks[:] = callbacks
     gc.unfreeze()
     gc.set_threshold(*thresholds)
 
 
-def test_a_large_request_starts_no_full_collection() -> None:
+def test_a_full_collection_looks_only_at_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "FREEZE_AFTER_S", 0.0)
     tune_collector()
     assert gc.get_freeze_count() > 0
-    full = gc.get_stats()[2]["collections"]
-    remembered = [[number] for number in range(200_000)]
-    assert gc.get_stats()[2]["collections"] == full, "it would look at each of them"
-    assert len(remembered) == 200_000
+    oldest = 0
+    remembered = []
+    for number in range(300_000):
+        remembered.append([number])
+        if number % 10_000 == 0:
+            oldest = max(oldest, len(gc.get_objects(generation=2)))
+    # A collection of the middle generation promotes 22,000 objects, and the third of them starts a full one.
+    assert 0 < oldest < 80_000, "the time of a full collection grows with what it looks at"
+    assert gc.get_freeze_count() > 200_000
 
 
 def test_cycles_are_collected_all_the_same() -> None:
@@ -32,3 +40,22 @@ def test_cycles_are_collected_all_the_same() -> None:
         cycle: list[object] = []
         cycle.append(cycle)
     assert gc.get_stats()[0]["collected"] > collected
+
+
+def test_what_survived_a_long_full_collection_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "FREEZE_AFTER_S", 0.0)
+    tune_collector()
+    remembered = [[number] for number in range(10_000)]
+    before = gc.get_freeze_count()
+    gc.collect(1)
+    assert gc.get_freeze_count() == before, "only full collections look at everything"
+    gc.collect()
+    assert gc.get_freeze_count() >= before + len(remembered)
+
+
+def test_a_short_full_collection_leaves_all_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "FREEZE_AFTER_S", 3600.0)
+    tune_collector()
+    before = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() == before

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -79,6 +80,20 @@ def test_a_reset_connection_is_broken() -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         client.close()
         wait_until(stream.is_broken, "the reset to arrive")
+    listening.close()
+
+
+def test_a_closed_connection_is_at_its_end_once_all_is_received() -> None:
+    listening = listen(LOOPBACK, 0)
+    with accepted(listening) as (stream, client):
+        assert not stream.is_at_end()
+        client.sendall(b"last")
+        client.close()
+        received = memoryview(bytearray(4))
+        wait_until(lambda: select.select([stream.fd], [], [], 0)[0], "the bytes to arrive")
+        assert not stream.is_at_end()
+        assert stream.recv_into(received) == 4
+        wait_until(stream.is_at_end, "the end to arrive")
     listening.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from ottla.env.disk import DiskFile, FileSlice, RealDisk
 from ottla.env.network import TcpSocket
 from ottla.net import plaintext as connection_module
-from ottla.net.buffers import BufferPool
+from ottla.net.buffers import LARGE_FRAME, BufferPool
 from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Connection, Principal
 from ottla.net.parts import MadePart
 from ottla.net.plaintext import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
@@ -676,6 +676,42 @@ def test_a_kept_frame_is_not_used_again_when_its_connection_closes(keeping: Wire
     assert keeping.service.queued.held == 0
     assert pool.held == 0
     assert bytes(keeping.service.kept[0]) == bytes(range(256)) * 40
+
+
+def send_in_pieces(wired: Wired, payload: bytes) -> None:
+    """Send more than the socket's buffers hold."""
+    data = memoryview(len(payload).to_bytes(4, "big") + payload)
+    while data:
+        data = data[wired.client.send(data[: 32 * 1024]) :]
+        wired.loop.settle()
+
+
+def test_a_client_that_leaves_during_a_large_request_is_noticed(keeping: Wired) -> None:
+    """The buffer is full of the kept frame, so nothing is read that would show the end."""
+    keeping.service.answer = lambda frame: None
+    send_in_pieces(keeping, bytes(LARGE_FRAME))
+    keeping.connection.close_if_broken()
+    assert not keeping.connection.closed
+    keeping.client.close()
+    keeping.loop.settle()
+    keeping.connection.close_if_broken()
+    assert keeping.connection.closed
+    assert keeping.service.closed == 1
+
+
+def test_requests_sent_before_the_client_left_are_handled(wired: Wired) -> None:
+    """Produce with acks=0 waits for no answer."""
+    wired.service.answer = lambda frame: None
+    wired.send(b"first", *[b"x" * 8000] * (WAITING_BYTES_LIMIT // 8000 + 1))
+    wired.client.close()
+    wired.loop.settle()
+    wired.connection.close_if_broken()
+    assert not wired.connection.closed
+    wired.service.answer = lambda frame: (wired.connection.complete(), None)[1]
+    wired.connection.complete()
+    wired.loop.settle()
+    assert len(wired.service.frames) == WAITING_BYTES_LIMIT // 8000 + 2
+    assert wired.connection.closed
 
 
 def test_reading_stops_in_the_middle_of_a_request_while_too_much_is_kept(wired: Wired) -> None:

@@ -37,6 +37,7 @@ from ottla.wire.stepwise import (
     decode_steps,
     encode_steps,
     encoded_array,
+    joined,
     mapped,
 )
 
@@ -210,3 +211,19 @@ def test_every_message_of_every_version_can_be_read_and_written_in_steps(key: in
             assert plain(decoded) == plain(decode(cls, data, version))
             (parts, _), _ = finish(encode_steps(decoded, version))
             assert b"".join(parts) == data
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_joined_arrays_are_encoded_as_one(version: int) -> None:
+    def partition(index: int) -> EpochEndOffset:
+        return EpochEndOffset(error_code=0, partition=index, leader_epoch=1, end_offset=2)
+
+    def response(partitions: Any) -> OffsetForLeaderEpochResponse:
+        topics = [OffsetForLeaderTopicResult(topic="t", partitions=partitions)]
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
+
+    whole = response([partition(index) for index in range(100)])
+    several = response(joined([partition(0)], mapped(range(1, 99), partition), [], [partition(99)]))
+    (parts, length), _ = finish(encode_steps(several, version))
+    assert b"".join(parts) == encode(whole, version)
+    assert length == len(encode(whole, version))

@@ -48,7 +48,7 @@ from ottla.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from ottla.wire.stepwise import Steps, encode_steps, mapped
+from ottla.wire.stepwise import Steps, encode_steps, joined, mapped
 
 if TYPE_CHECKING:
     from ottla.broker.authorization import Access
@@ -139,7 +139,8 @@ class _Asked:
         self.wanted: dict[PartitionKey, SessionPartition] = {}
         #: Partitions beyond `UNKNOWN_PARTITIONS_LIMIT` that are not hosted here; only their numbers are kept.
         self.beyond: dict[TopicKey, set[int]] = {}
-        self.forgotten: list[PartitionKey] = []
+        #: Those of the session that it is to forget, in their order.
+        self.forgotten: dict[PartitionKey, None] = {}
 
 
 class _Reading:
@@ -414,14 +415,9 @@ class Fetch:
                 if size:
                     session.served(wanted)
             by_topic.setdefault(wanted.topic, []).append(data)
-        topics = [
-            FetchableTopicResponse(topic=topic, partitions=data)
-            if isinstance(topic, str)
-            else FetchableTopicResponse(topic_id=topic, partitions=data)
-            for topic, data in by_topic.items()
-        ]
+        topics = [_topic_response(topic, data) for topic, data in by_topic.items()]
         if self._beyond:
-            topics += [self._answer_beyond(topic, indexes) for topic, indexes in self._beyond.items()]
+            topics = joined(topics, mapped(self._beyond.items(), self._answer_beyond))
         response = FetchResponse(
             error_code=0,
             session_id=session.session_id if session is not None else NO_SESSION,
@@ -445,13 +441,14 @@ class Fetch:
             if not is_encoded:
                 _release(found)
         self._context.reply_parts(parts, length)
+        await self._context.broker.slices.empty(self._beyond)
 
-    def _answer_beyond(self, topic: TopicKey, indexes: set[int]) -> FetchableTopicResponse:
-        """The errors of partitions in `beyond`."""
-        partitions = mapped(indexes, lambda index: _failed(index, self._unknown(topic, index), unknown=True))
-        if isinstance(topic, str):
-            return FetchableTopicResponse(topic=topic, partitions=partitions)
-        return FetchableTopicResponse(topic_id=topic, partitions=partitions)
+    def _answer_beyond(self, beyond: tuple[TopicKey, set[int]]) -> FetchableTopicResponse:
+        """The errors of the partitions of one topic in `beyond`."""
+        topic, indexes = beyond
+        return _topic_response(
+            topic, mapped(indexes, lambda index: _failed(index, self._unknown(topic, index), unknown=True))
+        )
 
     def _is_permitted(self, topic: TopicKey) -> bool:
         context = self._context
@@ -606,6 +603,12 @@ def _diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | No
     )
 
 
+def _topic_response(topic: TopicKey, partitions: list[PartitionData]) -> FetchableTopicResponse:
+    if isinstance(topic, str):
+        return FetchableTopicResponse(topic=topic, partitions=partitions)
+    return FetchableTopicResponse(topic_id=topic, partitions=partitions)
+
+
 def _replica_id(request: FetchRequest) -> int:
     """The id of the fetching broker, -1 for a consumer."""
     return max(request.replica_id, request.replica_state.replica_id)
@@ -682,8 +685,17 @@ def _collect(context: RequestContext, request: FetchRequest) -> Steps[_Asked]:
                     asked.beyond.setdefault(key, set()).add(index)
                     continue
             asked.wanted[key, index] = partition
+    session = context.broker.fetch_sessions.get(request.session_id)
+    if session is None:
+        return asked
+    known = session.partitions
     for forgotten in request.forgotten_topics_data:
         key = forgotten.topic_id if version >= TOPIC_IDS_SINCE else forgotten.topic
         yield
-        asked.forgotten += [(key, index) for index in forgotten.partitions]
+        indexes = forgotten.partitions
+        for start in range(0, len(indexes), PARTITIONS_PER_STEP):
+            asked.forgotten.update(
+                {(key, index): None for index in indexes[start : start + PARTITIONS_PER_STEP] if (key, index) in known}
+            )
+            yield
     return asked

@@ -147,7 +147,7 @@ async def _commit_to_zookeeper(context: RequestContext, request: OffsetCommitReq
     """Version 0: write the offsets of known partitions below `/consumers`; their metadata is dropped."""
     broker = context.broker
     longest = broker.config.get_int("offset.metadata.max.bytes")
-    errors: dict[tuple[str, int], ErrorCode] = {}
+    too_large: set[tuple[str, int]] = set()
     positions: list[tuple[str, int, int]] = []
     for topic in request.topics:
         await broker.slices.point()
@@ -160,11 +160,19 @@ async def _commit_to_zookeeper(context: RequestContext, request: OffsetCommitReq
             if found is None or not 0 <= index < len(found.partitions):
                 continue
             if metadata_size(partition.committed_metadata or "") > longest:
-                errors[topic.name, index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                too_large.add((topic.name, index))
             else:
                 positions.append((topic.name, index, partition.committed_offset))
     written = await broker.zookeeper_offsets.commit(request.group_id, positions)
-    errors |= {(name, index): error for (name, index, _), error in zip(positions, written, strict=True)}
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    # The last of a repeated partition counts, so both are read from their ends, and freed as they are read.
+    while positions:
+        await broker.slices.point()
+        name, index, _ = positions.pop()
+        errors.setdefault((name, index), written.pop())
+    while too_large:
+        await broker.slices.point()
+        errors.setdefault(too_large.pop(), ErrorCode.OFFSET_METADATA_TOO_LARGE)
     _reply(context, request, errors)
 
 

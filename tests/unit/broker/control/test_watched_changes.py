@@ -13,6 +13,7 @@ from ottla.broker.control.membership import Term
 from ottla.broker.control.plane import ClusterSession, ControlPlane, NoHost
 from ottla.broker.control.startup import Startup
 from ottla.broker.control.watched_changes import WatchedChanges
+from ottla.broker.slices import LoopSlices
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.image import ImageDelta
@@ -663,7 +664,7 @@ def test_positions_of_a_new_group_that_come_together_are_all_kept() -> None:
                 await asyncio.sleep(0)
                 return found
 
-        offsets = OffsetZnodes(Slow(broker.store, 5))
+        offsets = OffsetZnodes(Slow(broker.store, 5), LoopSlices(VirtualClock().monotonic_ms))
         told = await asyncio.gather(*(offsets.commit("g", [("t", index, 40 + index)]) for index in range(5)))
         assert told == [[ErrorCode.NONE]] * 5
         assert [await offsets.fetch("g", "t", index) for index in range(5)] == [40, 41, 42, 43, 44]

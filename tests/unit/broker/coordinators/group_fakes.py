@@ -137,8 +137,8 @@ class FakeBroker:
         runtimes.append(self.groups)
         self.tree_disk = FaultyDisk(MemoryDisk())
         self.zk = LocalClient(TreeStore.open(self.tree_disk, "/tree", VirtualClock(1)))
-        self.zookeeper_offsets = OffsetZnodes(self.zk)
         self.slices = LoopSlices(VirtualClock().monotonic_ms)
+        self.zookeeper_offsets = OffsetZnodes(self.zk, self.slices)
 
     @property
     def image(self) -> ClusterImage:
