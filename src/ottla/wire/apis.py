@@ -147,7 +147,12 @@ class Api:
         self._response = getattr(module, f"{self.name}Response")
 
     def request_header_version(self, version: int) -> int:
-        """2 with tagged fields, 1 without. Also right for versions above ours, as far as anybody can know."""
+        """2 with tagged fields, 1 without, 0 (no client id) for ControlledShutdown version 0.
+
+        Also right for versions above ours, as far as anybody can know.
+        """
+        if version == 0 and self.key == ApiKey.CONTROLLED_SHUTDOWN:
+            return 0
         return 2 if version >= self.flexible_since else 1
 
     def response_header_version(self, version: int) -> int:
@@ -165,6 +170,10 @@ API: dict[int, Api] = {
         Api(ApiKey.FETCH, 0, 17, flexible_since=12),
         Api(ApiKey.LIST_OFFSETS, 0, 9, flexible_since=6),
         Api(ApiKey.METADATA, 0, 12, flexible_since=9),
+        Api(ApiKey.LEADER_AND_ISR, 0, 7, flexible_since=4),
+        Api(ApiKey.STOP_REPLICA, 0, 4, flexible_since=2),
+        Api(ApiKey.UPDATE_METADATA, 0, 8, flexible_since=6),
+        Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, flexible_since=3),
         Api(ApiKey.OFFSET_COMMIT, 0, 9, flexible_since=8),
         Api(ApiKey.OFFSET_FETCH, 0, 9, flexible_since=6),
         Api(ApiKey.FIND_COORDINATOR, 0, 6, flexible_since=3),
@@ -185,8 +194,13 @@ API: dict[int, Api] = {
         Api(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, flexible_since=2),
         Api(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2),
         Api(ApiKey.DELETE_GROUPS, 0, 2, flexible_since=2),
+        Api(ApiKey.ELECT_LEADERS, 0, 2, flexible_since=2),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0),
+        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0),
         Api(ApiKey.OFFSET_DELETE, 0, 0),
+        Api(ApiKey.ALTER_PARTITION, 0, 3, flexible_since=0),
         Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, flexible_since=0),
+        Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, flexible_since=0),
     )
 }

@@ -2,8 +2,8 @@
 
 A frame is an int32 size and as many bytes: a header, then the body. Requests have header version 1 (API key, version,
 correlation id, client id) or 2 (the same and tagged fields), responses 0 (correlation id) or 1 (and tagged fields);
-the version follows from the API's own version. (Header version 0 of requests, without a client id, was only used by
-ControlledShutdown version 0.) https://kafka.apache.org/protocol#protocol_messages
+the version follows from the API's own version. Header version 0 of requests, without a client id, is that of
+ControlledShutdown version 0 alone. https://kafka.apache.org/protocol#protocol_messages
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ def parse_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int]
         raise WireError(f"unknown API: {api_name(api_key)}, version {api_version}")
     position = _FIXED.size
     client_id = ""
+    if api_key == ApiKey.CONTROLLED_SHUTDOWN and not api_version:
+        return RequestHeader(api_key, api_version, correlation_id), _KEY_VERSION_ID.size
     if length > 0:
         end = position + length
         if end > len(frame):
@@ -108,6 +110,9 @@ def encode_request_frame(header: RequestHeader, body: bytes) -> bytes:
 
 def request_frame_parts(header: RequestHeader, body: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
     """As `encode_request_frame`, not joined where it is large: records are not copied."""
+    if header.api_key == ApiKey.CONTROLLED_SHUTDOWN and not header.api_version:
+        head = _KEY_VERSION_ID.pack(header.api_key, header.api_version, header.correlation_id)
+        return [b"".join((_INT32.pack(len(head) + sum(map(len, body))), head, *body))]
     client_id = header.client_id.encode()
     if header.api_version >= API[header.api_key].flexible_since:
         client_id += NO_TAGS

@@ -101,7 +101,13 @@ def element_of(kind: ArrayKind, version: int, source: Source) -> Any:
     return filled(kind.element, version, source)
 
 
+#: Names whose capitals do not follow from the words.
+CAPITALS = {"is_kraft_controller": "isKRaftController"}
+
+
 def camel_case(name: str) -> str:
+    if name in CAPITALS:
+        return CAPITALS[name]
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 

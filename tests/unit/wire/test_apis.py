@@ -41,6 +41,7 @@ def test_header_versions() -> None:
     assert (fetch.request_header_version(12), fetch.response_header_version(12)) == (2, 1)
     assert (versions.request_header_version(3), versions.response_header_version(3)) == (2, 0)
     assert versions.request_header_version(99) == 2
+    assert [API[ApiKey.CONTROLLED_SHUTDOWN].request_header_version(version) for version in range(4)] == [0, 1, 1, 2]
 
 
 def test_importing_the_table_loads_no_messages() -> None:

@@ -38,6 +38,16 @@ def test_client_id_that_is_null_or_empty() -> None:
         assert (header.client_id, offset) == ("", 10)
 
 
+def test_the_first_controlled_shutdown_has_no_client_id() -> None:
+    header = RequestHeader(ApiKey.CONTROLLED_SHUTDOWN, 0, 7)
+    frame = encode_request_frame(header, b"\x00\x00\x00\x05")
+    assert frame.hex() == "0000000c" + "00070000" + "00000007" + "00000005"
+    assert parse_request_header(frame[4:]) == (header, 8)
+    header.api_version = 1
+    assert encode_request_header(header).hex() == "00070001" + "00000007" + "0000"
+    assert parse_request_header(encode_request_header(header)) == (header, 10)
+
+
 def test_tagged_fields_of_a_header_are_skipped() -> None:
     frame = bytes.fromhex("0003 0009 00000007 ffff 02 00 01 aa 8101 02 bbbb") + b"body"
     _, offset = parse_request_header(frame)
