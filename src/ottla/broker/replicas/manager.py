@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.replicas.flush_timer import FlushTimer
-from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition import Partition, Replication
 from ottla.config.topic import LONGEST, LogConfig
 from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
@@ -30,11 +30,18 @@ class ReplicaManager:
 
     With `flush_on_ack` every append counts as committed only once it is on the disk; without it only those that
     `flush.messages` flushes. `logs` is asked to flush (it may do so later, for many appends at once), and `flushed`
-    handles the outcome.
+    handles the outcome. `replication` is what its leaders need to know of the other brokers.
     """
 
-    def __init__(self, logs: LogManager, clock_now_ms: Callable[[], int], flush_on_ack: bool = False) -> None:
+    def __init__(
+        self,
+        logs: LogManager,
+        clock_now_ms: Callable[[], int],
+        flush_on_ack: bool = False,
+        replication: Replication | None = None,
+    ) -> None:
         self._logs = logs
+        self.replication = replication if replication is not None else Replication(clock_now_ms)
         self.flush_timer = FlushTimer(clock_now_ms, logs.flush_soon)
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[UUID, dict[int, Partition]] = {}
@@ -87,15 +94,18 @@ class ReplicaManager:
 
     # -- roles
 
-    def make_leader(self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig) -> Partition:
+    def make_leader(
+        self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig, partition_epoch: int = 0
+    ) -> Partition:
         """Become leader of the partition in `state.leader_epoch`; create its log if there is none.
 
-        The epoch starts at the log end offset, which is recorded before any append. Raises DiskError.
+        The epoch starts at the log end offset, which is recorded before any append. `partition_epoch` is the version of
+        the state. Raises DiskError.
         """
         partition = self._host(topic, index, config)
         hosted = partition.log
         own_end = hosted.recovery_point if self._flush_on_ack else hosted.log_end_offset
-        partition.lead(state, own_end)
+        partition.lead(state, own_end, partition_epoch)
         assert partition.leader is not None
         if partition.leader.is_alone:
             self.shared.discard(partition)
@@ -118,7 +128,7 @@ class ReplicaManager:
         hosted.apply_config(config)
         partition = self.get(topic.name, index)
         if partition is None or partition.log is not hosted:
-            partition = Partition(topic.name, topic.topic_id, index, hosted, topic.is_internal)
+            partition = Partition(topic.name, topic.topic_id, index, hosted, topic.is_internal, self.replication)
             self._by_name.setdefault(topic.name, {})[index] = partition
             self._by_id.setdefault(topic.topic_id, self._by_name[topic.name])
         return partition
@@ -157,6 +167,12 @@ class ReplicaManager:
         self.shared.discard(partition)
         partition.end_role(error)
 
+    def check_lags(self) -> None:
+        """Have the leaders propose to remove followers that lag; due each half of `replica.lag.time.max.ms`."""
+        now_ms = self.replication.monotonic_ms()
+        for partition in tuple(self.shared):
+            partition.check_lag(now_ms)
+
     # -- records
 
     def append(
@@ -179,6 +195,8 @@ class ReplicaManager:
         )
         end = hosted.log_end_offset
         if end != before:
+            if partition.waiting_followers:
+                partition.wake_followers(len(records))
             config = hosted.config
             if config.flush_ms != LONGEST:
                 self.flush_timer.appended(hosted)

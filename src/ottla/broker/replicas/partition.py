@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.replicas.awaited import AwaitedOffsets, Committed
 from ottla.broker.replicas.leader import Leader
+from ottla.config.topic import LONGEST
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.purgatory import DelayedFetch
     from ottla.cluster.image import PartitionImage
+    from ottla.cluster.isr import IsAlive, IsrProposal
     from ottla.storage.log import PartitionLog
 
 #: An unknown leader epoch: the client does not know it, or the replica has had no role yet.
 NO_EPOCH = -1
+
+
+def _any_is_alive(_broker_id: int) -> bool:
+    return True
+
+
+def _propose_to_nobody(_partition: Partition, _proposal: IsrProposal) -> None:
+    """A leader without a controller keeps the proposal."""
+
+
+class Replication:
+    """What the leaders of a broker share: the allowed lag, who is alive, the clock, and the way to the controller."""
+
+    __slots__ = ("is_alive", "max_lag_ms", "monotonic_ms", "propose")
+
+    def __init__(
+        self,
+        monotonic_ms: Callable[[], float],
+        max_lag_ms: float = LONGEST,
+        is_alive: IsAlive = _any_is_alive,
+        propose: Callable[[Partition, IsrProposal], None] = _propose_to_nobody,
+    ) -> None:
+        self.monotonic_ms = monotonic_ms
+        #: `replica.lag.time.max.ms`.
+        self.max_lag_ms = max_lag_ms
+        #: Whether the image has the broker.
+        self.is_alive = is_alive
+        #: Called with each proposed ISR; `Partition.isr_answered` takes the outcome.
+        self.propose = propose
 
 
 class Partition:
@@ -36,14 +68,19 @@ class Partition:
         "loaded_end_offset",
         "log",
         "own_end",
+        "replication",
         "reported_ms",
         "term",
         "topic",
         "topic_id",
         "waiting",
+        "waiting_followers",
     )
 
-    def __init__(self, topic: str, topic_id: UUID, index: int, log: PartitionLog, is_internal: bool) -> None:
+    def __init__(
+        self, topic: str, topic_id: UUID, index: int, log: PartitionLog, is_internal: bool, replication: Replication
+    ) -> None:
+        self.replication = replication
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -64,25 +101,27 @@ class Partition:
         #: `committed` waits for the high watermark, `forced` for this replica's own records to be on the disk.
         self.committed = AwaitedOffsets()
         self.forced = AwaitedOffsets()
+        #: Fetches that wait: of consumers for visible records, of followers for any.
         self.waiting: set[DelayedFetch] = set()
+        self.waiting_followers: set[DelayedFetch] = set()
         #: When an error of the log was last logged.
         self.reported_ms: int | None = None
 
     # -- roles
 
-    def lead(self, state: PartitionImage, own_end: int) -> None:
+    def lead(self, state: PartitionImage, own_end: int, partition_epoch: int = 0) -> None:
         """Become leader in `state.leader_epoch`, which starts at the log end; no effect if it leads in it already.
 
-        `own_end` is the end of the records that count now.
+        `own_end` is the end of the records that count now, `partition_epoch` the version of the state.
         """
         log = self.log
         if self.leader is not None and self.leader_epoch == state.leader_epoch:
             return
+        former = self.leader
         log.assign_leader_epoch(state.leader_epoch)
         self._begin_term(state.leader_epoch)
-        # No other broker fetches from this one yet, so other replicas are not in sync.
-        in_sync = (state.leader,)
-        self.leader = Leader(state.leader, state.leader_epoch, state.replicas, in_sync, log.log_end_offset)
+        now_ms = self.replication.monotonic_ms()
+        self.leader = Leader(state, partition_epoch, log.log_end_offset, now_ms, former)
         self.own_end = own_end
         self.advance(0)
 
@@ -102,7 +141,7 @@ class Partition:
         self.term += 1
         self.committed.fail(error)
         self.forced.fail(error)
-        for waiting in list(self.waiting):
+        for waiting in (*self.waiting, *self.waiting_followers):
             waiting.complete()
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
@@ -138,10 +177,63 @@ class Partition:
         if leader is None:
             return
         before = log.high_watermark
-        reached = leader.high_watermark(before, self.own_end, log.config.min_insync_replicas)
+        replication = self.replication
+        reached = leader.high_watermark(
+            before,
+            self.own_end,
+            log.log_end_offset,
+            log.config.min_insync_replicas,
+            replication.monotonic_ms(),
+            replication.max_lag_ms,
+            replication.is_alive,
+        )
         if reached > before and log.update_high_watermark(reached) > before:
             self.committed.reached(log.high_watermark)
             self.wake(size)
+
+    def fetched(self, replica_id: int, offset: int, log_start_offset: int, now_ms: float) -> None:
+        """As leader, note that a follower has fetched at `offset`, so that it has everything below.
+
+        Propose to add it to the ISR if it may join, and advance the high watermark. Its id is one of the replicas.
+        """
+        leader = self.leader
+        if leader is None:
+            return
+        replicas = leader.replicas
+        follower = replicas.followers[replica_id]
+        before = follower.end_offset
+        log = self.log
+        follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms)
+        if replica_id not in replicas.committed:
+            proposal = replicas.expansion(replica_id, log.high_watermark, self.replication.is_alive)
+            if proposal is not None:
+                self.replication.propose(self, proposal)
+        if offset != before:
+            self.advance(max(offset - before, 0))
+
+    def check_lag(self, now_ms: float) -> None:
+        """As leader, propose to remove the followers that lag from the ISR."""
+        leader = self.leader
+        if leader is not None and not leader.is_alone:
+            replication = self.replication
+            proposal = leader.replicas.shrink(self.log.log_end_offset, now_ms, replication.max_lag_ms)
+            if proposal is not None:
+                replication.propose(self, proposal)
+
+    def isr_accepted(
+        self, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...]
+    ) -> bool:
+        """Take over the ISR that the controller has answered with; False if the answer is out of date."""
+        leader = self.leader
+        if leader is None or not leader.replicas.accepted(proposal, leader_epoch, partition_epoch, isr):
+            return False
+        self.advance(0)
+        return True
+
+    def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
+        """Handle a proposal that failed; return whether to send it again."""
+        leader = self.leader
+        return leader is not None and leader.replicas.refused(proposal, error)
 
     def learn_high_watermark(self, offset: int) -> None:
         """As follower, adopt the leader's high watermark, up to the end of this log."""
@@ -153,6 +245,11 @@ class Partition:
     def wake(self, size: int) -> None:
         """Notify waiting fetches of `size` more readable bytes."""
         for waiting in list(self.waiting):
+            waiting.grown(size)
+
+    def wake_followers(self, size: int) -> None:
+        """Notify the waiting fetches of followers of `size` more bytes."""
+        for waiting in list(self.waiting_followers):
             waiting.grown(size)
 
     def when_committed(self, offset: int, done: Committed) -> None:

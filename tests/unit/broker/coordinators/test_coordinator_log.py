@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from ottla.broker.coordinators.coordinator_log import Appended, HostedLog
-from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition import Partition, Replication
 from ottla.cluster.image import PartitionImage
 from ottla.storage.results import AppendInfo, AppendRefusal
 from ottla.testing.disk_memory import MemoryDisk
@@ -17,7 +17,7 @@ from support.storage_logs import NOW_MS, append, batch, new_log
 class FakePartitions:
     def __init__(self) -> None:
         self.log = new_log(MemoryDisk(), "/data")
-        self.partition = Partition("t", UUID(int=1), 0, self.log, is_internal=True)
+        self.partition = Partition("t", UUID(int=1), 0, self.log, is_internal=True, replication=Replication(lambda: 0))
         self.partition.lead(PartitionImage(1, 0, (1,), (1,)), 0)
         self.answer: AppendInfo | AppendRefusal = AppendInfo(3, 4, -1, 0)
 

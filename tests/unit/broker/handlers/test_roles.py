@@ -136,8 +136,9 @@ def follow(broker: Broker, epoch: int) -> Partition:
     return broker.partitions.make_follower(topic_of(broker), 0, state, broker.control.log_config("t"))
 
 
-def lead(broker: Broker, epoch: int, replicas: tuple[int, ...] = ()) -> Partition:
-    state = PartitionImage(broker.id, epoch, (broker.id, *replicas), (broker.id, *replicas))
+def lead(broker: Broker, epoch: int, replicas: tuple[int, ...] = (), isr: tuple[int, ...] = ()) -> Partition:
+    """Lead with these followers, of which those in `isr` are in sync; they have fetched nothing."""
+    state = PartitionImage(broker.id, epoch, (broker.id, *replicas), (broker.id, *isr))
     return broker.partitions.make_leader(topic_of(broker), 0, state, broker.control.log_config("t"))
 
 
@@ -198,12 +199,12 @@ def test_consumers_read_from_followers_up_to_what_is_committed_there(tmp_path: P
 @pytest.mark.parametrize("change", ["epoch", "follower", "follower and leader again"])
 def test_requests_that_wait_end_with_the_role_and_leader_epoch(tmp_path: Path, change: str) -> None:
     async def scenario(broker: Broker) -> None:
-        lead(broker, 1, (OTHER,))
+        lead(broker, 1, (OTHER,), (OTHER,))
         waiting_fetch = ask_fetch(broker)
         waiting_produce = ask_produce(broker)
         assert (waiting_fetch.answer, waiting_produce.answer) == (None, None)
         if change == "epoch":
-            lead(broker, 2, (OTHER,))
+            lead(broker, 2, (OTHER,), (OTHER,))
         else:
             follow(broker, 2)
             if change != "follower":
@@ -212,20 +213,7 @@ def test_requests_that_wait_end_with_the_role_and_leader_epoch(tmp_path: Path, c
         assert await produced(waiting_produce) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert waiting_fetch.client_state.pending is None
 
-    async def two_in_sync(broker: Broker) -> None:
-        # A follower that is in sync and has fetched nothing: what is appended waits for it.
-        make_leader = broker.partitions.make_leader
-
-        def with_isr(topic: Any, index: int, state: PartitionImage, config: Any) -> Partition:
-            partition = make_leader(topic, index, state, config)
-            assert partition.leader is not None
-            partition.leader.set_isr(state.isr)
-            return partition
-
-        broker.partitions.make_leader = with_isr  # type: ignore[method-assign]
-        await scenario(broker)
-
-    with_broker(tmp_path, two_in_sync)
+    with_broker(tmp_path, scenario)
 
 
 def test_a_small_isr_refuses_acks_of_all(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.context import ConnectionState
-from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition import Partition, Replication
 from ottla.broker.replicas.purgatory import DelayedFetch
 
 LONG_MS = 60_000
@@ -18,7 +18,7 @@ LONG_MS = 60_000
 
 def partitions(count: int = 2) -> list[Partition]:
     log: Any = SimpleNamespace(log_end_offset=0)
-    return [Partition("t", UUID(int=1), index, log, False) for index in range(count)]
+    return [Partition("t", UUID(int=1), index, log, False, Replication(lambda: 0)) for index in range(count)]
 
 
 async def waiting(

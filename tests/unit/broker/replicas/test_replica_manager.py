@@ -9,6 +9,7 @@ import pytest
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.partition import Partition
 from ottla.cluster.image import PartitionImage, TopicImage
+from ottla.cluster.isr import IsrProposal
 from ottla.env.clock import VirtualClock
 from ottla.storage.checkpoints import HIGH_WATERMARK_FILE
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
@@ -126,20 +127,51 @@ def test_a_new_leader_that_answers_from_the_disk_forces_what_it_has() -> None:
     assert partition.knows_its_end
 
 
-def test_a_small_isr_holds_the_high_watermark() -> None:
+def fetched(partition: Partition, offset: int, now_ms: float = 0.0) -> None:
+    partition.fetched(2, offset, 0, now_ms)
+
+
+def test_a_small_isr_holds_the_high_watermark_until_a_follower_has_joined() -> None:
     setup = Setup()
-    partition = setup.lead(replicas=BOTH, min_insync_replicas=2)
+    proposals: list[IsrProposal] = []
+    setup.replicas.replication.propose = lambda _, proposal: proposals.append(proposal)
+    partition = setup.lead(replicas=BOTH, isr=(1,), min_insync_replicas=2)
     assert partition in setup.replicas.shared
     setup.append(partition)
     reported = awaited(partition, 2)
-    assert (partition.log.high_watermark, reported) == (0, [])
-    assert partition.leader is not None
-    partition.leader.set_isr(BOTH)
-    partition.advance(0)
-    assert partition.log.high_watermark == 0, "the follower has not fetched"
-    partition.leader.fetched(2, 3)
-    partition.advance(0)
+    fetched(partition, 0)
+    (proposal,) = proposals
+    assert proposal == IsrProposal(0, 0, BOTH)
+    fetched(partition, 3)
+    assert (partition.log.high_watermark, reported) == (0, []), "the controller has not agreed yet"
+    assert partition.isr_accepted(proposal, 0, 1, BOTH)
     assert (partition.log.high_watermark, reported) == (3, [ErrorCode.NONE])
+    assert not partition.isr_accepted(proposal, 0, 1, BOTH), "an answer counts once"
+
+
+def test_a_follower_that_lacks_records_leaves_the_isr_after_the_allowed_lag() -> None:
+    now_ms = [0.0]
+    setup = Setup()
+    replication = setup.replicas.replication
+    replication.monotonic_ms, replication.max_lag_ms = lambda: now_ms[0], 30_000
+    proposals: list[IsrProposal] = []
+    replication.propose = lambda _, proposal: proposals.append(proposal)
+    partition = setup.lead(replicas=BOTH)
+    fetched(partition, 0)
+    now_ms[0] = 90_000
+    setup.replicas.check_lags()
+    assert not proposals, "it was silent for long, and lacks nothing"
+    setup.append(partition)
+    reported = awaited(partition, 2)
+    setup.replicas.check_lags()
+    setup.replicas.check_lags()
+    assert proposals == [IsrProposal(0, 0, (1,))], "one at a time"
+    assert (partition.log.high_watermark, reported) == (0, [])
+    assert partition.isr_refused(proposals[0], ErrorCode.REQUEST_TIMED_OUT), "it is sent again"
+    assert partition.isr_accepted(proposals[0], 0, 1, (1,))
+    assert (partition.log.high_watermark, reported) == (3, [ErrorCode.NONE])
+    setup.follow(1)
+    assert not partition.isr_refused(proposals[0], ErrorCode.REQUEST_TIMED_OUT)
 
 
 @pytest.mark.parametrize("change", ["epoch", "follower", "follower and leader again", "stopped", "deleted", "offline"])
