@@ -101,7 +101,7 @@ class Tap:
         self._listener.close()
         with self._lock:
             for one in self._sockets:
-                _break(one)
+                break_connection(one)
         for thread in self._threads:
             thread.join()
         for one in self._sockets:
@@ -135,7 +135,7 @@ class Tap:
         self, client: socket.socket, broker: socket.socket, open_requests: dict[int, TappedRequest]
     ) -> None:
         with contextlib.suppress(OSError):
-            while (frame := _read_frame(client)) is not None:
+            while (frame := read_frame(client)) is not None:
                 request = _parsed(frame)
                 open_requests[request.correlation_id] = request
                 with self._lock:
@@ -145,7 +145,7 @@ class Tap:
                     hold.arrived.set()
                     hold.released.wait(LONGEST_HOLD_S)
                 broker.sendall(struct.pack(">i", len(frame)) + frame)
-        _break(broker)
+        break_connection(broker)
 
     def _hold_for(self, request: TappedRequest) -> Hold | None:
         for hold in self._holds:
@@ -162,7 +162,7 @@ class Tap:
         self, client: socket.socket, broker: socket.socket, open_requests: dict[int, TappedRequest]
     ) -> None:
         with contextlib.suppress(OSError):
-            while (frame := _read_frame(broker)) is not None:
+            while (frame := read_frame(broker)) is not None:
                 (correlation_id,) = struct.unpack_from(">i", frame)
                 request = open_requests.pop(correlation_id)
                 with self._lock:
@@ -173,8 +173,8 @@ class Tap:
                 if is_lost:
                     break
                 client.sendall(struct.pack(">i", len(frame)) + frame)
-        _break(client)
-        _break(broker)
+        break_connection(client)
+        break_connection(broker)
 
 
 def _parsed(frame: bytes) -> TappedRequest:
@@ -183,7 +183,8 @@ def _parsed(frame: bytes) -> TappedRequest:
     return TappedRequest(client_id, api_key, api_version, correlation_id)
 
 
-def _read_frame(connection: socket.socket) -> bytes | None:
+def read_frame(connection: socket.socket) -> bytes | None:
+    """The next frame without its size; None at the end of the stream."""
     head = _read(connection, 4)
     return None if head is None else _read(connection, struct.unpack(">i", head)[0])
 
@@ -199,6 +200,7 @@ def _read(connection: socket.socket, size: int) -> bytes | None:
     return bytes(data)
 
 
-def _break(connection: socket.socket) -> None:
+def break_connection(connection: socket.socket) -> None:
+    """End it both ways, so that whoever reads from it sees the end."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
