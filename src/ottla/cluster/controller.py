@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.cluster.control_batches import UpdateMetadataBatch
 from ottla.cluster.controller_events import (
     Answer,
     BrokersChanged,
     ConfigsChanged,
+    DeletionAnswered,
     DeletionAsked,
     DeletionMarked,
     DeletionsMarked,
@@ -26,12 +28,17 @@ from ottla.cluster.controller_events import (
     Event,
     IsrProposed,
     IsrRefused,
+    LeaderAndIsrAnswered,
+    LogDirsFailed,
     Notified,
     PartitionsAsked,
     ReassignmentAsked,
     ReplicasOffline,
     Report,
     Resigned,
+    SetChannels,
+    SetTimer,
+    ShutdownAsked,
     TimerFired,
     TopicAsked,
     TopicsFound,
@@ -39,17 +46,20 @@ from ottla.cluster.controller_events import (
 )
 from ottla.cluster.controller_state import ControllerState, nothing, why
 from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta
-from ottla.cluster.partition_changes import PartitionChanges
+from ottla.cluster.partition_changes import RETRY_MS, TAKING_OFFICE, PartitionChanges
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.taking_up import take_up
 from ottla.cluster.topic_changes import TopicChanges
+from ottla.cluster.topic_deletions import TopicDeletions
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
-_ASKED = (TopicAsked, PartitionsAsked, DeletionAsked, ElectionAsked, ReassignmentAsked, IsrProposed)
-Asked: TypeAlias = TopicAsked | PartitionsAsked | DeletionAsked | ElectionAsked | ReassignmentAsked | IsrProposed
+_ASKED = (TopicAsked, PartitionsAsked, DeletionAsked, ElectionAsked, ReassignmentAsked, IsrProposed, ShutdownAsked)
+Asked: TypeAlias = (
+    TopicAsked | PartitionsAsked | DeletionAsked | ElectionAsked | ReassignmentAsked | IsrProposed | ShutdownAsked
+)
 
 
 class Controller:
@@ -58,8 +68,9 @@ class Controller:
     def __init__(self, broker_id: int, config: BrokerConfig) -> None:
         self._state = state = ControllerState(broker_id, config)
         state.resume = self._handle
-        topics = TopicChanges(state)
-        self._partitions = partitions = PartitionChanges(state)
+        deletions = TopicDeletions(state)
+        self._partitions = partitions = PartitionChanges(state, deletions)
+        topics = TopicChanges(state, partitions.elect_leaders)
         #: Unanswered requests by token.
         self._asked: dict[int, Asked] = {}
         self._handlers: dict[type, Callable[..., list[Effect]]] = {
@@ -67,16 +78,20 @@ class Controller:
             Resigned: self._resigned,
             BrokersChanged: partitions.brokers_changed,
             TopicsFound: topics.topics_found,
-            DeletionsMarked: topics.deletions_marked,
-            DeletionMarked: topics.deletion_marked,
+            DeletionsMarked: deletions.deletions_marked,
+            DeletionMarked: deletions.deletion_marked,
             ConfigsChanged: topics.configs_changed,
             ReplicasOffline: partitions.replicas_offline,
             TopicAsked: topics.topic_asked,
             PartitionsAsked: topics.partitions_asked,
-            DeletionAsked: topics.deletion_asked,
+            DeletionAsked: deletions.deletion_asked,
             ElectionAsked: partitions.election_asked,
             ReassignmentAsked: partitions.reassignment_asked,
             IsrProposed: partitions.isr_proposed,
+            ShutdownAsked: partitions.shutdown_asked,
+            LogDirsFailed: partitions.log_dirs_failed,
+            LeaderAndIsrAnswered: partitions.leader_and_isr_answered,
+            DeletionAnswered: deletions.deletion_answered,
             TimerFired: partitions.timer_fired,
         }
 
@@ -122,7 +137,7 @@ class Controller:
             return state.writes.pop(event.write_id, nothing)(event)
         if isinstance(event, Notified):
             return state.notices.pop(event.notify_id, nothing)(event)
-        if not state.epoch and not isinstance(event, Elected | ReplicasOffline):
+        if not state.epoch and not isinstance(event, Elected | ReplicasOffline | TimerFired):
             return _not_controller(event)
         return self._handlers[type(event)](event)
 
@@ -132,28 +147,46 @@ class Controller:
         state.epoch = event.epoch
         state.forget_outcomes()
         state.live = event.brokers
+        if state.config.get_boolean("delete.topic.enable"):
+            state.deleting = set(event.marked)
         state.image = ClusterImage("", state.broker_id, {}, event.applied.topics)
         taken_up = take_up(event.topics, state)
         brokers = {broker_id: broker.image for broker_id, broker in event.brokers.items()}
         new = tuple(state.image.delta_of(topic.name, topic) for topic in taken_up.topics)
         delta = ImageDelta(new, brokers, state.broker_id)
-        reports: list[Effect] = [Report(problem, True) for problem in taken_up.problems]
+        effects: list[Effect] = [Report(problem, True) for problem in taken_up.problems]
+        if state.others:
+            effects.append(SetChannels(event.brokers))
+        for broker_id in state.others:
+            # Brokers know each other before they are asked to follow one another.
+            effects.extend(state.send(broker_id, UpdateMetadataBatch()))
 
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
+                message = f"the metadata of the cluster could not be put in order: {why(outcome)}"
                 state.epoch = 0
-                return [Report(f"the metadata of the cluster could not be put in order: {why(outcome)}", True)]
+                return [Report(message, True), SetTimer(TAKING_OFFICE, state.now_ms + RETRY_MS)]
             state.note_versions(taken_up.changes)
-            return state.notify(delta) + self._partitions.elect_leaders()
+            return self._publish(delta)
 
         if taken_up.changes:
-            return reports + state.write(taken_up.changes, written)
-        return reports + state.notify(delta) + self._partitions.elect_leaders()
+            return effects + state.write(taken_up.changes, written)
+        return effects + self._publish(delta)
+
+    def _publish(self, delta: ImageDelta) -> list[Effect]:
+        """Publish the whole image: as a change to this broker, in full to the others."""
+        state = self._state
+        effects = state.notify(delta)
+        for broker_id in state.others:
+            effects.extend(state.inform(broker_id))
+        state.unannounced.clear()
+        return effects + self._partitions.elect_leaders()
 
     def _resigned(self, event: Resigned) -> list[Effect]:
-        self._state.epoch = 0
-        self._state.forget_outcomes()
-        return []
+        state = self._state
+        state.epoch = 0
+        state.forget_outcomes()
+        return [SetChannels({})] if state.others else []
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
@@ -162,7 +195,8 @@ class Controller:
             assert state.image.topic_names[topic.topic_id] == name, f"{name} is not found by its id"
             for known in topic.partitions:
                 assert known.leader == NO_LEADER or known.leader in known.replicas, f"{name}: leader without replica"
-        assert not state.busy or not self.is_idle, f"{list(state.busy)} wait for an outcome that nobody will report"
+        waiting = state.busy.keys() - state.deletions.keys()  # deletions wait for other brokers
+        assert not waiting or not self.is_idle, f"{waiting} wait for an outcome that nobody will report"
 
 
 def _not_controller(event: Event) -> list[Effect]:

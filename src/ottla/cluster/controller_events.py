@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from ottla.cluster.control_batches import ControlRequest
 from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import Chance, TopicSpec
@@ -35,6 +36,8 @@ class FoundPartitionState(NamedTuple):
     leader_epoch: int = 0
     isr: tuple[int, ...] = ()
     version: int = -1
+    #: Whether the leader was elected uncleanly and has not recovered yet (`leader_recovery_state`).
+    is_recovering: bool = False
 
 
 class FoundTopic(NamedTuple):
@@ -54,13 +57,14 @@ class FoundTopic(NamedTuple):
 class Elected(NamedTuple):
     """The broker is the controller now. `brokers` and `topics` were read after the election.
 
-    `applied` are the topics that the broker has applied before.
+    `applied` are the topics that the broker has applied before, `marked` those marked for deletion.
     """
 
     epoch: int
     brokers: Mapping[int, LiveBroker]
     topics: Sequence[FoundTopic]
     applied: ClusterImage
+    marked: Sequence[str] = ()
 
 
 class Resigned(NamedTuple):
@@ -105,6 +109,33 @@ class ReplicasOffline(NamedTuple):
     partitions: Sequence[PartitionKey]
 
 
+class LogDirsFailed(NamedTuple):
+    """Log directories of these brokers have failed (`/log_dir_event_notification`): which replicas, they answer."""
+
+    broker_ids: Sequence[int]
+
+
+# Events: responses of brokers
+
+
+class LeaderAndIsrAnswered(NamedTuple):
+    """A broker has applied a LeaderAndIsr: which replicas are online, and which are in a failed log directory."""
+
+    broker_id: int
+    broker_epoch: int
+    online: Sequence[PartitionKey]
+    offline: Sequence[PartitionKey]
+
+
+class DeletionAnswered(NamedTuple):
+    """A broker has deleted replicas (StopReplica), or failed to delete them."""
+
+    broker_id: int
+    broker_epoch: int
+    deleted: Sequence[PartitionKey]
+    failed: Sequence[PartitionKey] = ()
+
+
 # Events: requests. `token` comes back with the answer.
 
 
@@ -137,10 +168,26 @@ class DeletionAsked(NamedTuple):
 
 
 class ElectionAsked(NamedTuple):
-    """Elect the preferred replicas of these partitions where they are alive and in sync."""
+    """Elect leaders: the preferred replicas of these partitions where they are alive and in sync.
+
+    With `is_unclean`: any live replica, where there is no live leader. None stands for all partitions. The answer is an
+    `ElectionResult`.
+    """
 
     token: int
-    partitions: Sequence[PartitionKey]
+    partitions: Sequence[PartitionKey] | None
+    is_unclean: bool = False
+
+
+class ShutdownAsked(NamedTuple):
+    """A broker wants to shut down: move its leaders (ControlledShutdown). The answer is a `ShutdownProgress`.
+
+    `broker_epoch` is -1 where the broker does not say it.
+    """
+
+    token: int
+    broker_id: int
+    broker_epoch: int
 
 
 class ReassignmentAsked(NamedTuple):
@@ -161,6 +208,8 @@ class IsrProposed(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
+    #: Whether the leader still recovers after an unclean election (KIP-704).
+    is_recovering: bool = False
 
 
 # Events: outcomes of effects
@@ -207,12 +256,16 @@ Event: TypeAlias = (
     | DeletionMarked
     | ConfigsChanged
     | ReplicasOffline
+    | LogDirsFailed
+    | LeaderAndIsrAnswered
+    | DeletionAnswered
     | TopicAsked
     | PartitionsAsked
     | DeletionAsked
     | ElectionAsked
     | ReassignmentAsked
     | IsrProposed
+    | ShutdownAsked
     | Written
     | Notified
     | TimerFired
@@ -255,6 +308,7 @@ class PutState(NamedTuple):
     partition: int
     state: PartitionImage
     version: int
+    is_recovering: bool = False
 
 
 class MarkDeletion(NamedTuple):
@@ -304,15 +358,37 @@ class Write(NamedTuple):
 
 
 class Notify(NamedTuple):
-    """Have a broker apply a change of the image; `Notified` reports the outcome.
-
-    The controller's own broker does so in the process. Other brokers read the same from the znodes; with LeaderAndIsr,
-    UpdateMetadata and StopReplica this becomes a request to each.
-    """
+    """Have the controller's own broker apply a change of the image, in the process; `Notified` reports the outcome."""
 
     notify_id: int
     broker_id: int
     delta: ImageDelta
+
+
+class SetChannels(NamedTuple):
+    """The brokers to which requests can be sent from now on; those of others are given up."""
+
+    brokers: Mapping[int, LiveBroker]
+
+
+class SendToBroker(NamedTuple):
+    """Send control requests to a broker, in this order, after those sent before. It needs the broker's channel.
+
+    `brokers` are the live ones; `epoch` is the controller's.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    epoch: int
+    brokers: Mapping[int, BrokerImage]
+    requests: tuple[ControlRequest, ...]
+
+
+class ReadAll(NamedTuple):
+    """Read all metadata again, since what was read when the broker was elected could not be put in order.
+
+    `Elected` follows.
+    """
 
 
 class ReadBack(NamedTuple):
@@ -342,7 +418,7 @@ class Report(NamedTuple):
     is_error: bool = False
 
 
-Effect: TypeAlias = Write | Notify | ReadBack | SetTimer | Answer | Report
+Effect: TypeAlias = Write | Notify | SetChannels | SendToBroker | ReadBack | ReadAll | SetTimer | Answer | Report
 
 
 class TopicCreated(NamedTuple):
@@ -357,6 +433,7 @@ class IsrAccepted(NamedTuple):
 
     state: PartitionImage
     partition_epoch: int
+    is_recovering: bool = False
 
 
 class IsrRefused(NamedTuple):
@@ -369,3 +446,15 @@ class Unapplied(NamedTuple):
     """Partitions for which a request failed, with the reasons."""
 
     reasons: Mapping[PartitionKey, str]
+
+
+class ElectionResult(NamedTuple):
+    """Partitions for which no leader was elected, with the reasons (Kafka's errors)."""
+
+    refusals: Mapping[PartitionKey, TopicRefusal]
+
+
+class ShutdownProgress(NamedTuple):
+    """The partitions that the broker still leads, since no other replica in sync can."""
+
+    remaining: tuple[PartitionKey, ...]

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.cluster.control_batches import (
+    EPOCH_DURING_DELETE,
+    ControlBatches,
+    ControlRequest,
+    PartitionEntry,
+    StopEntry,
+    StopReplicaBatch,
+    whole_state,
+)
 from ottla.cluster.controller_events import (
     Effect,
     Event,
@@ -15,10 +24,12 @@ from ottla.cluster.controller_events import (
     Notify,
     PartitionKey,
     PutState,
+    SendToBroker,
     Write,
     Written,
 )
-from ottla.cluster.image import ClusterImage, ImageDelta, TopicImage
+from ottla.cluster.elections import is_unclean, settle
+from ottla.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -27,9 +38,51 @@ OnWritten: TypeAlias = Callable[[Written], list[Effect]]
 OnNotified: TypeAlias = Callable[[Notified], list[Effect]]
 
 
+UNCLEAN = "unclean.leader.election.enable"
+
+
 def nothing(_: object) -> list[Effect]:
     """Ignore an outcome."""
     return []
+
+
+class Deletion:
+    """A topic's deletion under way: the replicas that are not deleted yet, by broker, and the request to be answered.
+
+    A broker that is not alive, or has failed to delete its replicas, does it after it has registered anew.
+    """
+
+    def __init__(self, topic: TopicImage, token: int | None, own_broker: int) -> None:
+        self.topic = topic
+        self.token = token
+        #: Whether this broker's own replicas are deleted.
+        self.is_done_here = False
+        #: Brokers that could not delete a replica since they registered.
+        self.failed: set[int] = set()
+        self.remaining: dict[int, set[int]] = {}
+        for index, state in enumerate(topic.partitions):
+            for broker_id in state.replicas:
+                if broker_id != own_broker:
+                    self.remaining.setdefault(broker_id, set()).add(index)
+
+    def awaits_any_of(self, live: Collection[int]) -> bool:
+        """Whether any of these brokers is still to answer."""
+        return any(broker_id in live and broker_id not in self.failed for broker_id in self.remaining)
+
+    def note(self, broker_id: int, indexes: Iterable[int]) -> None:
+        """Note that the broker has deleted its replicas of these partitions."""
+        left = self.remaining.get(broker_id, set()).difference(indexes)
+        if left:
+            self.remaining[broker_id] = left
+        else:
+            self.remaining.pop(broker_id, None)
+
+    def stops(self, broker_id: int) -> StopReplicaBatch:
+        """What the broker has still to delete."""
+        indexes = sorted(self.remaining.get(broker_id, ()))
+        return StopReplicaBatch(
+            tuple(StopEntry(self.topic.name, index, EPOCH_DURING_DELETE, True) for index in indexes)
+        )
 
 
 class ControllerState:
@@ -44,6 +97,18 @@ class ControllerState:
         #: The cluster as this controller last published it to its broker.
         self.image = ClusterImage()
         self.live: Mapping[int, LiveBroker] = {}
+        #: Brokers that shut down, until they are gone; they lead nothing new.
+        self.shutting_down: set[int] = set()
+        #: The brokers that have had the whole state since they registered.
+        self.informed: set[int] = set()
+        #: Partitions whose leader was elected uncleanly and has not recovered yet.
+        self.recovering: set[PartitionKey] = set()
+        #: Partitions made in this term of which no broker knows yet.
+        self.unannounced: set[PartitionKey] = set()
+        #: Unclean elections since the broker started.
+        self.unclean_elections = 0
+        #: Deletions of topics that wait for brokers to delete their replicas.
+        self.deletions: dict[str, Deletion] = {}
         #: Versions of the state znodes written more than once.
         self.versions: dict[PartitionKey, int] = {}
         #: Topics whose deletion is under way.
@@ -65,11 +130,99 @@ class ControllerState:
         return [Write(self._last_id, self.epoch, tuple(changes))]
 
     def notify(self, delta: ImageDelta, then: OnNotified = nothing) -> list[Effect]:
-        """Change the image and have this broker apply it."""
+        """Change the image, have this broker apply it, and send the other brokers their requests."""
         self._last_id += 1
         self.notices[self._last_id] = then
+        epochs = {}
+        for before, after in delta.topics:
+            if after is None or (before is not None and before.topic_id != after.topic_id):
+                assert before is not None
+                self._forget(before)
+            if after is not None:
+                known = before.partitions if before is not None else ()
+                for index, partition in enumerate(after.partitions):
+                    if index >= len(known) or known[index] is not partition:
+                        version = self.versions.get((after.name, index), 0)
+                        if version:
+                            epochs[after.name, index] = version
+        delta = delta._replace(partition_epochs=epochs)
         self.image.apply(delta)
-        return [Notify(self._last_id, self.broker_id, delta)]
+        effects: list[Effect] = [Notify(self._last_id, self.broker_id, delta)]
+        others = [broker_id for broker_id in self.informed if broker_id in self.live]
+        if others:
+            batches = ControlBatches(others, self.shutting_down, self.entry)
+            batches.add(delta)
+            for broker_id, requests in batches.requests(with_brokers=delta.brokers is not None):
+                effects.extend(self.send(broker_id, *requests))
+        for _, after in delta.topics:
+            if after is not None and self.unannounced:
+                self.unannounced.difference_update((after.name, index) for index in range(len(after.partitions)))
+        return effects
+
+    def _forget(self, topic: TopicImage) -> None:
+        """Forget what is known of a deleted topic's znodes: a later one of its name begins anew."""
+        for index in range(len(topic.partitions)):
+            self.versions.pop((topic.name, index), None)
+            self.recovering.discard((topic.name, index))
+
+    def send(self, broker_id: int, *requests: ControlRequest) -> list[Effect]:
+        """Send control requests to another broker."""
+        brokers = {known: broker.image for known, broker in self.live.items()}
+        return [SendToBroker(broker_id, self.live[broker_id].epoch, self.epoch, brokers, requests)]
+
+    def inform(self, broker_id: int) -> list[Effect]:
+        """Send the whole state to a broker that has registered, or to all once elected."""
+        self.informed.add(broker_id)
+        topics = (topic for topic in self.image.topics.values() if topic.name not in self.deleting)
+        metadata, roles = whole_state(topics, broker_id, self.entry)
+        return self.send(broker_id, metadata, roles) if roles is not None else self.send(broker_id, metadata)
+
+    def entry(self, topic: TopicImage, index: int, state: PartitionImage) -> PartitionEntry:
+        """A partition's present state in a control request."""
+        key = (topic.name, index)
+        failed = self.offline_replicas(*key) if self.offline else ()
+        offline = tuple(broker for broker in state.replicas if broker not in self.live or broker in failed)
+        is_new, is_recovering = key in self.unannounced, key in self.recovering
+        return PartitionEntry(
+            topic.name, topic.topic_id, index, state, self.version(*key), offline, is_new, is_recovering
+        )
+
+    @property
+    def others(self) -> list[int]:
+        """The live brokers beside this one."""
+        return [broker_id for broker_id in self.live if broker_id != self.broker_id]
+
+    @property
+    def electable(self) -> frozenset[int]:
+        """The live brokers that do not shut down."""
+        return frozenset(self.live).difference(self.shutting_down)
+
+    def settled(self, name: str, configs: Mapping[str, str], index: int, state: PartitionImage) -> PartitionImage:
+        """A partition's state with a live leader and a live ISR, as far as can be; the same object if it has them.
+
+        Whether a leader may be elected that was not in sync is up to the topic's settings.
+        """
+        if not self.offline and state.leader in self.live and all(broker in self.live for broker in state.isr):
+            return state  # the common case, without the sets below
+        alive, electable = self.alive(name, index)
+        setting = configs.get(UNCLEAN)
+        unclean = self.config.get_boolean(UNCLEAN) if setting is None else setting.strip().lower() == "true"
+        return settle(state, alive, electable, unclean=unclean)
+
+    def alive(self, topic: str, index: int) -> tuple[Collection[int], Collection[int]]:
+        """The brokers whose replica of the partition is online, and those of them that may become its leader."""
+        electable = self.electable
+        failed = self.offline_replicas(topic, index) if self.offline else ()
+        if not failed:
+            return self.live, electable
+        return set(self.live).difference(failed), electable.difference(failed)
+
+    def put(self, key: PartitionKey, before: PartitionImage | None, after: PartitionImage, version: int) -> PutState:
+        """The change of a state znode with this version; an unclean election begins a recovery (KIP-704)."""
+        if before is None or not before.isr:
+            self.unannounced.add(key)
+        is_recovering = key in self.recovering or (before is not None and is_unclean(before, after))
+        return PutState(*key, after, version, is_recovering)
 
     def delta(self, name: str, after: TopicImage | None) -> ImageDelta:
         """The change of one topic."""
@@ -102,12 +255,22 @@ class ControllerState:
         self.notices.clear()
         self.busy.clear()
         self.versions.clear()
+        self.shutting_down.clear()
+        self.informed.clear()
+        self.recovering.clear()
+        self.unannounced.clear()
+        self.deletions.clear()
 
     def note_versions(self, changes: Iterable[MetadataChange]) -> None:
         """Update the versions of written state znodes."""
         for change in changes:
             if isinstance(change, PutState):
-                self.versions[change.topic, change.partition] = change.version + 1
+                key = (change.topic, change.partition)
+                self.versions[key] = change.version + 1
+                if change.is_recovering:
+                    self.recovering.add(key)
+                else:
+                    self.recovering.discard(key)
 
     def version(self, topic: str, partition: int) -> int:
         """The partition epoch: the data version of the state znode."""

@@ -13,22 +13,69 @@ if TYPE_CHECKING:
     from ottla.cluster.placement import Assignment
 
 
-def elect(state: PartitionImage, live: Collection[int]) -> PartitionImage:
-    """Elect a leader for a partition without a live one: the first live replica in sync.
+def settle(
+    state: PartitionImage, alive: Collection[int], electable: Collection[int], *, unclean: bool = False
+) -> PartitionImage:
+    """The state after a change of the live replicas; the same object if nothing changes.
 
-    If no replica in sync is alive there is no leader, and the ISR stays: no other replica has all records. A partition
-    that never had a leader has no ISR yet; it starts as soon as one of its replicas is alive.
+    A partition without a live leader gets one, where a replica of the ISR is electable (`elect`). Dead replicas leave
+    the ISR, as far as it is not empty then; a dead leader leads no more. Each such change bumps the leader epoch once.
+    `electable` are the live brokers that do not shut down. A partition that never had a leader has no ISR yet; it
+    starts as soon as one of its replicas is alive. Source: `KafkaController.onReplicasBecomeOffline`.
     """
-    if state.leader in live:
-        return state
     if not state.isr:
-        first = first_state(state.replicas, live)
+        first = first_state(state.replicas, electable)
         return state if first == state else first
-    leader = next((broker for broker in state.replicas if broker in live and broker in state.isr), NO_LEADER)
+    if state.leader not in alive:
+        elected = elect(state, alive, electable, unclean=unclean)
+        if elected is not None:
+            return elected
+    if state.leader in alive and all(broker in alive for broker in state.isr):
+        return state
+    # The last replica stays: only it, or an unclean election, can bring the partition back.
+    isr = tuple(broker for broker in state.isr if broker in alive) or state.isr[-1:]
+    leader = state.leader if state.leader in alive else NO_LEADER
+    if (leader, isr) == (state.leader, state.isr):
+        return state
+    return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)
+
+
+def elect(
+    state: PartitionImage, alive: Collection[int], electable: Collection[int], *, unclean: bool = False
+) -> PartitionImage | None:
+    """The state with the first electable replica of the ISR as leader; None if there is none.
+
+    With `unclean` it may be a replica that is not in the ISR: records that it lacks are lost. The leader is then the
+    only member of the new ISR, and recovers (`is_unclean`). Source: `PartitionLeaderElectionAlgorithms`.
+    """
+    leader = next((broker for broker in state.replicas if broker in electable and broker in state.isr), NO_LEADER)
+    if leader != NO_LEADER:
+        isr = tuple(broker for broker in state.isr if broker in alive)
+        return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)
+    leader = next((broker for broker in state.replicas if unclean and broker in electable), NO_LEADER)
     if leader == NO_LEADER:
-        # Not written: the epoch stays the dead leader's, which leads on if it comes back first.
-        return state._replace(leader=NO_LEADER)
-    isr = tuple(broker for broker in state.isr if broker in live)
+        return None
+    return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, isr=(leader,))
+
+
+def is_unclean(before: PartitionImage, after: PartitionImage) -> bool:
+    """Whether the change elects a leader that was not in sync."""
+    return bool(before.isr) and after.leader != NO_LEADER and after.leader not in before.isr
+
+
+def hand_over(state: PartitionImage, leaving: Collection[int], electable: Collection[int]) -> PartitionImage:
+    """The state without brokers that shut down as leader and in the ISR; the same object if they cannot be replaced.
+
+    Source: `controlledShutdownPartitionLeaderElection`, and `removeReplicasFromIsr` where they follow.
+    """
+    isr = tuple(broker for broker in state.isr if broker not in leaving)
+    if isr == state.isr:
+        return state
+    leader = state.leader
+    if leader in leaving:
+        leader = next((broker for broker in state.replicas if broker in electable and broker in isr), NO_LEADER)
+    if leader == NO_LEADER:
+        return state
     return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)
 
 
@@ -57,11 +104,19 @@ def prefer(state: PartitionImage, live: Collection[int]) -> PartitionImage | str
 
 
 def isr_refusal(
-    proposed: IsrProposed, state: PartitionImage | None, version: int, live: Mapping[int, LiveBroker]
+    proposed: IsrProposed,
+    state: PartitionImage | None,
+    version: int,
+    live: Mapping[int, LiveBroker],
+    ineligible: Collection[int] = (),
+    *,
+    is_recovering: bool = False,
 ) -> ErrorCode:
     """Why a leader's proposed ISR is refused; NONE if it is to be written or is in force already.
 
-    The order of the checks is Kafka's (`KafkaController.tryProcessAlterPartition`).
+    `ineligible` are replicas that shut down or whose log directory has failed; `is_recovering` says whether the leader
+    was elected uncleanly and has not recovered yet. The order of the checks is Kafka's
+    (`KafkaController.tryProcessAlterPartition`).
     """
     broker = live.get(proposed.broker_id)
     if broker is None or broker.epoch != proposed.broker_epoch:
@@ -73,14 +128,16 @@ def isr_refusal(
         return ErrorCode.NOT_CONTROLLER
     if proposed.leader_epoch < state.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if set(proposed.isr) == set(state.isr):
+    if set(proposed.isr) == set(state.isr) and proposed.is_recovering == is_recovering:
         return ErrorCode.NONE
     if proposed.partition_epoch < version:
         return ErrorCode.INVALID_UPDATE_VERSION
+    if proposed.is_recovering and (len(proposed.isr) > 1 or not is_recovering):
+        return ErrorCode.INVALID_REQUEST
     if proposed.broker_id != state.leader or proposed.broker_id not in proposed.isr:
         return ErrorCode.INVALID_REQUEST
     if any(replica not in state.replicas for replica in proposed.isr):
         return ErrorCode.INVALID_REQUEST
-    if any(replica not in live for replica in proposed.isr):
+    if any(replica not in live or replica in ineligible for replica in proposed.isr):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE

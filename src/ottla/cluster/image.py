@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
@@ -76,6 +77,8 @@ class ImageDelta(NamedTuple):
     topics: tuple[TopicDelta, ...] = ()
     brokers: Mapping[int, BrokerImage] | None = None
     controller_id: int | None = None
+    #: Partition epochs (data versions of the state znodes) of the partitions that change; those left out are 0.
+    partition_epochs: Mapping[tuple[str, int], int] = MappingProxyType({})
 
 
 def offline_delta(image: ClusterImage, broker_id: int, partitions: Iterable[tuple[str, int]]) -> ImageDelta:

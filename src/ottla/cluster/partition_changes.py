@@ -1,134 +1,285 @@
-"""The controller's partition changes: failover, preferred leaders, ISRs, failed log directories."""
+"""The controller's partition changes: failover, leaders, ISRs, controlled shutdown, failed log directories."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Mapping
 
 from ottla.cluster.controller_events import (
     Answer,
     BrokersChanged,
     Effect,
     ElectionAsked,
+    ElectionResult,
     IsrAccepted,
     IsrProposed,
     IsrRefused,
-    MetadataChange,
+    LeaderAndIsrAnswered,
+    LiveBroker,
+    LogDirsFailed,
     PartitionKey,
     PutState,
+    ReadAll,
+    ReadBack,
     ReassignmentAsked,
     ReplicasOffline,
+    Report,
+    SetChannels,
     SetTimer,
+    ShutdownAsked,
+    ShutdownProgress,
     TimerFired,
     Unapplied,
     WriteFailure,
     Written,
 )
-from ottla.cluster.controller_state import ControllerState
-from ottla.cluster.elections import elect, isr_refusal, prefer
-from ottla.cluster.image import NO_LEADER, ImageDelta, PartitionImage, TopicImage, offline_delta
+from ottla.cluster.controller_state import ControllerState, nothing
+from ottla.cluster.elections import elect, hand_over, is_unclean, isr_refusal, prefer
+from ottla.cluster.image import ImageDelta, PartitionImage, offline_delta
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topic_deletions import TopicDeletions
 from ottla.wire.errors import ErrorCode
 
 #: Retry interval of elections whose write failed.
 RETRY_MS = 1_000
 ELECTIONS = "elections"
+#: Timer after which all metadata is read again, since it could not be put in order.
+TAKING_OFFICE = "taking office"
 
 
 class PartitionChanges:
     """Decides on the leaders and ISRs of partitions."""
 
-    def __init__(self, state: ControllerState) -> None:
+    def __init__(self, state: ControllerState, deletions: TopicDeletions) -> None:
         self._state = state
+        self._deletions = deletions
 
     def brokers_changed(self, event: BrokersChanged) -> list[Effect]:
-        """Handle a change of the live brokers."""
+        """Handle a change of the live brokers: deaths first, then births.
+
+        A registration with another epoch is both: what the broker acknowledged before an unclean stop it may lack now.
+        """
         state = self._state
-        state.live = event.brokers
-        brokers = {broker_id: broker.image for broker_id, broker in event.brokers.items()}
-        return state.notify(ImageDelta(brokers=brokers)) + self.elect_leaders()
+        before, registered = state.live, event.brokers
+        survivors = {
+            broker_id: broker
+            for broker_id, broker in registered.items()
+            if broker_id == state.broker_id or (broker_id in before and before[broker_id].epoch == broker.epoch)
+        }
+        gone = before.keys() - survivors.keys()
+        state.live = survivors
+        state.shutting_down -= gone
+        state.informed -= gone
+        for broker_id in gone:
+            state.offline.pop(broker_id, None)
+        effects: list[Effect] = [SetChannels(survivors)] if gone else []
+        if registered.keys() == survivors.keys():
+            return effects + state.notify(_brokers(state)) + self._lost(gone)
+        # Deaths are written before the new registrations are told anything.
+        return effects + (self._lost(gone, lambda: self._born(registered)) if gone else self._born(registered))
+
+    def _lost(self, gone: Collection[int], then: Callable[[], list[Effect]] = list) -> list[Effect]:
+        effects = self._deletions.brokers_gone(gone) if gone else []
+        return effects + self.elect_leaders(then)
+
+    def _born(self, registered: Mapping[int, LiveBroker]) -> list[Effect]:
+        """Inform the new brokers, in Kafka's order, then elect leaders for the partitions that waited for them."""
+        state = self._state
+        born = [broker_id for broker_id in registered if broker_id not in state.live]
+        state.live = registered
+        effects: list[Effect] = [SetChannels(registered), *state.notify(_brokers(state))]
+        for broker_id in born:
+            effects.extend(state.inform(broker_id))
+            effects.extend(self._deletions.broker_born(broker_id))
+        return effects + self.elect_leaders()
 
     def timer_fired(self, event: TimerFired) -> list[Effect]:
         """Retry failed elections."""
-        return self.elect_leaders() if event.name == ELECTIONS else []
+        if event.name == ELECTIONS:
+            return self.elect_leaders()
+        return [ReadAll()] if event.name == TAKING_OFFICE else []
 
-    def elect_leaders(self) -> list[Effect]:
-        """Elect leaders for partitions without a live one."""
+    def elect_leaders(self, then: Callable[[], list[Effect]] = list) -> list[Effect]:
+        """Elect leaders for partitions without a live one, and remove dead replicas from ISRs; `then` follows."""
         state = self._state
-        changed = []
+        changed: dict[PartitionKey, PartitionImage] = {}
         is_put_off = False
         for topic in state.image.topics.values():
-            led = self.with_live_leaders(topic)
-            if led is not topic:
+            for index, old in enumerate(topic.partitions):
+                if old.offline and not state.others:
+                    continue  # its log directory has failed, and it leads again at the next start
+                new = state.settled(topic.name, topic.configs, index, old)
+                if new is old:
+                    continue
                 if topic.name in state.busy:
                     is_put_off = True
                 else:
-                    changed.append(led)
+                    changed[topic.name, index] = new
         again: list[Effect] = [SetTimer(ELECTIONS, state.now_ms + RETRY_MS)] if is_put_off else []
-        return again + self._put(changed) if changed else again
+        return again + (self.put(changed, lambda _: then()) if changed else then())
 
-    def _put(self, topics: Iterable[TopicImage]) -> list[Effect]:
-        """Write the changed states of these topics, then notify the brokers."""
+    def put(
+        self, changed: Mapping[PartitionKey, PartitionImage], then: Callable[[Written], list[Effect]] = nothing
+    ) -> list[Effect]:
+        """Write these states, then notify the brokers; `then` follows in any case."""
         state = self._state
-        delta = ImageDelta(tuple(state.image.delta_of(topic.name, topic) for topic in topics))
-        changes = [change for before, after in delta.topics if before and after for change in self._puts(before, after)]
+        before = {key: state.image.topics[key[0]].partitions[key[1]] for key in changed}
+        changes = [
+            state.put(key, before[key], after, state.version(*key)) for key, after in changed.items() if after.isr
+        ]
+        effects: list[Effect] = []
+        for key, after in changed.items():
+            if is_unclean(before[key], after):
+                state.unclean_elections += 1
+                message = (
+                    f"unclean election of partition {key[0]}-{key[1]}: broker {after.leader} leads, and no replica in "
+                    f"sync ({', '.join(map(str, before[key].isr))}) is alive. Records that it lacks are lost"
+                )
+                effects.append(Report(message, True))
 
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
-                return [SetTimer(ELECTIONS, state.now_ms + RETRY_MS)]
+                names = sorted({name for name, _ in changed})
+                reads: list[Effect] = [ReadBack(name) for name in names]
+                return [*reads, SetTimer(ELECTIONS, state.now_ms + RETRY_MS), *then(outcome)]
             state.note_versions(changes)
-            return state.notify(delta)
+            return state.notify(self._delta_of(changed)) + then(outcome)
 
-        return state.write(changes, written) if changes else state.notify(delta)
+        return effects + (state.write(changes, written) if changes else state.notify(self._delta_of(changed)))
 
-    def _puts(self, before: TopicImage, after: TopicImage) -> list[MetadataChange]:
-        return [
-            PutState(after.name, index, new, self._state.version(after.name, index))
-            for index, (old, new) in enumerate(zip(before.partitions, after.partitions, strict=True))
-            if new is not old and new.leader != NO_LEADER
-        ]
+    def _delta_of(self, changed: Mapping[PartitionKey, PartitionImage]) -> ImageDelta:
+        """The change of the image, as it is now, to these states."""
+        image = self._state.image
+        by_topic: dict[str, dict[int, PartitionImage]] = {}
+        for (name, index), after in changed.items():
+            by_topic.setdefault(name, {})[index] = after
+        deltas = []
+        for name, states in by_topic.items():
+            topic = image.topics.get(name)
+            if topic is not None:
+                partitions = tuple(states.get(index, old) for index, old in enumerate(topic.partitions))
+                deltas.append(image.delta_of(name, topic._replace(partitions=partitions)))
+        return ImageDelta(tuple(deltas))
 
-    def with_live_leaders(self, topic: TopicImage) -> TopicImage:
-        """The topic with live leaders where one can be elected; the same object if nothing changes."""
-        state = self._state
-        states = [
-            old if state.offline_replicas(topic.name, index) else elect(old, state.live)
-            for index, old in enumerate(topic.partitions)
-        ]
-        same = all(new is old for new, old in zip(states, topic.partitions, strict=True))
-        return topic if same else topic._replace(partitions=tuple(states))
+    # Log directories
 
     def replicas_offline(self, event: ReplicasOffline) -> list[Effect]:
-        """Handle the failure of a log directory.
+        """Handle the failure of a log directory of this broker or, as its responses say, of another one.
 
-        Nothing is written: the metadata may be on that very disk, and at the next start the broker leads as before.
+        If no other broker is alive nothing is written: the metadata may be on that very disk, and at the next start the
+        broker leads as before.
         """
         state = self._state
         offline = state.offline.setdefault(event.broker_id, set())
         offline.update(event.partitions)
+        if not state.epoch:
+            return []
+        if state.others:
+            return self.elect_leaders()
         delta = offline_delta(state.image, event.broker_id, event.partitions)
         return state.notify(delta) if delta.topics else []
+
+    def log_dirs_failed(self, event: LogDirsFailed) -> list[Effect]:
+        """Send the brokers the state of all their replicas: their responses say which ones are offline."""
+        state = self._state
+        effects: list[Effect] = []
+        for broker_id in dict.fromkeys(event.broker_ids):
+            if broker_id in state.informed:
+                effects.extend(state.inform(broker_id))
+        return effects
+
+    def leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> list[Effect]:
+        """Handle what a broker answered about its replicas."""
+        state = self._state
+        broker = state.live.get(event.broker_id)
+        if broker is None or broker.epoch != event.broker_epoch:
+            return []
+        known = state.offline.get(event.broker_id, set())
+        known.difference_update(event.online)
+        new = [key for key in event.offline if key not in known]
+        if not new:
+            return []
+        message = f"broker {event.broker_id} has {len(new)} replicas offline, among them {new[0][0]}-{new[0][1]}"
+        return [Report(message, True), *self.replicas_offline(ReplicasOffline(event.broker_id, new))]
+
+    # Controlled shutdown
+
+    def shutdown_asked(self, event: ShutdownAsked) -> list[Effect]:
+        """Move the leaders of a broker that shuts down to other replicas in sync, and take it out of the ISRs."""
+        state, broker_id = self._state, event.broker_id
+        broker = state.live.get(broker_id)
+        if broker is None:
+            error = ErrorCode.BROKER_NOT_AVAILABLE
+            return [Answer(event.token, TopicRefusal(error, f"Broker id {broker_id} does not exist."))]
+        if -1 < event.broker_epoch < broker.epoch:
+            error = ErrorCode.STALE_BROKER_EPOCH
+            return [Answer(event.token, TopicRefusal(error, error.message))]
+        state.shutting_down.add(broker_id)
+        changed: dict[PartitionKey, PartitionImage] = {}
+        for topic in state.image.topics.values():
+            for index, old in enumerate(topic.partitions):
+                if len(old.replicas) > 1 and broker_id in old.isr:
+                    _, electable = state.alive(topic.name, index)
+                    new = hand_over(old, state.shutting_down, electable)
+                    if new is not old:
+                        changed[topic.name, index] = new
+
+        def progress(_: Written | None = None) -> list[Effect]:
+            remaining = tuple(
+                (topic.name, index)
+                for topic in state.image.topics.values()
+                for index, known in enumerate(topic.partitions)
+                if known.leader == broker_id and len(known.replicas) > 1
+            )
+            return [Answer(event.token, ShutdownProgress(remaining))]
+
+        message = f"broker {broker_id} shuts down: {len(changed)} partitions change"
+        return [Report(message), *(self.put(changed, progress) if changed else progress())]
 
     # Requests
 
     def election_asked(self, event: ElectionAsked) -> list[Effect]:
-        """Elect preferred replicas."""
+        """Elect preferred replicas, or any live ones where there is no leader."""
         state = self._state
-        reasons: dict[PartitionKey, str] = {}
-        after: dict[str, TopicImage] = {}
-        for name, index in event.partitions:
-            known = self._known(name, index)
-            if known is None:
-                reasons[name, index] = "it is not there"
-                continue
-            preferred = prefer(known, state.live)
-            if isinstance(preferred, str):
-                reasons[name, index] = preferred
-                continue
-            if preferred is known:
-                continue
-            topic = after.get(name, state.image.topics[name])
-            after[name] = topic._replace(partitions=_replaced(topic.partitions, index, preferred))
-        answer = Answer(event.token, Unapplied(reasons))
-        return [*(self._put(after.values()) if after else ()), answer]
+        asked = event.partitions
+        if asked is None:
+            asked = [
+                (name, index) for name, topic in state.image.topics.items() for index in range(len(topic.partitions))
+            ]
+        refusals: dict[PartitionKey, TopicRefusal] = {}
+        changed: dict[PartitionKey, PartitionImage] = {}
+        for key in asked:
+            elected = self._elected(key, is_unclean=event.is_unclean)
+            if isinstance(elected, TopicRefusal):
+                refusals[key] = elected
+            else:
+                changed[key] = elected
+
+        def answer(outcome: Written | None = None) -> list[Effect]:
+            if outcome is not None and outcome.refusal is not None:
+                refusals.update(dict.fromkeys(changed, outcome.refusal))
+            return [Answer(event.token, ElectionResult(refusals))]
+
+        return self.put(changed, answer) if changed else answer()
+
+    def _elected(self, key: PartitionKey, *, is_unclean: bool) -> PartitionImage | TopicRefusal:
+        state = self._state
+        known = self._known(*key)
+        if known is None:
+            return TopicRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+        alive, electable = state.alive(*key)
+        if is_unclean:
+            if known.leader in state.live:
+                return TopicRefusal(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message)
+            elected = elect(known, alive, electable, unclean=True)
+            if elected is None:
+                return TopicRefusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is alive")
+            return elected
+        preferred = prefer(known, electable)
+        if isinstance(preferred, str):
+            return TopicRefusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, preferred)
+        if preferred is known:
+            return TopicRefusal(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message)
+        return preferred
 
     def reassignment_asked(self, event: ReassignmentAsked) -> list[Effect]:
         """Refuse every reassignment that would need replication."""
@@ -147,24 +298,26 @@ class PartitionChanges:
         state = self._state
         known = self._known(event.topic, event.partition)
         version = state.version(event.topic, event.partition)
-        error = isr_refusal(event, known, version, state.live)
+        key = (event.topic, event.partition)
+        was_recovering = key in state.recovering
+        failed = state.offline_replicas(*key) if state.offline else ()
+        ineligible = state.shutting_down.union(failed)
+        error = isr_refusal(event, known, version, state.live, ineligible, is_recovering=was_recovering)
         if error is not ErrorCode.NONE or known is None:
             return [Answer(event.token, IsrRefused(error))]
-        if set(event.isr) == set(known.isr):
-            return [Answer(event.token, IsrAccepted(known, version))]
+        if set(event.isr) == set(known.isr) and event.is_recovering == was_recovering:
+            return [Answer(event.token, IsrAccepted(known, version, was_recovering))]
         after = known._replace(isr=event.isr)
-        change = PutState(event.topic, event.partition, after, version)
+        change = PutState(event.topic, event.partition, after, version, event.is_recovering)
 
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
                 is_unknown = outcome.failure is WriteFailure.UNKNOWN
                 refused = ErrorCode.NOT_CONTROLLER if is_unknown else ErrorCode.INVALID_UPDATE_VERSION
-                return [Answer(event.token, IsrRefused(refused))]
+                return [Answer(event.token, IsrRefused(refused)), ReadBack(event.topic)]
             state.note_versions([change])
-            topic = state.image.topics[event.topic]
-            states = _replaced(topic.partitions, event.partition, after)
-            notifications = state.notify(state.delta(event.topic, topic._replace(partitions=states)))
-            return [Answer(event.token, IsrAccepted(after, version + 1)), *notifications]
+            accepted = Answer(event.token, IsrAccepted(after, version + 1, event.is_recovering))
+            return [accepted, *state.notify(self._delta_of({key: after}))]
 
         return state.write([change], written)
 
@@ -173,5 +326,5 @@ class PartitionChanges:
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
 
-def _replaced(states: tuple[PartitionImage, ...], index: int, state: PartitionImage) -> tuple[PartitionImage, ...]:
-    return (*states[:index], state, *states[index + 1 :])
+def _brokers(state: ControllerState) -> ImageDelta:
+    return ImageDelta(brokers={broker_id: broker.image for broker_id, broker in state.live.items()})

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cluster.controller_events import AssignTopicId, FoundPartitionState, FoundTopic, MetadataChange, PutState
-from ottla.cluster.elections import elect, first_state
+from ottla.cluster.controller_events import AssignTopicId, FoundPartitionState, FoundTopic, MetadataChange
+from ottla.cluster.elections import first_state
 from ottla.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.cluster.topics import MOST_PARTITIONS, topic_name_problem
 
@@ -44,23 +44,35 @@ def take_up(found: Iterable[FoundTopic], state: ControllerState) -> TakenUp:
 
 
 def _take_up(found: FoundTopic, known: TopicImage | None, taken_up: TakenUp, state: ControllerState) -> None:
+    configs = known.configs if known is not None else found.configs
     states = list(known.partitions) if known is not None else []
     writes: list[MetadataChange] = []
     for index, partition in enumerate(found.partitions):
-        offline = state.offline_replicas(found.name, index)
+        # With no other broker alive nothing is written: at the next start this one leads as before.
+        offline = state.offline_replicas(found.name, index) if not state.others else ()
         if index < len(states) and (offline or states[index].replicas != partition.replicas):
             continue
-        now = _offline(partition, offline) if offline else _state_of(partition, state)
-        if now.leader != NO_LEADER and now != _as_found(partition):
-            writes.append(PutState(found.name, index, now, partition.version))
+        key = (found.name, index)
         if partition.version != 0:
-            state.versions[found.name, index] = partition.version
+            state.versions[key] = partition.version
+        else:
+            state.versions.pop(key, None)
+        if partition.is_recovering:
+            state.recovering.add(key)
+        was = _as_found(partition)
+        if was is None:
+            now = first_state(partition.replicas, state.electable)
+        elif offline:
+            now = was._replace(leader=NO_LEADER, offline=offline)
+        else:
+            now = state.settled(found.name, configs, index, was)
+        if now is not was and now.isr and not offline:
+            writes.append(state.put(key, was, now, partition.version))
         if index == len(states):
             states.append(now)
         elif now != states[index]:
             states[index] = now
     topic_id = known.topic_id if known is not None else found.topic_id or found.new_id
-    configs = known.configs if known is not None else found.configs
     topic = TopicImage(found.name, topic_id, tuple(states), configs, found.is_internal)
     if found.topic_id is None:
         taken_up.changes.append(AssignTopicId(topic))
@@ -73,13 +85,3 @@ def _as_found(partition: FoundPartitionState) -> PartitionImage | None:
     if partition.version < 0:
         return None
     return PartitionImage(partition.leader, partition.leader_epoch, partition.replicas, partition.isr)
-
-
-def _state_of(partition: FoundPartitionState, state: ControllerState) -> PartitionImage:
-    found = _as_found(partition)
-    return first_state(partition.replicas, state.live) if found is None else elect(found, state.live)
-
-
-def _offline(partition: FoundPartitionState, brokers: tuple[int, ...]) -> PartitionImage:
-    """Nothing is written: at the next start the broker leads as before."""
-    return PartitionImage(NO_LEADER, partition.leader_epoch, partition.replicas, partition.isr, brokers)

@@ -1,9 +1,11 @@
-"""The controller's topic changes: creating, extending and deleting them.
+"""The controller's topic changes: creating and extending them; see `topic_deletions` for the end of them.
 
 A change is written to the znodes, then applied by the brokers, then answered. If brokers cannot apply it, it is undone.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ottla.cluster.configs import oversized, settings_bytes
 from ottla.cluster.controller_events import (
@@ -12,11 +14,7 @@ from ottla.cluster.controller_events import (
     ConfigsChanged,
     CreateTopic,
     DeleteTopic,
-    DeletionAsked,
-    DeletionMarked,
-    DeletionsMarked,
     Effect,
-    MarkDeletion,
     MetadataChange,
     Notified,
     PartitionsAsked,
@@ -26,24 +24,24 @@ from ottla.cluster.controller_events import (
     TopicAsked,
     TopicCreated,
     TopicsFound,
-    UnmarkDeletion,
     WriteFailure,
     Written,
 )
-from ottla.cluster.controller_state import ControllerState, nothing, why
+from ottla.cluster.controller_state import UNCLEAN, ControllerState, nothing, why
 from ottla.cluster.elections import first_states
 from ottla.cluster.image import TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.taking_up import take_up
-from ottla.cluster.topics import is_internal_topic, plan_partitions, plan_topic, replication_refusal
+from ottla.cluster.topics import is_internal_topic, plan_partitions, plan_topic
 from ottla.wire.errors import ErrorCode
 
 
 class TopicChanges:
-    """Handles events that create, change or delete topics."""
+    """Handles events that create or change topics."""
 
-    def __init__(self, state: ControllerState) -> None:
+    def __init__(self, state: ControllerState, elect_leaders: Callable[[], list[Effect]]) -> None:
         self._state = state
+        self._elect_leaders = elect_leaders
 
     # Creation
 
@@ -58,10 +56,10 @@ class TopicChanges:
         plan = plan_topic(event.spec, state.image, state.config, event.chance)
         if isinstance(plan, TopicRefusal):
             return [Answer(event.token, plan)]
-        refusal = replication_refusal(plan.assignment) or oversized(plan.configs, settings_bytes(plan.configs))
+        refusal = oversized(plan.configs, settings_bytes(plan.configs))
         if refusal is not None:
             return [Answer(event.token, refusal)]
-        partitions = first_states(plan.assignment, state.live)
+        partitions = first_states(plan.assignment, state.electable)
         topic = TopicImage(name, event.topic_id, partitions, plan.configs, is_internal_topic(name))
         made = TopicCreated(topic, plan.log_config)
         if event.validate_only:
@@ -78,6 +76,7 @@ class TopicChanges:
             return state.end(name, [Answer(event.token, made)])
 
         state.begin(name)
+        state.unannounced.update((name, index) for index in range(len(partitions)))
         return state.write([CreateTopic(topic)], written)
 
     def partitions_asked(self, event: PartitionsAsked) -> list[Effect]:
@@ -86,12 +85,10 @@ class TopicChanges:
         if state.must_wait(name, event):
             return []
         planned = plan_partitions(name, event.partitions, event.assignments, state.image)
-        if not isinstance(planned, TopicRefusal):
-            planned = replication_refusal(planned) or planned
         if isinstance(planned, TopicRefusal) or event.validate_only:
             return [Answer(event.token, planned if isinstance(planned, TopicRefusal) else None)]
         before = state.image.topics[name]
-        added = first_states(planned, state.live)
+        added = first_states(planned, state.electable)
         after = before._replace(partitions=before.partitions + added)
 
         def written(outcome: Written) -> list[Effect]:
@@ -106,6 +103,7 @@ class TopicChanges:
             return state.end(name, [Answer(event.token, None)])
 
         state.begin(name)
+        state.unannounced.update((name, index) for index in range(len(before.partitions), len(after.partitions)))
         return state.write([AddPartitions(after, len(before.partitions))], written)
 
     def _take_back(
@@ -177,101 +175,8 @@ class TopicChanges:
         """Update a topic's settings in the image; other brokers read them from the znodes."""
         state = self._state
         topic = state.image.topics.get(event.name)
-        if topic is not None:
-            state.image.apply(state.delta(event.name, topic._replace(configs=event.configs)))
-        return []
-
-    # Deletion
-
-    def deletion_asked(self, event: DeletionAsked) -> list[Effect]:
-        """Delete a topic with its logs."""
-        state, name = self._state, event.name
-        if state.must_wait(name, event):
+        if topic is None:
             return []
-        error = None
-        known = state.image.topics.get(name)
-        if known is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif event.topic_id not in (None, known.topic_id):
-            error = ErrorCode.UNKNOWN_TOPIC_ID
-        elif not state.config.get_boolean("delete.topic.enable"):
-            error = ErrorCode.TOPIC_DELETION_DISABLED
-        if error is not None:
-            return [Answer(event.token, TopicRefusal(error, error.message))]
-
-        def marked(outcome: Written) -> list[Effect]:
-            # An existing mark is as good.
-            if outcome.failure not in (None, WriteFailure.EXISTS):
-                return state.end(name, [Answer(event.token, outcome.refusal)])
-            return self._delete(name, event.token)
-
-        state.begin(name)
-        # The mark is written first, so that an interrupted deletion is finished later.
-        return state.write([MarkDeletion(name)], marked)
-
-    def deletions_marked(self, event: DeletionsMarked) -> list[Effect]:
-        """Delete the marked topics, or remove the marks if deletion is disabled (`delete.topic.enable`)."""
-        state = self._state
-        # A deletion without its mark has ended; the response was lost.
-        ended = {name for name in state.deleting if name not in event.names and not state.has_offline(name)}
-        state.deleting -= ended
-        # Topics made since were passed over when they were found (`topics_found`).
-        effects: list[Effect] = [ReadBack(name) for name in sorted(ended)]
-        for name in event.names:
-            effects.extend(self.deletion_marked(DeletionMarked(name)))
-        return effects
-
-    def deletion_marked(self, event: DeletionMarked) -> list[Effect]:
-        """Finish the deletion of a marked topic."""
-        state, name = self._state, event.name
-        if state.must_wait(name, event):
-            return []
-        if name not in state.image.topics:
-            if state.has_offline(name):
-                return []
-            state.begin(name)
-            return self._remove_znodes(name, None)
-        state.begin(name)
-        if state.config.get_boolean("delete.topic.enable"):
-            return self._delete(name, None)
-
-        def unmarked(_: Written) -> list[Effect]:
-            return state.end(name, [])
-
-        message = f"topic {name} is marked for deletion, which delete.topic.enable forbids"
-        return [Report(message, True), *state.write([UnmarkDeletion(name)], unmarked)]
-
-    def _delete(self, name: str, token: int | None) -> list[Effect]:
-        """Delete a marked topic."""
-        state = self._state
-        state.deleting.add(name)
-
-        def notified(outcome: Notified) -> list[Effect]:
-            if outcome.refusal is not None:
-                return state.end(name, _answer(token, outcome.refusal))
-            if state.has_offline(name):
-                # Its partition directory would bring it back: the mark stays until the broker starts with all its log
-                # directories.
-                error = ErrorCode.REQUEST_TIMED_OUT
-                message = f"topic {name} is deleted when the broker starts with all of its log directories"
-                return state.end(name, [Report(message, True), *_answer(token, TopicRefusal(error, error.message))])
-            return self._remove_znodes(name, token)
-
-        return state.notify(state.delta(name, None), notified)
-
-    def _remove_znodes(self, name: str, token: int | None) -> list[Effect]:
-        state = self._state
-
-        def written(outcome: Written) -> list[Effect]:
-            effects = _answer(token, outcome.refusal)
-            if outcome.failure is None:
-                state.deleting.discard(name)
-            elif outcome.failure is WriteFailure.UNKNOWN:
-                effects.append(ReadBack(name))
-            return state.end(name, effects)
-
-        return state.write([DeleteTopic(name)], written)
-
-
-def _answer(token: int | None, refusal: TopicRefusal | None) -> list[Effect]:
-    return [Answer(token, refusal)] if token is not None else []
+        state.image.apply(state.delta(event.name, topic._replace(configs=event.configs)))
+        # As in Kafka, a partition without a leader gets one as soon as the topic allows an unclean election.
+        return self._elect_leaders() if event.configs.get(UNCLEAN) != topic.configs.get(UNCLEAN) else []

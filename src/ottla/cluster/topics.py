@@ -105,15 +105,6 @@ def plan_topic(spec: TopicSpec, image: ClusterImage, config: BrokerConfig, chanc
     return TopicPlan(spec.name, assignment, configs, log_config)
 
 
-def replication_refusal(assignment: Assignment) -> TopicRefusal | None:
-    """Refuse more than one replica: without replication a second one would count as in sync and hold nothing."""
-    if all(len(replicas) == 1 for replicas in assignment.values()):
-        return None
-    return TopicRefusal(
-        ErrorCode.INVALID_REPLICATION_FACTOR, "Replication is not supported yet: the replication factor has to be 1."
-    )
-
-
 def already_exists(name: str) -> TopicRefusal:
     """The refusal of a topic that exists."""
     return TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

@@ -1,13 +1,15 @@
 """Runs transcripts of the controller: `> command` lines, each followed by the effects of the event. Commands:
 
-elected EPOCH [BROKERS] [TOPIC ..]       found topics, as in `found`
+elected EPOCH [BROKERS] [TOPIC ..]       found topics, as in `found`; BROKERS as in `brokers`, with commas; !t is marked
 resigned
 brokers 1 2 3@7                          those registered now; @ is another epoch than 1
 found TOPIC [TOPIC ..]                   t=1+2,2+3 without leaders; with: 1+2:LEADER/EPOCH/ISR/VERSION
 create t [partitions=1] [factor=1] [assigned=1+2,2+3] [validate] [setting=value ..]
 grow t COUNT | delete t | marked t u | configs t setting=value
-offline BROKER t-0 .. | prefer t-0 .. | move t-0 2+3
-isr t-0 1+2 [from=1] [broker-epoch=1] [epoch=0] [partition-epoch=0]
+offline BROKER t-0 .. | prefer t-0 .. | unclean t-0 .. | move t-0 2+3 | shutdown BROKER [EPOCH] | dirs BROKER ..
+isr t-0 1+2 [from=1] [broker-epoch=1] [epoch=0] [partition-epoch=0] [recovering]
+answered BROKER t-0 .. [offline=t-1,t-2] LeaderAndIsr, by a broker with epoch 1 unless @ says another
+deleted BROKER t-0 .. [failed=t-1,t-2]   StopReplica
 written [refused|unknown|exists]         the outcome of the oldest write that is under way
 applied [refused]                        the outcome of the oldest notice
 timer NAME
@@ -21,6 +23,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from ottla.cluster import controller_events as events
+from ottla.cluster.control_batches import ControlRequest, LeaderAndIsrBatch, PartitionEntry, StopReplicaBatch
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
@@ -58,8 +61,9 @@ class Transcript:
 
     def _elected(self, words: list[str]) -> events.Event:
         epoch, brokers, *topics = [*words, "1"][: max(2, len(words))]
-        found = [self._topic(text) for text in topics]
-        return events.Elected(int(epoch), live(brokers.split(",")), found, self.applied)
+        found = [self._topic(text) for text in topics if not text.startswith("!")]
+        marked = [text[1:] for text in topics if text.startswith("!")]
+        return events.Elected(int(epoch), live(brokers.split(",")), found, self.applied, marked)
 
     def _resigned(self, words: list[str]) -> events.Event:
         return events.Resigned()
@@ -112,6 +116,21 @@ class Transcript:
     def _prefer(self, words: list[str]) -> events.Event:
         return events.ElectionAsked(self._token(), [key(word) for word in words])
 
+    def _unclean(self, words: list[str]) -> events.Event:
+        return events.ElectionAsked(self._token(), [key(word) for word in words], is_unclean=True)
+
+    def _shutdown(self, words: list[str]) -> events.Event:
+        return events.ShutdownAsked(self._token(), int(words[0]), int(words[1]) if len(words) > 1 else -1)
+
+    def _dirs(self, words: list[str]) -> events.Event:
+        return events.LogDirsFailed([int(word) for word in words])
+
+    def _answered(self, words: list[str]) -> events.Event:
+        return events.LeaderAndIsrAnswered(*_response(words, "offline"))
+
+    def _deleted(self, words: list[str]) -> events.Event:
+        return events.DeletionAnswered(*_response(words, "failed"))
+
     def _move(self, words: list[str]) -> events.Event:
         return events.ReassignmentAsked(self._token(), {key(words[0]): numbers(words[1])})
 
@@ -125,6 +144,7 @@ class Transcript:
             int(options.get("epoch", "0")),
             int(options.get("partition-epoch", "0")),
             numbers(words[1]),
+            "recovering" in options,
         )
 
     def _written(self, words: list[str]) -> events.Event:
@@ -165,6 +185,12 @@ class Transcript:
             return [f"answer {effect.token}: {result_text(effect.result)}"]
         if isinstance(effect, events.SetTimer):
             return [f"timer {effect.name} in {effect.at_ms - NOW_MS} ms"]
+        if isinstance(effect, events.SetChannels):
+            return [f"channels to {join(sorted(set(effect.brokers) - {BROKER}))}"]
+        if isinstance(effect, events.SendToBroker):
+            return [f"send {effect.broker_id}: {request_text(request)}" for request in effect.requests]
+        if isinstance(effect, events.ReadAll):
+            return ["read everything"]
         if isinstance(effect, events.ReadBack):
             return [f"read back {effect.name}"]
         return [f"{'error' if effect.is_error else 'info'}: {effect.message}"]
@@ -196,6 +222,30 @@ def _state(text: str) -> events.FoundPartitionState:
     return events.FoundPartitionState(numbers(replicas), int(leader), int(epoch), numbers(isr), int(version))
 
 
+def _response(words: list[str], errors: str) -> tuple[int, int, list[tuple[str, int]], list[tuple[str, int]]]:
+    number, _, epoch = words[0].partition("@")
+    failed = next((word.partition("=")[2].split(",") for word in words if word.startswith(f"{errors}=")), [])
+    return int(number), int(epoch or 1), [key(word) for word in words[1:] if "=" not in word], list(map(key, failed))
+
+
+def request_text(request: ControlRequest) -> str:
+    if isinstance(request, StopReplicaBatch):
+        stops = "; ".join(
+            f"{stop.topic}-{stop.partition} epoch={stop.leader_epoch}{' delete' if stop.is_deletion else ''}"
+            for stop in request.entries
+        )
+        return f"StopReplica {stops}"
+    name = "LeaderAndIsr" if isinstance(request, LeaderAndIsrBatch) else "UpdateMetadata"
+    return f"{name} {'; '.join(map(entry_text, request.entries)) or 'brokers'}"
+
+
+def entry_text(entry: PartitionEntry) -> str:
+    offline = f" offline={join(entry.offline)}" if entry.offline else ""
+    marks = f"{' new' if entry.is_new else ''}{' recovering' if entry.is_recovering else ''}{offline}"
+    state = state_text(entry.state._replace(offline=()))
+    return f"{entry.topic}-{entry.partition} {state} version={entry.partition_epoch}{marks}"
+
+
 def state_text(state: PartitionImage) -> str:
     offline = f" offline={join(state.offline)}" if state.offline else ""
     return f"leader={state.leader} epoch={state.leader_epoch} isr={join(state.isr)} of {join(state.replicas)}{offline}"
@@ -221,7 +271,8 @@ def change_text(change: events.MetadataChange) -> str:
         return f"give {change.topic.name} an id"
     if isinstance(change, events.PutState):
         condition = "new" if change.version < 0 else f"if version {change.version}"
-        return f"state of {change.topic}-{change.partition} {state_text(change.state)} ({condition})"
+        recovering = " recovering" if change.is_recovering else ""
+        return f"state of {change.topic}-{change.partition} {state_text(change.state)}{recovering} ({condition})"
     if isinstance(change, events.DeleteTopic):
         return f"delete {change.name}{' if it is marked' if change.is_marked else ''}"
     verbs = {
@@ -252,6 +303,14 @@ def result_text(result: object) -> str:
         return f"ISR {join(result.state.isr)}, partition epoch {result.partition_epoch}"
     if isinstance(result, events.IsrRefused):
         return ErrorCode(result.error_code).name
+    if isinstance(result, events.ShutdownProgress):
+        return f"still led: {', '.join(f'{topic}-{index}' for topic, index in result.remaining) or 'nothing'}"
+    if isinstance(result, events.ElectionResult):
+        refused = "; ".join(
+            f"{topic}-{index}: {refusal.error.name} {refusal.message}"
+            for (topic, index), refusal in result.refusals.items()
+        )
+        return f"elected{', but ' if refused else ''}{refused}"
     assert isinstance(result, events.Unapplied)
     reasons = "; ".join(f"{topic}-{index}: {reason}" for (topic, index), reason in result.reasons.items())
     return f"done{', but ' if reasons else ''}{reasons}"

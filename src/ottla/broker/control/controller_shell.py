@@ -13,14 +13,18 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
+from ottla.cluster.control_batches import StopReplicaBatch
 from ottla.cluster.controller_events import (
     Answer,
+    DeletionAnswered,
     Effect,
     Event,
     Notified,
     Notify,
+    ReadAll,
     ReadBack,
     Report,
+    SendToBroker,
     SetTimer,
     TimerFired,
     Write,
@@ -49,7 +53,8 @@ ReadEvent: TypeAlias = "Callable[[], Awaitable[Event | None]]"
 class ControllerShell:
     """Runs the controller of one broker while it is elected.
 
-    `apply` has the broker apply a change of the image; `read_back` reads a topic's znodes and posts the result.
+    `apply` has the broker apply a change of the image; `read_back` reads a topic's znodes and posts the result,
+    `read_all` reads everything and posts the election again.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class ControllerShell:
         slices: LoopSlices,
         apply: Callable[[ImageDelta], Awaitable[None]],
         read_back: Callable[[str], None],
+        read_all: Callable[[], None],
     ) -> None:
         self.controller = controller
         self._membership = membership
@@ -69,6 +75,7 @@ class ControllerShell:
         self._slices = slices
         self._apply = apply
         self._read_back = read_back
+        self._read_all = read_all
         #: The queue: events, reads that produce one, and futures of callers that wait for their turn.
         self._events: deque[Event | ReadEvent | asyncio.Future[None]] = deque()
         #: Outcomes of effects, handled before all other events.
@@ -177,12 +184,28 @@ class ControllerShell:
             answer = self._asked.pop(effect.token, None)
             if answer is not None:
                 settle(answer, effect.result)
+        elif isinstance(effect, SendToBroker):
+            self._sent(effect)
         elif isinstance(effect, ReadBack):
             self._read_back(effect.name)
+        elif isinstance(effect, ReadAll):
+            self._read_all()
         elif isinstance(effect, SetTimer):
             self._set_timer(effect)
         elif isinstance(effect, Report):
             log.log(logging.ERROR if effect.is_error else logging.INFO, "%s", effect.message)
+
+    def _sent(self, effect: SendToBroker) -> None:
+        """Until brokers follow control requests they follow the znodes, and delete replicas when those are gone."""
+        deleted = [
+            (entry.topic, entry.partition)
+            for request in effect.requests
+            if isinstance(request, StopReplicaBatch)
+            for entry in request.entries
+            if entry.is_deletion
+        ]
+        if deleted:
+            self.post(DeletionAnswered(effect.broker_id, effect.broker_epoch, deleted))
 
     async def _notify(self, effect: Notify) -> Notified:
         try:

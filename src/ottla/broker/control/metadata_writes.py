@@ -8,8 +8,9 @@ next controller, which finds partitions without leaders, or the mark of a deleti
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
@@ -68,8 +69,15 @@ class MetadataWriter:
         try:
             if term.epoch != effect.epoch:
                 raise BadVersionError(ControllerEpochZnode.PATH, "another was elected since")
-            for change in effect.changes:
-                await self._write(change, effect.epoch, term)
+            for is_states, changes in groupby(effect.changes, _is_later_state):
+                if is_states:
+                    operations = [
+                        _set_state(change, effect.epoch) for change in changes if isinstance(change, PutState)
+                    ]
+                    await self._commit(operations, [term.fence()])
+                    continue
+                for change in changes:
+                    await self._write(change, effect.epoch, term)
         except METADATA_ERRORS as error:
             self.error = error
             return _failed(effect.write_id, error)
@@ -77,10 +85,13 @@ class MetadataWriter:
 
     async def _write(self, change: MetadataChange, epoch: int, term: Term) -> None:
         operations = await self._operations(change, epoch)
-        guards = [term.fence()]
+        guards: list[Operation] = [term.fence()]
         if isinstance(change, DeleteTopic) and change.is_marked:
             # The deletion may have ended, and the topic be a later one.
             guards.append(Check(DeleteTopicZnode.path(change.name)))
+        await self._commit(operations, guards)
+
+    async def _commit(self, operations: Iterable[Operation], guards: Sequence[Operation]) -> None:
         for part in in_transactions(operations, self._transaction_bytes, MOST_OPERATIONS):
             await self._zk.multi([*guards, *part])
             await self._slices.point()
@@ -145,12 +156,21 @@ def _simple(change: MetadataChange, epoch: int) -> Iterable[Operation]:
     if isinstance(change, AssignTopicId):
         return [Set(TopicZnode.path(change.topic.name), _topic_data(change.topic))]
     if isinstance(change, PutState):
-        path = PartitionStateZnode.path(change.topic, change.partition)
-        return [Set(path, _state(change.state, epoch), change.version)]
+        return [_set_state(change, epoch)]
     if isinstance(change, MarkDeletion):
         return [Create(DeleteTopicZnode.path(change.name))]
     assert not isinstance(change, CreateTopic | DeleteTopic)
     return [Delete(DeleteTopicZnode.path(change.name))]
+
+
+def _is_later_state(change: MetadataChange) -> bool:
+    """Whether the change replaces a partition's state; those of many partitions share transactions."""
+    return isinstance(change, PutState) and change.version >= 0
+
+
+def _set_state(change: PutState, epoch: int) -> Operation:
+    path = PartitionStateZnode.path(change.topic, change.partition)
+    return Set(path, _state(change.state, epoch, change.is_recovering), change.version)
 
 
 def _failed(write_id: int, error: DiskError | ZkError) -> Written:
@@ -193,8 +213,8 @@ def _topic_data(topic: TopicImage) -> bytes:
     return TopicZnode.encode(TopicAssignment.of(topic.topic_id, replicas))
 
 
-def _state(state: PartitionImage, epoch: int) -> bytes:
-    return _encoded_state(LeaderAndIsr(state.leader, state.leader_epoch, state.isr, epoch))
+def _state(state: PartitionImage, epoch: int, is_recovering: bool = False) -> bytes:
+    return _encoded_state(LeaderAndIsr(state.leader, state.leader_epoch, state.isr, epoch, is_recovering))
 
 
 @lru_cache(maxsize=256)

@@ -30,6 +30,7 @@ from ottla.cluster.controller_events import (
     DeletionsMarked,
     Elected,
     ElectionAsked,
+    ElectionResult,
     FoundTopic,
     PartitionKey,
     PartitionsAsked,
@@ -146,6 +147,7 @@ class ControlPlane:
             slices,
             self.apply,
             lambda name: self.on_unknown_outcome(name),
+            self._elected_again,
         )
         #: Called with a topic when the outcome of a change of it is unknown.
         self.on_unknown_outcome: Callable[[str], None] = lambda name: None
@@ -252,16 +254,17 @@ class ControlPlane:
 
         async def read() -> Elected:
             names = await self._zk.children(TopicZnode.ROOT)
-            return self.elected(await read_topics(self._zk, names, self.new_uuid))
+            marked = await self._zk.children(DeleteTopicZnode.ROOT)
+            return self.elected(await read_topics(self._zk, names, self.new_uuid), marked)
 
         try:
             await self.controller.handle_read(read)
         except (*METADATA_ERRORS, ZnodeDataError) as error:
             log.error("elected as controller, and the metadata cannot be read or put in order: %s", error)
 
-    def elected(self, topics: Sequence[FoundTopic]) -> Elected:
-        """The event of this broker's election with these topics."""
-        return Elected(self.membership.term.epoch, self.membership.brokers, topics, self.image)
+    def elected(self, topics: Sequence[FoundTopic], marked: Sequence[str]) -> Elected:
+        """The event of this broker's election with these topics, and the names of those marked for deletion."""
+        return Elected(self.membership.term.epoch, self.membership.brokers, topics, self.image, marked)
 
     # Changes requested by clients
 
@@ -380,7 +383,22 @@ class ControlPlane:
 
     async def elect_preferred(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, str]:
         """Elect the preferred replicas; return the partitions that failed, with reasons."""
-        return _reasons(await self.controller.ask(lambda token: ElectionAsked(token, partitions)))
+        result = await self.elect_leaders(partitions)
+        return {
+            key: refusal.message
+            for key, refusal in result.refusals.items()
+            if refusal.error is not ErrorCode.ELECTION_NOT_NEEDED
+        }
+
+    async def elect_leaders(
+        self, partitions: Sequence[PartitionKey] | None, *, is_unclean: bool = False
+    ) -> ElectionResult:
+        """Have leaders elected for these partitions, None for all; return which have none, with Kafka's errors."""
+        result = await self.controller.ask(lambda token: ElectionAsked(token, partitions, is_unclean))
+        if isinstance(result, TopicRefusal):
+            return ElectionResult(dict.fromkeys(partitions or (), result))
+        assert isinstance(result, ElectionResult)
+        return result
 
     # Changes that others make to the znodes
 

@@ -137,7 +137,7 @@ class Startup:
             topics += self._ending(names, marked)
         self._look_at_logs(topics)
         if plane.is_controller:
-            plane.controller.post(plane.elected(topics))
+            plane.controller.post(plane.elected(topics, marked))
             # Interrupted deletions start again from the beginning, so that no log stays behind.
             plane.controller.post(DeletionsMarked(tuple(marked)))
             await plane.controller.settled()

@@ -62,6 +62,8 @@ class WatchedChanges:
         self._due: dict[str, None] = {}
         #: Topics whose znode is watched.
         self._watched: set[str] = set()
+        #: Topics that are read even if they seem to be known.
+        self._doubtful: set[str] = set()
         self._last_change = -1
         self._running: asyncio.Task[None] | None = None
         self._stopped = False
@@ -141,7 +143,8 @@ class WatchedChanges:
                 self._due[TopicZnode.path(name)] = None
 
     def look_at_topic(self, name: str) -> None:
-        """Read a topic's znodes after a change whose response was lost."""
+        """Read a topic's znodes after a change that failed, or whose response was lost."""
+        self._doubtful.add(name)
         self._due[TopicZnode.path(name)] = None
         self._due[DeleteTopicZnode.ROOT] = None
         self._wake()
@@ -167,7 +170,9 @@ class WatchedChanges:
                 )
             return
         known = control.image.topics.get(name)
-        if known is None or len(TopicZnode.decode(name, data).partitions) > len(known.partitions):
+        is_doubtful = name in self._doubtful
+        self._doubtful.discard(name)
+        if is_doubtful or known is None or len(TopicZnode.decode(name, data).partitions) > len(known.partitions):
             await control.take_over(name)
 
     async def _look_at_request(self, path: str) -> None:

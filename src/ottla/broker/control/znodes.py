@@ -181,7 +181,7 @@ async def _read_partition(
             await zk.exists(path, watch)
         return FoundPartitionState(replicas)
     state = PartitionStateZnode.decode(topic, index, data)
-    return FoundPartitionState(replicas, state.leader, state.leader_epoch, state.isr, stat.version)
+    return FoundPartitionState(replicas, state.leader, state.leader_epoch, state.isr, stat.version, state.is_recovering)
 
 
 async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:

@@ -130,6 +130,10 @@ def _by_number(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ..
     return {int(index): tuple(map(int, brokers)) for index, brokers in replicas.items()}
 
 
+RECOVERING = 1
+"""`leader_recovery_state` after an unclean election; without it the leader has recovered."""
+
+
 class LeaderAndIsr(NamedTuple):
     """Leader and in-sync replicas of a partition."""
 
@@ -137,6 +141,8 @@ class LeaderAndIsr(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
+    #: Whether the leader was elected uncleanly and has not recovered yet (KIP-704).
+    is_recovering: bool = False
 
 
 class PartitionStateZnode:
@@ -160,15 +166,16 @@ class PartitionStateZnode:
     @staticmethod
     def encode(state: LeaderAndIsr) -> bytes:
         """The JSON as Kafka writes it."""
-        return dump(
-            {
-                "controller_epoch": state.controller_epoch,
-                "leader": state.leader,
-                "version": 1,
-                "leader_epoch": state.leader_epoch,
-                "isr": list(state.isr),
-            }
-        )
+        value: dict[str, Any] = {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        }
+        if state.is_recovering:
+            value["leader_recovery_state"] = RECOVERING
+        return dump(value)
 
     @staticmethod
     def decode(topic: str, partition: int, data: bytes | None) -> LeaderAndIsr:
@@ -181,4 +188,5 @@ class PartitionStateZnode:
                 int(value["leader_epoch"]),
                 tuple(map(int, value["isr"])),
                 int(value["controller_epoch"]),
+                value.get("leader_recovery_state") == RECOVERING,
             )

@@ -1,0 +1,158 @@
+"""What the controller sends to the other brokers after a change: LeaderAndIsr, UpdateMetadata, StopReplica. Pure.
+
+`ControllerBrokerRequestBatch` in Apache Kafka. Each broker gets, in this order: LeaderAndIsr with its own replicas
+whose leader or leader epoch has changed; UpdateMetadata with all changed partitions; StopReplica with its replicas that
+end. An ISR change alone is only UpdateMetadata. The wire messages are made of these by `broker.control.channels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+from ottla.cluster.image import ImageDelta, PartitionImage, TopicImage
+
+LEADER_DURING_DELETE = -2
+"""Leader in UpdateMetadata of a partition that is being deleted."""
+EPOCH_DURING_DELETE = -2
+"""Leader epoch in StopReplica of a partition that is being deleted; it overrides any epoch."""
+
+
+class PartitionEntry(NamedTuple):
+    """A partition in LeaderAndIsr or UpdateMetadata. `offline` are the replicas that are dead or without a log dir."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    state: PartitionImage
+    partition_epoch: int
+    offline: tuple[int, ...] = ()
+    is_new: bool = False
+    is_recovering: bool = False
+
+
+class StopEntry(NamedTuple):
+    """A partition in StopReplica."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    is_deletion: bool
+
+
+class LeaderAndIsrBatch(NamedTuple):
+    """The content of a LeaderAndIsr request."""
+
+    entries: tuple[PartitionEntry, ...]
+
+
+class UpdateMetadataBatch(NamedTuple):
+    """The content of an UpdateMetadata request; the live brokers are always with it."""
+
+    entries: tuple[PartitionEntry, ...] = ()
+
+
+class StopReplicaBatch(NamedTuple):
+    """The content of a StopReplica request."""
+
+    entries: tuple[StopEntry, ...]
+
+
+ControlRequest: TypeAlias = LeaderAndIsrBatch | UpdateMetadataBatch | StopReplicaBatch
+EntryOf: TypeAlias = Callable[[TopicImage, int, PartitionImage], PartitionEntry]
+"""Makes the entry of a partition's present state."""
+
+
+class ControlBatches:
+    """Collects the requests of one change, for each of some brokers. `leaving` are those that shut down."""
+
+    def __init__(self, broker_ids: Collection[int], leaving: Collection[int], entry_of: EntryOf) -> None:
+        self._leaving = leaving
+        self._entry_of = entry_of
+        self._roles: dict[int, list[PartitionEntry]] = {broker_id: [] for broker_id in broker_ids}
+        self._metadata: list[PartitionEntry] = []
+        self._stops: dict[int, list[StopEntry]] = {broker_id: [] for broker_id in broker_ids}
+
+    def add(self, delta: ImageDelta) -> None:
+        """Add what a change of the image means for these brokers."""
+        for before, after in delta.topics:
+            if before is not None and (after is None or after.topic_id != before.topic_id):
+                self._remove(before, 0)
+            if after is None:
+                continue
+            known = before.partitions if before is not None and before.topic_id == after.topic_id else ()
+            for index, now in enumerate(after.partitions):
+                was = known[index] if index < len(known) else None
+                if was is not now:
+                    self._change(after, index, was, now)
+            if before is not None and len(known) > len(after.partitions):
+                self._remove(before, len(after.partitions))
+
+    def _change(self, topic: TopicImage, index: int, was: PartitionImage | None, now: PartitionImage) -> None:
+        if not now.isr:
+            return  # it never had a leader
+        if was is not None and not was.isr:
+            was = None
+        entry = self._entry_of(topic, index, now)
+        self._metadata.append(entry)
+        is_commanded = was is None or (was.leader, was.leader_epoch) != (now.leader, now.leader_epoch)
+        for broker_id in now.replicas:
+            if broker_id not in self._roles:
+                continue
+            if was is not None and broker_id in self._leaving and broker_id not in (was.leader, now.leader):
+                if is_commanded:
+                    self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, False))
+            elif is_commanded or (was is not None and broker_id not in was.replicas):
+                self._roles[broker_id].append(entry)
+        for broker_id in was.replicas if was is not None else ():
+            if broker_id in self._roles and broker_id not in now.replicas:
+                self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, True))
+
+    def _remove(self, topic: TopicImage, first: int) -> None:
+        for index in range(first, len(topic.partitions)):
+            self._metadata.append(gone(topic, index))
+            for broker_id in topic.partitions[index].replicas:
+                if broker_id in self._stops:
+                    self._stops[broker_id].append(StopEntry(topic.name, index, EPOCH_DURING_DELETE, True))
+
+    def requests(self, *, with_brokers: bool) -> Iterator[tuple[int, tuple[ControlRequest, ...]]]:
+        """The requests of each broker that gets any. `with_brokers` says whether the live brokers have changed."""
+        metadata = UpdateMetadataBatch(tuple(self._metadata))
+        for broker_id, roles in self._roles.items():
+            requests: list[ControlRequest] = []
+            if roles:
+                requests.append(LeaderAndIsrBatch(tuple(roles)))
+            if self._metadata or with_brokers:
+                requests.append(metadata)
+            stops = self._stops[broker_id]
+            if any(entry.is_deletion for entry in stops):
+                # As in Kafka: first stopped, so that no follower copies what its leader deletes.
+                requests.append(StopReplicaBatch(tuple(entry._replace(is_deletion=False) for entry in stops)))
+            if stops:
+                requests.append(StopReplicaBatch(tuple(stops)))
+            if requests:
+                yield broker_id, tuple(requests)
+
+
+def gone(topic: TopicImage, index: int) -> PartitionEntry:
+    """The entry in UpdateMetadata of a partition that is deleted (`LeaderAndIsr.duringDelete`)."""
+    state = topic.partitions[index]._replace(leader=LEADER_DURING_DELETE, leader_epoch=0)
+    return PartitionEntry(topic.name, topic.topic_id, index, state, 0, state.offline)
+
+
+def whole_state(
+    topics: Iterable[TopicImage], broker_id: int, entry_of: EntryOf
+) -> tuple[UpdateMetadataBatch, LeaderAndIsrBatch | None]:
+    """What a broker gets that has registered: all partitions, and its own replicas in one LeaderAndIsr if any."""
+    entries: list[PartitionEntry] = []
+    roles: list[PartitionEntry] = []
+    for topic in topics:
+        for index, state in enumerate(topic.partitions):
+            if not state.isr:
+                continue  # it never had a leader
+            entry = entry_of(topic, index, state)
+            entries.append(entry)
+            if broker_id in state.replicas:
+                roles.append(entry)
+    return UpdateMetadataBatch(tuple(entries)), LeaderAndIsrBatch(tuple(roles)) if roles else None
