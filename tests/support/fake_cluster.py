@@ -120,6 +120,11 @@ class FakeCluster:
         self.leaders: dict[TopicPartition, int] = {}
         self.logs: dict[TopicPartition, Log] = defaultdict(Log)
         self.leader_epochs: dict[TopicPartition, int] = {}
+        #: Ids of brokers, where they are others than 0 alone; and those in sync, where not all are.
+        self.replicas: dict[TopicPartition, list[int]] = {}
+        self.in_sync: dict[TopicPartition, list[int]] = {}
+        #: Where the log of a follower ends, by broker and partition.
+        self.follower_ends: dict[tuple[int, TopicPartition], int] = {}
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.groups: dict[str, DescribedGroup] = {}
@@ -238,8 +243,8 @@ class FakeCluster:
                     partition_index=each.partition,
                     leader_id=leader,
                     leader_epoch=self.leader_epochs.get(each, -1),
-                    replica_nodes=[0],
-                    isr_nodes=[0],
+                    replica_nodes=self.replicas.get(each, [0]),
+                    isr_nodes=self.in_sync.get(each, self.replicas.get(each, [0])),
                 )
                 for each, leader in self.leaders.items()
                 if each.topic == name
@@ -320,10 +325,11 @@ class FakeCluster:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
                 log, error = self.logs[partition], code or ErrorCode.NONE
-                if self.leaders.get(partition) != node:
+                end = self.follower_ends.get((node, partition), log.end) if request.replica_id == -2 else log.end
+                if self.leaders.get(partition) != node and request.replica_id != -2:
                     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 later = (record.offset for record in log.records() if record.timestamp >= each.timestamp)
-                offset = {-1: log.end, -2: log.start}.get(each.timestamp, next(later, -1))
+                offset = {-1: end, -2: log.start}.get(each.timestamp, next(later, -1))
                 told.append(
                     ListOffsetsPartitionResponse(
                         partition_index=each.partition_index, error_code=error, offset=offset if not error else -1

@@ -14,6 +14,7 @@ from ottla.cli.log.commands import app as log
 from ottla.cli.options import make_app
 from ottla.cli.pipeline import pipeline
 from ottla.cli.rebalance.commands import app as rebalance
+from ottla.cli.topic.commands import app as topic
 
 app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python.")
 
@@ -152,6 +153,7 @@ app.command()(pipeline)
 app.add_typer(log)
 app.add_typer(rebalance)
 app.add_typer(group)
+app.add_typer(topic)
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 NARROWEST_CELL = 8
 NARROWEST_WINDOW = 60
+THOUSAND = 1000
 WINDOW_IF_UNKNOWN = (100, 24)
 _ASCII = str.maketrans("→█▒░…·–─■▣□", ">#+.~---#+o")
 
@@ -158,6 +159,16 @@ def duration(ms: float | None) -> str:
     if days:
         return f"{days}d {hours:02}h"
     return f"{hours}h {minutes:02}m" if hours else f"{minutes}m {seconds:02}s"
+
+
+def data_size(size_bytes: int) -> str:
+    """A number of bytes as people say it: "512 B", "1.5 MB"."""
+    amount = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < THOUSAND or unit == "TB":
+            break
+        amount /= THOUSAND
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
 
 
 def count(number: int, noun: str) -> str:

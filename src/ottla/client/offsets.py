@@ -74,14 +74,14 @@ async def list_offsets(
 
 
 def list_offsets_request(
-    timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
+    timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED, *, replica_id: int = CONSUMER
 ) -> ListOffsetsRequest:
     """Return a request for partitions' offsets, each at EARLIEST, LATEST or a timestamp in milliseconds."""
     wanted = {
         each: ListOffsetsPartition(partition_index=each.partition, timestamp=at) for each, at in timestamps.items()
     }
     return ListOffsetsRequest(
-        replica_id=CONSUMER,
+        replica_id=replica_id,
         isolation_level=isolation_level,
         topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic(wanted).items()],
     )

@@ -49,7 +49,7 @@ class BrokerAdmin:
             answer: DescribeLogDirsResponse = await self._cluster.request(broker, DescribeLogDirsRequest(topics=None))
             if answer.error_code != ErrorCode.NONE:
                 raise BrokerError(answer.error_code, f"broker {broker} does not describe its log directories")
-            outcomes.succeed(broker, {each.log_dir: _described(each) for each in answer.results})
+            outcomes.succeed(broker, {each.log_dir: described_log_dir(each) for each in answer.results})
 
         async def attempt(pending: list[int]) -> None:
             await self._cluster.refresh([])
@@ -58,7 +58,8 @@ class BrokerAdmin:
         return await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
-def _described(result: DescribeLogDirsResult) -> LogDirDescription:
+def described_log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
+    """A log directory as a broker describes it."""
     error = None
     if result.error_code != ErrorCode.NONE:
         known = KNOWN_CODES.get(result.error_code)

@@ -75,7 +75,7 @@ class ConfigAdmin:
             for result in answer.results:
                 resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
                 if result.error_code == ErrorCode.NONE:
-                    outcomes.succeed(resource, {each.name: _entry(each) for each in result.configs})
+                    outcomes.succeed(resource, {each.name: config_entry(each) for each in result.configs})
                 else:
                     what = "settings cannot be described"
                     outcomes.fail(resource, await self._error(resource, result.error_code, what, result.error_message))
@@ -195,7 +195,8 @@ class ConfigAdmin:
         return BrokerError(code, f"{resource}: its {what}", detail or None)
 
 
-def _entry(result: DescribeConfigsResourceResult) -> ConfigEntry:
+def config_entry(result: DescribeConfigsResourceResult) -> ConfigEntry:
+    """A config as a broker describes it."""
     return ConfigEntry(
         name=result.name,
         value=result.value,

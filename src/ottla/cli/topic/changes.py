@@ -1,0 +1,269 @@
+"""How topics are created, altered and deleted: shown, confirmed, then changed one by one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.terminal import Terminal, count, printable, write_json
+from ottla.cli.topic import COMMAND
+from ottla.cli.topic.views import show_changes, show_deletion
+from ottla.client.admin.configs import ConfigAdmin
+from ottla.client.admin.model import BROKER_DEFAULT, ConfigOperation, ConfigResource, NewPartitions, NewTopic
+from ottla.client.admin.outcomes import topic_error
+from ottla.client.admin.topics import TopicAdmin
+from ottla.client.cluster_status import TopicStatus, read_cluster_status
+from ottla.client.errors import BrokerError
+from ottla.peer.cluster import Cluster
+from ottla.wire.errors import ErrorCode
+
+#: What helps, where the broker's message only says what is wrong.
+CURES: Mapping[int, str] = {
+    ErrorCode.INVALID_REPLICATION_FACTOR: "start more brokers, or give a smaller --replication-factor",
+    ErrorCode.INVALID_PARTITIONS: "give --partitions a larger number than there are (`ottla topic describe`)",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: (
+        "name brokers as `ottla cluster status` shows them, the same number for each partition: "
+        "--replica-assignment 1:2,2:3"
+    ),
+    ErrorCode.INVALID_CONFIG: "docs/settings.md has the settings of topics and what they may be",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "use at most 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-'",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or give --if-not-exists",
+    ErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true for the brokers",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """Topics to create, as given on the command line."""
+
+    names: tuple[str, ...]
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignment: str | None = None
+    configs: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """Changes of topics, as given on the command line."""
+
+    names: tuple[str, ...]
+    partitions: int | None = None
+    assignment: str | None = None
+    configs: tuple[str, ...] = ()
+    deleted_configs: tuple[str, ...] = ()
+    if_exists: bool = False
+
+
+def parse_assignment(text: str) -> dict[int, list[int]]:
+    """Brokers by partition, of Kafka's `1:2,2:3`. Raises CommandError in Kafka's words."""
+    assignment: dict[int, list[int]] = {}
+    for partition, brokers in enumerate(text.split(",")):
+        given = [each.strip() for each in brokers.split(":")]
+        if not all(each.isascii() and each.isdigit() for each in given):
+            raise CommandError(
+                f"--replica-assignment {text}: expected ids of brokers, partitions by commas and brokers by colons, as "
+                "in 1:2,2:3"
+            )
+        assignment[partition] = ids = [int(each) for each in given]
+        if len(set(ids)) < len(ids):
+            twice = ",".join(str(each) for each in dict.fromkeys(ids) if ids.count(each) > 1)
+            raise CommandError(
+                f"--replica-assignment {text}: Partition replica lists may not contain duplicate entries: {twice}; "
+                "name each broker once for a partition"
+            )
+        if len(ids) != len(assignment[0]):
+            raise CommandError(
+                f"--replica-assignment {text}: Partition {partition} has different replication factor: {ids}; name as "
+                "many brokers for each partition"
+            )
+    return assignment
+
+
+def parse_configs(given: Sequence[str]) -> dict[str, str]:
+    """Settings of KEY=VALUE. Raises CommandError."""
+    configs: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip():
+            raise CommandError(f"--config {each}: expected key=value, as in --config retention.ms=86400000")
+        configs[name.strip()] = value.strip()
+    return configs
+
+
+async def create_topics(cluster: Cluster, creation: Creation, *, as_json: bool) -> int:
+    """Create those of the topics that can be created; returns the exit code."""
+    assignment = None if creation.assignment is None else parse_assignment(creation.assignment)
+    if assignment is not None and creation.replication_factor is not None:
+        raise CommandError("--replica-assignment says how many replicas there are; leave --replication-factor out")
+    if assignment is not None and creation.partitions is not None:
+        raise CommandError("--replica-assignment says how many partitions there are; leave --partitions out")
+    configs = parse_configs(creation.configs)
+    code = 0
+    for name in creation.names:
+        topic = NewTopic(
+            name,
+            BROKER_DEFAULT if creation.partitions is None else creation.partitions,
+            BROKER_DEFAULT if creation.replication_factor is None else creation.replication_factor,
+            replica_assignments=assignment,
+            configs=configs,
+        )
+
+        async def create(topic: NewTopic = topic) -> None:
+            await TopicAdmin(cluster).create_topics([topic], validate_only=creation.validate_only)
+
+        passed_over = ErrorCode.TOPIC_ALREADY_EXISTS if creation.if_not_exists else None
+        done = await _done(create, passed_over)
+        code = code if done is not None else 1
+        created = bool(done) and not creation.validate_only
+        if as_json:
+            write_json({"topic": name, "created": created, "valid": done is not None})
+        elif done:
+            sys.stdout.write(f"{'valid' if creation.validate_only else 'created'}: {printable(name)}\n")
+        elif done is False:
+            sys.stdout.write(f"exists: {printable(name)}\n")
+    return code
+
+
+async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, as_json: bool) -> int:
+    """Show the changes, confirm them, and make those that can be made; returns the exit code."""
+    configs: dict[str, str | None] = dict(parse_configs(alteration.configs))
+    for name in alteration.deleted_configs:
+        if name in configs:
+            raise CommandError(f"--config {name}=… and --delete-config {name} contradict each other")
+        configs[name] = None
+    if alteration.partitions is None and not configs:
+        raise CommandError("say what to change: --partitions, --config or --delete-config")
+    if alteration.assignment is not None and alteration.partitions is None:
+        raise CommandError("--replica-assignment is about added partitions; give --partitions, too")
+    assignment = None if alteration.assignment is None else parse_assignment(alteration.assignment)
+    topics, code = await _existing(cluster, alteration.names, "is not changed", if_exists=alteration.if_exists)
+    changes = [change for topic in topics for change in _changes(topic, alteration.partitions, configs)]
+    if as_json and not yes:
+        _write_changes(changes, done=False)
+    elif not as_json and changes:
+        show_changes(Terminal.standard_output(), changes)
+    if changes and ((as_json and not yes) or not confirmed(_question(topics, alteration), yes=yes)):
+        return COMMAND.report(NOT_CONFIRMED)
+    for topic in topics:
+        made = await _alter(cluster, topic, alteration.partitions, assignment, configs)
+        code = code if made else 1
+        if as_json:
+            _write_changes(_changes(topic, alteration.partitions, configs), done=made)
+        elif made:
+            sys.stdout.write(f"changed: {printable(topic.name)}\n")
+    return code
+
+
+async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bool, yes: bool, as_json: bool) -> int:
+    """Show the topics, confirm, and delete those that can be deleted; returns the exit code."""
+    topics, code = await _existing(cluster, names, "is not deleted", if_exists=if_exists, figures=not yes)
+    if topics and not yes:
+        if as_json:
+            for topic in topics:
+                write_json({"topic": topic.name, "deleted": False})
+        else:
+            show_deletion(Terminal.standard_output(), topics)
+        question = f"Delete {count(len(topics), 'topic')} with all records?"
+        if as_json or not confirmed(question, yes=False):
+            return COMMAND.report(NOT_CONFIRMED)
+    for topic in topics:
+
+        async def delete(name: str = topic.name) -> None:
+            await TopicAdmin(cluster).delete_topics([name])
+
+        done = await _done(delete)
+        code = code if done else 1
+        if as_json:
+            write_json({"topic": topic.name, "deleted": bool(done)})
+        elif done:
+            sys.stdout.write(f"deleted: {printable(topic.name)}\n")
+    return code
+
+
+def with_cure(error: BrokerError) -> str:
+    """The error's message, with what helps."""
+    cure = CURES.get(error.code)
+    return f"{error}; {cure}" if cure and cure not in str(error) else str(error)
+
+
+async def _done(change: Callable[[], Awaitable[None]], passed_over: ErrorCode | None = None) -> bool | None:
+    """Make a change: True if made, False if the error is `passed_over`, None if it was refused, which is reported."""
+    try:
+        await change()
+    except BrokerError as error:
+        if error.code == passed_over:
+            return False
+        COMMAND.report(with_cure(error))
+        return None
+    return True
+
+
+async def _existing(
+    cluster: Cluster, names: Sequence[str], what: str, *, if_exists: bool, figures: bool = False
+) -> tuple[list[TopicStatus], int]:
+    """The topics that exist, and the exit code so far: others are reported unless they are to be passed over."""
+    state = await read_cluster_status(cluster, names, all_configs=True, figures=figures)
+    code = 0
+    for name, problem in state.missing.items():
+        if not (if_exists and problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            code = COMMAND.report(str(await topic_error(cluster, problem.code, name, what)))
+    return list(state.topics), code
+
+
+def _changes(
+    topic: TopicStatus, partitions: int | None, configs: Mapping[str, str | None]
+) -> list[tuple[str, str, str | None, str | None]]:
+    changes: list[tuple[str, str, str | None, str | None]] = []
+    if partitions is not None:
+        changes.append((topic.name, "partitions", str(len(topic.partitions)), str(partitions)))
+    for name, value in configs.items():
+        now = topic.configs.get(name)
+        changes.append((topic.name, name, None if now is None else now.value, value))
+    return changes
+
+
+def _question(topics: Sequence[TopicStatus], alteration: Alteration) -> str:
+    irrevocable = " Partitions cannot be taken away again, and keys go to other partitions."
+    return f"Change {count(len(topics), 'topic')}?{irrevocable if alteration.partitions is not None else ''}"
+
+
+def _write_changes(changes: Sequence[tuple[str, str, str | None, str | None]], *, done: bool) -> None:
+    for topic, what, now, new in changes:
+        write_json({"topic": topic, "what": what, "now": now, "new": new, "changed": done})
+
+
+async def _alter(
+    cluster: Cluster,
+    topic: TopicStatus,
+    partitions: int | None,
+    assignment: Mapping[int, Sequence[int]] | None,
+    configs: Mapping[str, str | None],
+) -> bool:
+    """Change the settings first, then add the partitions; False where either was refused."""
+    if configs:
+        operations = [
+            ConfigOperation("delete" if value is None else "set", name, value) for name, value in configs.items()
+        ]
+        resource = ConfigResource.topic(topic.name)
+
+        async def change() -> None:
+            await ConfigAdmin(cluster).incremental_alter_configs({resource: operations})
+
+        if not await _done(change):
+            return False
+    if partitions is not None:
+        # As Kafka's tool has it, the assignment names the brokers of the partitions that exist, too.
+        added = None if assignment is None else list(assignment.values())[len(topic.partitions) :]
+
+        async def grow() -> None:
+            await TopicAdmin(cluster).create_partitions({topic.name: NewPartitions(partitions, added)})
+
+        if not await _done(grow):
+            return False
+    return True

@@ -1,0 +1,213 @@
+"""How topics are shown: as tables, and as JSON objects, one a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, printable
+from ottla.client.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
+from ottla.cluster.ids import format_uuid
+
+_LIST = (
+    Column("TOPIC", may_shrink=True),
+    Column("PARTITIONS", is_number=True),
+    Column("REPLICAS", is_number=True),
+    Column("HEALTH"),
+)
+_PARTITIONS = (
+    Column("PARTITION", is_number=True),
+    Column("LEADER", is_number=True),
+    Column("REPLICAS"),
+    Column("ISR"),
+    Column("START", is_number=True),
+    Column("END", is_number=True),
+    Column("SIZE", is_number=True),
+    Column("LAG", may_shrink=True),
+    Column("NOTE"),
+)
+_CHANGES = (Column("TOPIC", may_shrink=True), Column("WHAT"), Column("NOW", may_shrink=True), Column("NEW"))
+_DELETION = (
+    Column("TOPIC", may_shrink=True),
+    Column("PARTITIONS", is_number=True),
+    Column("REPLICAS", is_number=True),
+    Column("RECORDS", is_number=True),
+    Column("SIZE", is_number=True),
+)
+
+
+def health(partitions: Iterable[PartitionStatus]) -> Cell:
+    """What is wrong with partitions, in Kafka's words, the worst first; "ok" where nothing is."""
+    counts = {
+        "offline": 0,
+        "under min ISR": 0,
+        "under-replicated": 0,
+    }
+    for each in partitions:
+        if each.is_offline:
+            counts["offline"] += 1
+        elif each.is_under_min_isr:
+            counts["under min ISR"] += 1
+        elif each.is_under_replicated:
+            counts["under-replicated"] += 1
+    found = [f"{number:,} {what}" for what, number in counts.items() if number]
+    if not found:
+        return Cell("ok", Style.GOOD)
+    is_bad = counts["offline"] or counts["under min ISR"]
+    return Cell(", ".join(found), Style.BAD if is_bad else Style.BUSY)
+
+
+def show_list(terminal: Terminal, topics: Sequence[TopicStatus]) -> None:
+    """One line for each topic."""
+    rows: list[Row] = [
+        (
+            Cell(topic.name, Style.FAINT if topic.is_internal else Style.NAME),
+            str(len(topic.partitions)),
+            str(topic.replication_factor),
+            health(topic.partitions),
+        )
+        for topic in topics
+    ]
+    if rows:
+        terminal.table(_LIST, rows, indent="")
+    else:
+        terminal.line("no topics")
+
+
+def list_row(topic: TopicStatus) -> dict[str, Any]:
+    """A topic as an object, without its partitions."""
+    return {
+        **_topic_row(topic),
+        "offline_partitions": sum(each.is_offline for each in topic.partitions),
+        "under_min_isr_partitions": sum(each.is_under_min_isr for each in topic.partitions),
+        "under_replicated_partitions": sum(each.is_under_replicated for each in topic.partitions),
+    }
+
+
+def show_description(terminal: Terminal, topic: TopicStatus, *, with_partitions: bool = True) -> None:
+    """A topic, its settings and its partitions."""
+    facts = [count(len(topic.partitions), "partition"), f"replication factor {topic.replication_factor}"]
+    if any(each.high_watermark is not None for each in topic.partitions):
+        facts += [count(topic.records, "record"), f"{data_size(topic.size_bytes)} with all replicas"]
+    facts += [f"id {format_uuid(topic.topic_id)}"] if topic.topic_id else []
+    facts += ["internal"] if topic.is_internal else []
+    terminal.line(f"{terminal.paint(printable(topic.name), Style.NAME)}  {' · '.join(facts)}")
+    for name, value in topic.overrides.items():
+        terminal.line(f"  {printable(f'{name}={value}')}")
+    if with_partitions:
+        terminal.table(_PARTITIONS, [_partition_cells(each) for each in topic.partitions])
+
+
+def description_row(topic: TopicStatus) -> dict[str, Any]:
+    """A topic with its settings and partitions as an object."""
+    return {
+        **_topic_row(topic),
+        "topic_id": format_uuid(topic.topic_id) if topic.topic_id else None,
+        "configs": topic.overrides,
+        "partitions": [partition_row(each) for each in topic.partitions],
+    }
+
+
+def partition_row(each: PartitionStatus) -> dict[str, Any]:
+    """A partition as an object; what a broker did not answer is null."""
+    return {
+        "partition": each.partition.partition,
+        "leader": None if each.leader < 0 else each.leader,
+        "leader_epoch": each.leader_epoch,
+        "replicas": [replica.broker for replica in each.replicas],
+        "isr": list(each.isr),
+        "min_insync_replicas": each.min_insync_replicas,
+        "log_start_offset": each.log_start_offset,
+        "high_watermark": each.high_watermark,
+        "offline": each.is_offline,
+        "under_min_isr": each.is_under_min_isr,
+        "at_min_isr": each.is_at_min_isr,
+        "under_replicated": each.is_under_replicated,
+        "replica_states": [_replica_row(replica) for replica in each.replicas],
+    }
+
+
+def lag_text(replicas: Sequence[ReplicaStatus], leader: int) -> str:
+    """Lag of the followers: "-" where all have everything, else of those that do not: `2: 1,500, 3: ?`."""
+    behind = [
+        f"{each.broker}: {'?' if each.lag is None else f'{each.lag:,}'}"
+        for each in replicas
+        if each.broker != leader and each.lag != 0
+    ]
+    return ", ".join(behind) or "-"
+
+
+def partition_note(each: PartitionStatus) -> Cell:
+    """What is wrong with a partition."""
+    if each.is_offline:
+        return Cell("offline", Style.BAD)
+    if each.is_under_min_isr:
+        return Cell(f"below min.insync.replicas={each.min_insync_replicas}", Style.BAD)
+    if each.is_under_replicated:
+        out = [str(replica.broker) for replica in each.replicas if not replica.is_in_sync]
+        return Cell(f"not in sync: {', '.join(out)}", Style.BUSY)
+    if each.replicas and each.leader != each.replicas[0].broker:
+        return Cell(f"preferred leader {each.replicas[0].broker}", Style.FAINT)
+    return Cell("")
+
+
+def show_changes(terminal: Terminal, changes: Sequence[tuple[str, str, str | None, str | None]]) -> None:
+    """What `ottla topic alter` would do: topic, what, the value now and the new one (None: the default)."""
+    rows: list[Row] = [
+        (Cell(topic, Style.NAME), what, now or "-", Cell("(default)" if new is None else new, Style.BUSY))
+        for topic, what, now, new in changes
+    ]
+    terminal.table(_CHANGES, rows)
+
+
+def show_deletion(terminal: Terminal, topics: Sequence[TopicStatus]) -> None:
+    """The topics that would be deleted, with what would be lost."""
+    rows: list[Row] = [
+        (
+            Cell(topic.name, Style.NAME),
+            str(len(topic.partitions)),
+            str(topic.replication_factor),
+            f"{topic.records:,}",
+            data_size(topic.size_bytes),
+        )
+        for topic in topics
+    ]
+    terminal.table(_DELETION, rows)
+
+
+def _topic_row(topic: TopicStatus) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "is_internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
+        "replication_factor": topic.replication_factor,
+    }
+
+
+def _replica_row(each: ReplicaStatus) -> dict[str, Any]:
+    return {
+        "broker": each.broker,
+        "in_sync": each.is_in_sync,
+        "offline": each.is_offline,
+        "log_end_offset": each.log_end_offset,
+        "lag": each.lag,
+        "size_bytes": each.size_bytes,
+    }
+
+
+def _partition_cells(each: PartitionStatus) -> Row:
+    return (
+        str(each.partition.partition),
+        Cell("none", Style.BAD) if each.leader < 0 else str(each.leader),
+        ",".join(str(replica.broker) for replica in each.replicas),
+        ",".join(map(str, each.isr)),
+        _number(each.log_start_offset),
+        _number(each.high_watermark),
+        "-" if each.size_bytes is None else data_size(each.size_bytes),
+        lag_text(each.replicas, each.leader),
+        partition_note(each),
+    )
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,348 @@
+"""Topics as their brokers see them: leaders, in-sync replicas, offsets, sizes, and how far each replica is.
+
+Every broker is asked once, for all its replicas; one that does not answer costs its own figures only. The end of a
+follower comes from ListOffsets with Kafka's replica id of debugging tools (-2), which any replica answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ottla.client.admin.brokers import described_log_dir
+from ottla.client.admin.configs import config_entry
+from ottla.client.admin.model import ConfigEntry, LogDirDescription, ResourceType
+from ottla.client.errors import BrokerError, ClientError
+from ottla.client.model import EARLIEST, LATEST, Node, TopicPartition, by_topic
+from ottla.client.offsets import list_offsets_request, offsets_in
+from ottla.peer.cluster import Cluster
+from ottla.peer.model import CONSUMER, PartitionMetadata, TopicMetadata
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from ottla.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+
+ANY_REPLICA = -2
+"""In place of a replica's broker id: a tool that may ask any replica for the end of its log
+(`ListOffsetsRequest.DEBUGGING_REPLICA_ID`)."""
+MIN_ISR = "min.insync.replicas"
+NO_LEADER = -1
+TOPICS_A_REQUEST = 1000
+"""Topics whose settings are asked for in one request."""
+
+
+@dataclass(slots=True, frozen=True)
+class ReplicaStatus:
+    """A replica. What its broker did not answer is None; `lag` is in records behind the end of the leader's log."""
+
+    broker: int
+    is_in_sync: bool
+    is_offline: bool = False
+    log_end_offset: int | None = None
+    lag: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionStatus:
+    """A partition and its replicas, the preferred leader first; `leader` is -1 while there is none.
+
+    `log_start_offset` and `high_watermark` are the leader's, None if it did not answer.
+    """
+
+    partition: TopicPartition
+    leader: int
+    leader_epoch: int
+    replicas: tuple[ReplicaStatus, ...]
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    min_insync_replicas: int | None = None
+    is_leader_alive: bool = True
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """Ids of the brokers whose replicas are in sync, in the order of the replicas."""
+        return tuple(each.broker for each in self.replicas if each.is_in_sync)
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether no live broker leads it (`--unavailable-partitions`)."""
+        return self.leader == NO_LEADER or not self.is_leader_alive
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is not in sync."""
+        return len(self.isr) < len(self.replicas)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether acks=all is refused: without a leader, or with fewer replicas in sync than min.insync.replicas."""
+        return self.leader == NO_LEADER or len(self.isr) < (self.min_insync_replicas or 0)
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Whether the next replica that falls behind stops acks=all."""
+        return len(self.isr) == self.min_insync_replicas
+
+    @property
+    def records(self) -> int | None:
+        """Offsets between the start of the log and the high watermark."""
+        if self.high_watermark is None or self.log_start_offset is None:
+            return None
+        return max(0, self.high_watermark - self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes of the leader's log, None if unknown."""
+        return next((each.size_bytes for each in self.replicas if each.broker == self.leader), None)
+
+    @property
+    def lag(self) -> int | None:
+        """The largest lag of a replica, None if none is known."""
+        return max((each.lag for each in self.replicas if each.lag is not None), default=None)
+
+
+@dataclass(slots=True, frozen=True)
+class TopicStatus:
+    """A topic; `configs` are its settings by name, empty where they were not asked for or may not be read."""
+
+    name: str
+    partitions: tuple[PartitionStatus, ...]
+    is_internal: bool = False
+    topic_id: uuid.UUID | None = None
+    configs: Mapping[str, ConfigEntry] = field(default_factory=dict)
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of its first partition, as Kafka's tool counts them."""
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+    @property
+    def overrides(self) -> dict[str, str | None]:
+        """Settings of its own, with their values."""
+        own = (each for each in self.configs.values() if each.source == "DYNAMIC_TOPIC_CONFIG")
+        return {each.name: each.value for each in own}
+
+    @property
+    def records(self) -> int:
+        """Records between start and high watermark of the partitions where both are known."""
+        return sum(each.records or 0 for each in self.partitions)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all replicas that are known."""
+        return sum(each.size_bytes or 0 for partition in self.partitions for each in partition.replicas)
+
+
+@dataclass(slots=True, frozen=True)
+class BrokerStatus:
+    """A registered broker; `log_dirs` by path. `problem` says why it did not answer."""
+
+    node: Node
+    log_dirs: Mapping[str, LogDirDescription] = field(default_factory=dict)
+    problem: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all logs in its log directories."""
+        return sum(each.size_bytes for found in self.log_dirs.values() for each in found.replicas.values())
+
+
+@dataclass(slots=True, frozen=True)
+class ClusterStatus:
+    """A cluster at one moment; `controller` is None while there is none."""
+
+    cluster_id: str | None
+    controller: int | None
+    brokers: tuple[BrokerStatus, ...]
+    topics: tuple[TopicStatus, ...]
+    missing: Mapping[str, BrokerError]
+
+    @property
+    def partitions(self) -> list[PartitionStatus]:
+        """Those of all topics."""
+        return [each for topic in self.topics for each in topic.partitions]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What one broker answered."""
+
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    sizes: dict[TopicPartition, int] = field(default_factory=dict)
+    log_dirs: dict[str, LogDirDescription] = field(default_factory=dict)
+    problem: str | None = None
+
+
+async def read_cluster_status(
+    cluster: Cluster, names: Sequence[str] | None = None, *, all_configs: bool = False, figures: bool = True
+) -> ClusterStatus:
+    """Ask all brokers for these topics, None for all of them.
+
+    Args:
+        cluster: connections to it.
+        names: the topics; those that do not exist are in `missing`.
+        all_configs: ask for all settings of the topics, not just min.insync.replicas.
+        figures: ask every broker for offsets and sizes; without, only what metadata and settings say.
+
+    Raises ClientError where no broker answers at all; a single broker's failure is its `problem`.
+    """
+    metadata = await cluster.retry("reading the metadata", lambda: cluster.refresh(names))
+    wanted = sorted(metadata.topics) if names is None else [name for name in names if name in metadata.topics]
+    topics = [metadata.topics[name] for name in wanted]
+    missing = {
+        name: BrokerError(metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"topic {name}")
+        for name in names or ()
+        if name not in metadata.topics
+    }
+    configs = await _configs(cluster, wanted, None if all_configs else [MIN_ISR])
+    nodes = dict(metadata.nodes)
+    asked: dict[int, _Asked] = {}
+    if figures:
+        answers = await asyncio.gather(*(_ask(cluster, each, topics, names is None) for each in nodes))
+        asked = dict(zip(nodes, answers, strict=True))
+    return ClusterStatus(
+        cluster_id=metadata.cluster_id,
+        controller=metadata.controller_id if metadata.controller_id in nodes else None,
+        brokers=tuple(_broker_status(nodes[each], asked.get(each, _Asked())) for each in sorted(nodes)),
+        topics=tuple(_topic_status(each, configs.get(each.name, {}), nodes, asked) for each in topics),
+        missing=missing,
+    )
+
+
+async def _configs(cluster: Cluster, names: Sequence[str], keys: list[str] | None) -> dict[str, dict[str, ConfigEntry]]:
+    """Settings by topic; topics whose settings may not be read, or that are gone, are left out."""
+    found: dict[str, dict[str, ConfigEntry]] = {}
+    for start in range(0, len(names), TOPICS_A_REQUEST):
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=keys)
+                for name in names[start : start + TOPICS_A_REQUEST]
+            ]
+        )
+
+        async def attempt(request: DescribeConfigsRequest = request) -> DescribeConfigsResponse:
+            answer: DescribeConfigsResponse = await cluster.request_any(request)
+            return answer
+
+        for result in (await cluster.retry("reading settings of topics", attempt)).results:
+            if result.error_code == ErrorCode.NONE:
+                found[result.resource_name] = {each.name: config_entry(each) for each in result.configs}
+    return found
+
+
+async def _ask(cluster: Cluster, broker: int, topics: Sequence[TopicMetadata], all_topics: bool) -> _Asked:
+    hosted: dict[TopicPartition, PartitionMetadata] = {
+        TopicPartition(topic.name, each.partition): each
+        for topic in topics
+        for each in topic.partitions
+        if broker in each.replicas
+    }
+    led = [partition for partition, each in hosted.items() if each.leader == broker]
+    asked = _Asked()
+    try:
+        await _ask_log_dirs(cluster, broker, hosted, all_topics, asked)
+        asked.ends = await _offsets(cluster, broker, list(hosted), LATEST, ANY_REPLICA)
+        asked.high_watermarks = await _offsets(cluster, broker, led, LATEST, CONSUMER)
+        asked.starts = await _offsets(cluster, broker, led, EARLIEST, CONSUMER)
+    except ClientError as error:
+        asked.problem = str(error)
+    return asked
+
+
+async def _ask_log_dirs(
+    cluster: Cluster, broker: int, hosted: Mapping[TopicPartition, object], all_topics: bool, asked: _Asked
+) -> None:
+    wanted = [
+        DescribableLogDirTopic(topic=name, partitions=partitions)
+        for name, partitions in by_topic({each: each.partition for each in hosted}).items()
+    ]
+    answer: DescribeLogDirsResponse = await cluster.request(
+        broker, DescribeLogDirsRequest(topics=None if all_topics else wanted)
+    )
+    if answer.error_code != ErrorCode.NONE:
+        raise BrokerError(answer.error_code, f"broker {broker} does not describe its log directories")
+    asked.log_dirs = {each.log_dir: described_log_dir(each) for each in answer.results}
+    for found in asked.log_dirs.values():
+        asked.sizes |= {each: replica.size_bytes for each, replica in found.replicas.items() if not replica.is_future}
+
+
+async def _offsets(
+    cluster: Cluster, broker: int, partitions: Sequence[TopicPartition], at: int, replica_id: int
+) -> dict[TopicPartition, int]:
+    """Offsets of the broker's own replicas; those that it does not have are left out."""
+    if not partitions:
+        return {}
+    request = list_offsets_request(dict.fromkeys(partitions, at), replica_id=replica_id)
+    found, _ = offsets_in(await cluster.request(broker, request), broker, partitions)
+    return {each: offset.offset for each, offset in found.items() if offset is not None}
+
+
+def _broker_status(node: Node, asked: _Asked) -> BrokerStatus:
+    return BrokerStatus(node, asked.log_dirs, asked.problem)
+
+
+def _topic_status(
+    topic: TopicMetadata,
+    configs: Mapping[str, ConfigEntry],
+    nodes: Mapping[int, Node],
+    asked: Mapping[int, _Asked],
+) -> TopicStatus:
+    min_isr = configs[MIN_ISR].value if MIN_ISR in configs else None
+    return TopicStatus(
+        name=topic.name,
+        partitions=tuple(
+            _partition_status(topic.name, each, None if min_isr is None else int(min_isr), nodes, asked)
+            for each in topic.partitions
+        ),
+        is_internal=topic.is_internal,
+        topic_id=topic.topic_id,
+        configs=configs,
+    )
+
+
+def _partition_status(
+    topic: str,
+    known: PartitionMetadata,
+    min_isr: int | None,
+    nodes: Mapping[int, Node],
+    asked: Mapping[int, _Asked],
+) -> PartitionStatus:
+    partition = TopicPartition(topic, known.partition)
+    leader = asked.get(known.leader, _Asked())
+    end = leader.ends.get(partition)
+
+    def replica(broker: int) -> ReplicaStatus:
+        told = asked.get(broker, _Asked())
+        own_end = told.ends.get(partition)
+        return ReplicaStatus(
+            broker=broker,
+            is_in_sync=broker in known.isr,
+            is_offline=broker in known.offline_replicas or broker not in nodes,
+            log_end_offset=own_end,
+            # The leader may have been asked first and have grown since.
+            lag=None if end is None or own_end is None else max(0, end - own_end),
+            size_bytes=told.sizes.get(partition),
+        )
+
+    return PartitionStatus(
+        partition=partition,
+        leader=known.leader,
+        leader_epoch=known.leader_epoch,
+        replicas=tuple(replica(each) for each in known.replicas),
+        log_start_offset=leader.starts.get(partition),
+        high_watermark=leader.high_watermarks.get(partition),
+        min_insync_replicas=min_isr,
+        is_leader_alive=known.leader in nodes,
+    )

@@ -1,0 +1,187 @@
+"""`ottla topic` against ottla and Apache Kafka, with Apache's `kafka-topics` as the judge of what it shows and does."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from support.apache import ApacheKafka, ApacheZooKeeper
+from support.brokers import RunningBroker
+from support.java import java_tool
+from support.processes import run_tool
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs_kafka]
+
+KAFKA_TOOL = "org.apache.kafka.tools.TopicCommand"
+
+
+class Tool:
+    """`ottla topic` as a process."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def __call__(self, command: str, *arguments: str, code: int = 0, stderr: str = "") -> str:
+        line = [sys.executable, "-m", "ottla", "topic", command, "--bootstrap-server", self.bootstrap, *arguments]
+        done = run_tool(line, timeout_s=60, check=False)
+        assert "Traceback" not in done.stderr
+        assert (done.returncode, stderr in done.stderr) == (code, True), done.stderr
+        return done.stdout
+
+    def json(self, command: str, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self(command, *arguments, "--json", code=code).splitlines()]
+
+
+@pytest.fixture(params=["shared_ottla_server", "apache_kafka"], ids=["ottla", "apache"])
+def served(request: pytest.FixtureRequest) -> RunningBroker:
+    """Both brokers: the tool is for either."""
+    found: RunningBroker = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def tool(served: RunningBroker) -> Tool:
+    return Tool(served.bootstrap)
+
+
+def kafka_tool(bootstrap: str, *arguments: str) -> str:
+    return java_tool(KAFKA_TOOL, "--bootstrap-server", bootstrap, *arguments).stdout
+
+
+def kafkas_partitions(description: str) -> dict[int, dict[str, str]]:
+    """The partitions that Apache's tool describes."""
+    found = {}
+    for line in description.splitlines():
+        fields = dict(re.findall(r"(\w+): ([^\t]*)", line))
+        if "Partition" in fields:
+            found[int(fields["Partition"])] = fields
+    return found
+
+
+def same_partitions(ours: list[dict[str, Any]], description: str) -> None:
+    """Fail unless both tools show the same partitions, leaders, replicas and ISR."""
+    theirs = kafkas_partitions(description)
+    assert {each["partition"] for each in ours} == theirs.keys()
+    for each in ours:
+        row = theirs[each["partition"]]
+        leader = "none" if each["leader"] is None else str(each["leader"])
+        assert (leader, ",".join(map(str, each["replicas"]))) == (row["Leader"], row["Replicas"])
+        assert sorted(each["isr"]) == sorted(int(one) for one in row["Isr"].split(",") if one)
+
+
+def test_a_topic_from_its_creation_to_its_deletion(tool: Tool, unique: str) -> None:
+    tool("create", unique, "-p", "2", "-c", "retention.ms=86400000")
+    tool("create", unique, code=1, stderr=f"Topic '{unique}' already exists. (TOPIC_ALREADY_EXISTS)")
+    assert tool("create", unique, "--if-not-exists") == f"exists: {unique}\n"
+    producer = Producer({"bootstrap.servers": tool.bootstrap})
+    for number in range(10):
+        producer.produce(unique, b"v", partition=number % 2)
+    assert producer.flush(20) == 0
+    [topic] = tool.json("describe", unique)
+    assert (topic["partition_count"], topic["replication_factor"], topic["configs"]) == (
+        2, 1, {"retention.ms": "86400000"},
+    )  # fmt: skip
+    for each in topic["partitions"]:
+        assert (each["log_start_offset"], each["high_watermark"], each["offline"]) == (0, 5, False)
+        [replica] = each["replica_states"]
+        assert (replica["log_end_offset"], replica["lag"], replica["size_bytes"] > 0) == (5, 0, True)
+    theirs = kafka_tool(tool.bootstrap, "--describe", "--topic", unique)
+    same_partitions(topic["partitions"], theirs)
+    assert f"TopicId: {topic['topic_id']}\t" in theirs
+    assert "retention.ms=86400000" in theirs
+
+    assert "partitions  2" in tool("alter", unique, "-p", "3", code=1, stderr="--yes does it")
+    tool("alter", unique, "-p", "3", "--delete-config", "retention.ms", "-c", "segment.bytes=1000000", "--yes")
+    [topic] = tool.json("describe", unique)
+    assert (topic["partition_count"], topic["configs"]) == (3, {"segment.bytes": "1000000"})
+    tool("alter", unique, "-p", "2", "-y", code=1, stderr="Topic currently has 3 partitions, which is higher than")
+    assert unique in [each["topic"] for each in tool.json("list")]
+
+    shown = tool("delete", unique, code=1, stderr="nothing was changed: --yes does it")
+    assert re.search(rf"{unique} +3 +1 +10 ", shown)
+    assert tool("delete", unique, "--yes") == f"deleted: {unique}\n"
+    wait_until(lambda: not tool.json("list", unique), "the topic is gone")
+    tool("describe", unique, code=1, stderr=f"topic {unique} does not exist")
+    assert tool("delete", unique, "--if-exists", "--yes") == ""
+
+
+@pytest.mark.spec("R4")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-r", "4"], "larger than available brokers: 1. (INVALID_REPLICATION_FACTOR); start more brokers"),
+        (["-r", "0"], "Replication factor must be larger than 0. (INVALID_REPLICATION_FACTOR)"),
+        (["-p", "0"], "Number of partitions must be larger than 0. (INVALID_PARTITIONS)"),
+        (["-c", "retention.ms=x"], "Invalid value x for configuration retention.ms"),
+        (["-c", "no.such=1"], "Unknown topic config name: no.such (INVALID_CONFIG)"),
+    ],
+)
+def test_refusals_in_kafkas_words(tool: Tool, unique: str, arguments: list[str], message: str) -> None:
+    tool("create", unique, *arguments, code=1, stderr=message)
+
+
+def test_manual_assignment(tool: Tool, unique: str, served: RunningBroker) -> None:
+    tool("create", unique, "--replica-assignment", "1,1")
+    [topic] = tool.json("describe", unique)
+    assert [each["replicas"] for each in topic["partitions"]] == [[1], [1]]
+    tool("alter", unique, "-p", "3", "--replica-assignment", "1,1,1", "-y")
+    assert tool.json("describe", unique)[0]["partition_count"] == 3
+
+
+@pytest.fixture(scope="module")
+def three_apaches(
+    tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: ApacheZooKeeper
+) -> Iterator[list[ApacheKafka]]:
+    """A cluster of three Apache Kafka brokers; the tests may stop some."""
+    apart = {"zookeeper.connect": f"{apache_zookeeper.connect}/topic-tool"}
+    with ExitStack() as running:
+        brokers = []
+        for number in (1, 2, 3):
+            racks = {"broker.rack": f"rack-{number}"}
+            broker = ApacheKafka(
+                tmp_path_factory.mktemp(f"apache-{number}"),
+                zookeeper=apache_zookeeper,
+                broker_id=number,
+                heap="256m",
+                overrides=apart | racks,
+            )
+            running.callback(broker.stop)
+            brokers.append(broker.start())
+        yield brokers
+
+
+@pytest.mark.timeout(600)
+def test_replicas_of_three_brokers(three_apaches: list[ApacheKafka], unique: str) -> None:
+    bootstrap = ",".join(each.bootstrap for each in three_apaches[:2])
+    tool = Tool(bootstrap)
+    tool("create", unique, "-p", "3", "-r", "3", "-c", "min.insync.replicas=3")
+    [topic] = tool.json("describe", unique, "--at-min-isr")
+    assert len(topic["partitions"]) == 3
+    assert tool.json("describe", unique, "--under-replicated") == []
+    three_apaches[2].stop()
+
+    def noticed() -> bool:
+        [found] = tool.json("describe", unique)
+        return all(each["leader"] in (1, 2) and 3 not in each["isr"] for each in found["partitions"])
+
+    wait_until(noticed, "broker 3 has left every ISR", timeout_s=60)
+    for ours, theirs in (
+        ("--under-replicated", "--under-replicated-partitions"),
+        ("--under-min-isr", "--under-min-isr-partitions"),
+    ):
+        [topic] = tool.json("describe", unique, ours)
+        assert len(topic["partitions"]) == 3
+        same_partitions(topic["partitions"], kafka_tool(bootstrap, "--describe", "--topic", unique, theirs))
+    for each in topic["partitions"]:
+        lags = {one["broker"]: one["lag"] for one in each["replica_states"]}
+        assert lags == {1: 0, 2: 0, 3: None}
+    assert "3 under min ISR" in tool("list", unique)
+    assert "below min.insync.replicas=3" in tool("describe", unique)
