@@ -1,0 +1,183 @@
+"""The requests of the controller to a broker, as a pure state machine: what is obeyed, and what is refused.
+
+LeaderAndIsr gives this broker's replicas their roles, StopReplica ends them, UpdateMetadata changes the image. A
+request is refused as a whole if a newer controller is known or if it is meant for an earlier registration of this
+broker (KIP-380). Each partition is then decided alone, by its leader epoch. In memory that epoch begins at -1 after
+each start, so that the first controller that is heard is obeyed whatever was before.
+
+Source: Apache Kafka 3.9, `ReplicaManager.becomeLeaderOrFollower`, `stopReplicas`, `ZkMetadataCache.updateMetadata`. One
+difference is wanted: a broker that is told to lead a partition that is not new, and that lacks its log, answers
+KAFKA_STORAGE_ERROR in place of leading with an empty log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.cluster.control_batches import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    PartitionEntry,
+    StopEntry,
+)
+from ottla.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from ottla.cluster.topics import MOST_PARTITIONS, is_internal_topic
+from ottla.wire.errors import ErrorCode
+
+NO_LEADER_EPOCH = -1
+"""Leader epoch of a replica that was not told any since its broker's start, or in a StopReplica that names none."""
+UNKNOWN_BROKER_EPOCH = -1
+"""Broker epoch in requests of versions that have none: it is not checked."""
+UNHEARD_PARTITION = PartitionImage(NO_LEADER, NO_LEADER_EPOCH, (), ())
+"""Stands in the image for a partition of which nothing was said, while later ones of its topic are known."""
+
+
+class ControlHeader(NamedTuple):
+    """What all requests of a controller begin with. `broker_epoch` is the receiver's, as the controller knows it."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    is_kraft: bool = False
+
+
+class HostedReplica(NamedTuple):
+    """What a broker has of a partition.
+
+    `leader_epoch` is that of its role, -1 before any; `topic_id` is what its log names. `may_be_lost` says that a log
+    directory has failed, which may hold the log that is missing.
+    """
+
+    leader_epoch: int = NO_LEADER_EPOCH
+    topic_id: UUID | None = None
+    has_log: bool = False
+    is_offline: bool = False
+    may_be_lost: bool = False
+
+
+class RoleAction(Enum):
+    """What a broker does with a partition of a LeaderAndIsr."""
+
+    LEAD = "lead"
+    FOLLOW = "follow"
+    CREATE = "create the log"
+    """The leader is not alive: the replica gets its log, so that its high watermark is kept, and no role."""
+    IDENTIFY = "assign the topic id"
+    NONE = "nothing"
+
+
+class RoleDecision(NamedTuple):
+    """The action, and the error in the response."""
+
+    action: RoleAction
+    error: ErrorCode = ErrorCode.NONE
+
+
+class StopAction(Enum):
+    """What a broker does with a partition of a StopReplica."""
+
+    STOP = "stop"
+    DELETE = "delete"
+    NONE = "nothing"
+
+
+class StopDecision(NamedTuple):
+    """The action, and the error in the response."""
+
+    action: StopAction
+    error: ErrorCode = ErrorCode.NONE
+
+
+class ControlRequests:
+    """The controller that a broker obeys, and its decisions about each entry of the controller's requests."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+        #: The highest controller epoch heard of; 0 before any.
+        self.controller_epoch = 0
+
+    def admit(self, header: ControlHeader, broker_epoch: int) -> ErrorCode:
+        """Check a whole request; `broker_epoch` is the czxid of this broker's registration. NONE: it is obeyed.
+
+        A later broker epoch than ours is right: the controller saw this broker register before the broker did.
+        """
+        if header.is_kraft:
+            return ErrorCode.INVALID_REQUEST
+        if header.broker_epoch != UNKNOWN_BROKER_EPOCH and header.broker_epoch < broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        if header.controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self.controller_epoch = header.controller_epoch
+        return ErrorCode.NONE
+
+    def elected(self, controller_epoch: int) -> None:
+        """Note that this broker itself was elected: requests of controllers before it are refused from now on."""
+        self.controller_epoch = max(self.controller_epoch, controller_epoch)
+
+    def is_current(self, header: ControlHeader) -> bool:
+        """Whether no newer controller was heard of since the request was admitted."""
+        return header.controller_epoch >= self.controller_epoch
+
+    def role(self, entry: PartitionEntry, here: HostedReplica, *, leader_is_alive: bool) -> RoleDecision:
+        """Decide one entry of a LeaderAndIsr."""
+        state = entry.state
+        if here.is_offline:
+            return RoleDecision(RoleAction.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+        if entry.topic_id.int and here.topic_id is not None and entry.topic_id != here.topic_id:
+            return RoleDecision(RoleAction.NONE, ErrorCode.INCONSISTENT_TOPIC_ID)
+        if state.leader_epoch == here.leader_epoch and entry.topic_id.int and here.has_log and here.topic_id is None:
+            return RoleDecision(RoleAction.IDENTIFY)
+        if state.leader_epoch <= here.leader_epoch:
+            return RoleDecision(RoleAction.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+        if self._broker_id not in state.replicas:
+            return RoleDecision(RoleAction.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        leads = state.leader == self._broker_id
+        if not entry.is_new and not here.has_log and (leads or here.may_be_lost):
+            return RoleDecision(RoleAction.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+        if leads:
+            return RoleDecision(RoleAction.LEAD)
+        return RoleDecision(RoleAction.FOLLOW if leader_is_alive else RoleAction.CREATE)
+
+    def stop(self, entry: StopEntry, here: HostedReplica) -> StopDecision:
+        """Decide one entry of a StopReplica. The log of a partition that has no role is deleted, too."""
+        if here.is_offline:
+            return StopDecision(StopAction.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+        if EPOCH_DURING_DELETE != entry.leader_epoch != NO_LEADER_EPOCH and entry.leader_epoch < here.leader_epoch:
+            return StopDecision(StopAction.NONE, ErrorCode.FENCED_LEADER_EPOCH)
+        return StopDecision(StopAction.DELETE if entry.is_deletion else StopAction.STOP)
+
+
+def updated_topic(
+    known: TopicImage | None, topic_id: UUID, entries: Iterable[PartitionEntry], configs: Mapping[str, str]
+) -> TopicImage | None:
+    """A topic after an UpdateMetadata, whose entries are about this topic alone; None if no partition is left.
+
+    `configs` are the settings of a topic that was not known. A topic with another id than before is a new one.
+    """
+    entries = tuple(entries)
+    if known is not None and topic_id.int and known.topic_id != topic_id:
+        if all(entry.state.leader == LEADER_DURING_DELETE for entry in entries):
+            return known  # the deletion of an earlier topic of this name
+        known = None
+    states = list(known.partitions) if known is not None else []
+    for entry in entries:
+        index = entry.partition
+        is_gone = entry.state.leader == LEADER_DURING_DELETE
+        if not 0 <= index < MOST_PARTITIONS:
+            continue
+        if index >= len(states):
+            if is_gone:
+                continue
+            states.extend([UNHEARD_PARTITION] * (index + 1 - len(states)))
+        states[index] = UNHEARD_PARTITION if is_gone else entry.state._replace(offline=entry.offline)
+    while states and states[-1] is UNHEARD_PARTITION:
+        states.pop()
+    if not states:
+        return None
+    if known is not None:
+        return known._replace(partitions=tuple(states))
+    name = entries[0].topic
+    return TopicImage(name, topic_id, tuple(states), configs, is_internal_topic(name))
