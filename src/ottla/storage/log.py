@@ -17,8 +17,9 @@ from ottla.storage import lookups
 from ottla.storage.checkpoints import write_partition_metadata
 from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_file_name
 from ottla.storage.flushing import FlushJob, may_be_repeated
+from ottla.storage.following import adopt_epochs, fetched_batches, fitting
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
-from ottla.storage.producer_snapshots import ProducerSnapshots, replay_log
+from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
 from ottla.storage.results import (
@@ -26,6 +27,7 @@ from ottla.storage.results import (
     AppendRefusal,
     DeleteRefusal,
     EpochEnd,
+    FollowerAppend,
     LogRead,
     OffsetTimestamp,
     ReadRefusal,
@@ -40,8 +42,7 @@ from ottla.storage.validation import (
     CLIENT,
     COORDINATOR,
     LOG_APPEND_TIME,
-    check_batch,
-    check_contents,
+    check_append,
     split,
     stamp,
 )
@@ -198,7 +199,7 @@ class PartitionLog:
             if isinstance(found, AppendRefusal):
                 return found
             headers = found
-        refusal = self._check(buf, headers, now_ms, origin, records_checked)
+        refusal = check_append(buf, headers, self.config, self.name, now_ms, origin, records_checked)
         if refusal is not None:
             return refusal
         config = self.config
@@ -219,39 +220,16 @@ class PartitionLog:
             offset += header.last_offset_delta + 1
         last = headers[-1]
         length = last.position + last.length
-        refusal = self._write(buf if length == len(buf) else buf[:length], headers, offset, leader_epoch, now_ms)
+        refusal = self._write(buf if length == len(buf) else buf[:length], buf, headers, now_ms)
         if refusal is not None:
             return refusal
+        if leader_epoch >= 0:
+            self.epochs.assign(leader_epoch, first_offset)
+        if self.epochs.dirty:
+            self._save_epochs()
         return AppendInfo(
             first_offset, offset - 1, now_ms if append_time else -1, self.log_start_offset, False, leader_epoch
         )
-
-    def _check(
-        self, buf: memoryview, headers: list[BatchHeader], now_ms: int, origin: int, records_checked: bool
-    ) -> AppendRefusal | None:
-        config, name = self.config, self.name
-        if not headers or (origin == CLIENT and len(headers) != 1):
-            many = "exactly" if headers else "at least"
-            return AppendRefusal(
-                ErrorCode.INVALID_RECORD,
-                f"Produce requests must have {many} one record batch per partition",
-                bad_request=True,
-            )
-        length = 0
-        for header in headers:
-            refusal = check_batch(buf, header, name, config.max_message_bytes, origin)
-            if refusal is None and origin == CLIENT and not records_checked:
-                refusal = check_contents(buf, header, config, now_ms, name)
-            if refusal is not None:
-                return refusal
-            length += header.length
-        if length > config.segment_bytes:
-            return AppendRefusal(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {length} bytes in append to partition {name}, which exceeds the maximum "
-                f"configured segment size of {config.segment_bytes}.",
-            )
-        return None
 
     def _check_producer(
         self, buf: memoryview, header: BatchHeader, offset: int, origin: int
@@ -269,32 +247,85 @@ class PartitionLog:
                 if entry is None or entry.transaction_start < 0:
                     return AppendRefusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         if header.is_control:
-            return producers.check_marker(header, buf[header.position : header.end_position], offset, self.name)
+            return producers.check_marker(header, buf, offset, self.name)
         return producers.check(header, offset, self.name, from_client)
 
+    def append_as_follower(self, buf: memoryview, *, leader_epoch: int, now_ms: int) -> FollowerAppend | AppendRefusal:
+        """Append a range of batches as the leader of `leader_epoch` sent it: offsets and epochs are kept.
+
+        Checksums, sizes and offsets are checked; a last batch that is cut off is left out. A range that goes over a
+        segment's end is divided between batches. If a refusal comes from the disk, the first batches may have been
+        appended: the log's end tells. The high watermark stays where it is.
+        """
+        if self.failure is not None:
+            return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+        headers = fetched_batches(buf, self.name, leader_epoch)
+        if isinstance(headers, AppendRefusal):
+            return headers
+        if not headers:
+            return FollowerAppend(0, self.log_end_offset)
+        size = headers[-1].end_position
+        try:
+            if headers[0].base_offset < self.log_end_offset:
+                refusal = self._begin_within(headers[0], now_ms)
+                if refusal is not None:
+                    return refusal
+            while headers:
+                count = fitting(self._segments.active, self.config, self.name, headers, now_ms)
+                if not count:
+                    self._roll(now_ms)
+                    continue
+                part, headers = headers[:count], headers[count:]
+                refusal = self._write(buf[part[0].position : part[-1].end_position], buf, part, now_ms)
+                if refusal is not None:
+                    return refusal
+                adopt_epochs(self.epochs, part)
+                self._save_epochs()
+        except DiskError as error:
+            return self._storage_failed(error)
+        return FollowerAppend(size, self.log_end_offset)
+
+    def _begin_within(self, first: BatchHeader, now_ms: int) -> AppendRefusal | None:
+        """Let an empty log begin at the base offset of a batch that holds its start; refuse any other old batch.
+
+        The leader's log may start in the middle of a batch, after DeleteRecords (`Partition.scala`,
+        `appendRecordsToFollowerOrFutureReplica`). Raises DiskError.
+        """
+        end = self.log_end_offset
+        if self.log_start_offset == end <= first.last_offset:
+            self._renamed += self.truncate_fully_and_start_at(first.base_offset, now_ms)
+            return None
+        return AppendRefusal(
+            ErrorCode.INVALID_RECORD,
+            f"Unexpected offset in append to {self.name}. First offset {first.base_offset} is less than the next "
+            f"offset {end}. Log start offset = {self.log_start_offset}",
+        )
+
     def _write(
-        self, buf: memoryview, headers: list[BatchHeader], end_offset: int, leader_epoch: int, now_ms: int
+        self, data: memoryview, buf: memoryview, headers: list[BatchHeader], now_ms: int
     ) -> AppendRefusal | None:
-        """Write batches that have their offsets, and update the log's state."""
-        length = len(buf)
+        """Write `data`, batches that have their offsets, and update the log's state; `headers` are positions in `buf`.
+
+        The caller registers their leader epochs.
+        """
+        length = len(data)
+        end_offset = headers[-1].last_offset + 1
         segment = self._segments.active
         try:
             if segment.size and roll_due(segment, self.config, self.name, headers, length, end_offset - 1, now_ms):
                 segment = self._roll(now_ms)
             elif self._is_new:
                 self._write_identity()
-            segment.append([buf], headers, length, self.config.index_interval_bytes)
+            segment.append([data], headers, length, self.config.index_interval_bytes)
         except DiskError as error:
             return self._storage_failed(error)
-        if leader_epoch >= 0:
-            self.epochs.assign(leader_epoch, self.log_end_offset)
-        if self.epochs.dirty:
-            self._save_epochs()
         producers = self.producers
+        if producers.unreplicated:
+            producers.settle(self.high_watermark)
         for header in headers:
             if header.producer_id >= 0:
                 if header.is_control:
-                    self._end_transaction(segment, header, buf[header.position : header.end_position])
+                    self._end_transaction(segment, header, buf)
                 else:
                     producers.update(header)
         producers.end_offset = end_offset
@@ -306,12 +337,11 @@ class PartitionLog:
         self.log_end_offset = end_offset
         return None
 
-    def _end_transaction(self, segment: Segment, header: BatchHeader, data: memoryview) -> None:
+    def _end_transaction(self, segment: Segment, header: BatchHeader, buf: memoryview) -> None:
         """Update the state for a marker written to `segment`; an aborted transaction goes into the segment's index."""
-        ended = self.producers.end_transaction(header, data)
+        ended = self.producers.end_transaction(header, buf)
         if ended is None:
             return
-        self.producers.settle(self.high_watermark)
         self.producers.unreplicated.append(ended)
         if not ended.aborted:
             return
@@ -573,31 +603,66 @@ class PartitionLog:
     def truncate_to(self, offset: int, now_ms: int) -> list[str]:
         """Remove the records from `offset` on, as a follower does; returns renamed files, to be deleted later.
 
-        Raises DiskError and BatchError; appends are then refused until the log is reopened.
+        A batch that holds `offset` is removed whole, so that the log may end before it. What is about to be sent of the
+        removed range is not sent any more, or as it was. Store the recovery point before more is appended. Raises
+        DiskError and BatchError; appends are then refused until the log is reopened.
         """
         if offset >= self.log_end_offset:
+            # The epoch of a leader that appended nothing has no records, and may be in conflict with another leader's.
+            self.epochs.truncate_end(self.log_end_offset)
+            self._save_epochs()
             return []
         try:
-            renamed = self._segments.truncate(offset, now_ms)
-            self.unflushed.note_directory()
-            self.log_end_offset = offset
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self.high_watermark = min(self.high_watermark, offset)
-            self.unflushed.note_truncated(offset)
-            self.epochs.truncate_end(offset)
+            renamed, end = self._segments.truncate(offset, now_ms)
+            self._ends_at(end)
+            self.log_start_offset = min(self.log_start_offset, end)
+            self.epochs.truncate_end(end)
             self._save_epochs()
             self._rebuild_producers(now_ms)
+            if self._segments.active.log.pins:
+                # Nothing may be written where a range is about to be sent: its file stays short, which is noticed.
+                self._roll(now_ms)
         except (DiskError, BatchError) as error:
             self.failure = f"{error}; the log could not be truncated to offset {offset}. Restart the broker"
             raise
         return renamed
 
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> list[str]:
+        """Remove all records: the log is empty from now on, and begins at `offset`. Otherwise as `truncate_to`.
+
+        For a follower whose records all lie below the leader's log start (`UnifiedLog.truncateFullyAndStartAt`).
+        """
+        try:
+            renamed = [path for number in self._snapshots().offsets for path in self._drop_snapshot(number)]
+            self.snapshot_offset = 0
+            renamed += self._segments.begin_anew(offset, now_ms)
+            self._ends_at(offset)
+            self.log_start_offset = self.high_watermark = self.unflushed.recovery_point = offset
+            self.epochs.truncate_end(0)
+            self._save_epochs()
+            self.producers.clear()
+            self.producers.end_offset = offset
+        except DiskError as error:
+            self.failure = f"{error}; the log could not be begun anew at offset {offset}. Restart the broker"
+            raise
+        return renamed
+
+    def _ends_at(self, offset: int) -> None:
+        """The segments end at `offset` now."""
+        self.log_end_offset = offset
+        self.high_watermark = min(self.high_watermark, offset)
+        self.indexed_end_offset = -1
+        self.unflushed.note_directory()
+        self.unflushed.note_truncated(offset)
+
+    def _snapshots(self) -> ProducerSnapshots:
+        disk = self._resources.disk
+        return ProducerSnapshots(disk, self.directory, disk.listdir(self.directory))
+
     def _rebuild_producers(self, now_ms: int) -> None:
-        resources = self._resources
-        snapshots = ProducerSnapshots(resources.disk, self.directory, resources.disk.listdir(self.directory))
-        snapshots.load_newest(self.producers, self.log_end_offset, now_ms, resources.producer_expiration_ms)
-        replay_log(self.producers, self._segments.all(), self.producers.end_offset)
-        self.producers.end_offset = self.log_end_offset
+        snapshots = self._snapshots()
+        expiration_ms = self._resources.producer_expiration_ms
+        snapshots.rewind(self.producers, self._segments.all(), self.log_end_offset, now_ms, expiration_ms)
         self.snapshot_offset = snapshots.newest
 
     # -- flushing

@@ -59,6 +59,23 @@ class ProducerSnapshots:
             self.offsets.pop()
             self._disk.remove(path)
 
+    def rewind(
+        self, state: ProducerState, segments: Sequence[Segment], end_offset: int, now_ms: int, expiration_ms: int
+    ) -> None:
+        """Set `state` back to what it was at `end_offset`, where the log was cut; newer snapshots are removed.
+
+        Raises DiskError.
+        """
+        ended = [each for each in state.unreplicated if each.last_offset < end_offset]
+        if len(state):
+            self.load_newest(state, end_offset, now_ms, expiration_ms)
+            replay_log(state, segments, state.end_offset)
+        else:  # there were none at any time that counts, so that nothing needs to be read
+            while self.offsets and self.offsets[-1] > end_offset:
+                self._disk.remove(f"{self._directory}/{offset_file_name(self.offsets.pop(), SNAPSHOT_SUFFIX)}")
+        state.unreplicated = ended
+        state.end_offset = end_offset
+
     def peek(self, state: ProducerState, at_most: int, now_ms: int) -> None:
         """Load `state` from the newest intact snapshot up to `at_most`, or empty; no file is changed. Raises DiskError.
 

@@ -153,15 +153,15 @@ class ProducerState:
             )
         return None
 
-    def check_marker(self, header: BatchHeader, data: memoryview, offset: int, partition: str) -> AppendRefusal | None:
-        """Whether a control batch (`data` is the whole of it) that would get `offset` may be appended."""
+    def check_marker(self, header: BatchHeader, buf: memoryview, offset: int, partition: str) -> AppendRefusal | None:
+        """Whether a control batch, which `header` describes in `buf`, may be appended at `offset`."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return None
         if header.producer_epoch < entry.epoch:
             return _old_epoch(entry, header.producer_epoch, offset, partition)
         try:
-            epoch = coordinator_epoch(decode_batch(data, header)[0].value)
+            epoch = coordinator_epoch(decode_batch(buf, header)[0].value)
         except (BatchError, IndexError):
             return None
         if epoch >= entry.coordinator_epoch:
@@ -188,10 +188,10 @@ class ProducerState:
             entry.transaction_start = header.base_offset
             self.open_transactions[producer_id] = header.base_offset
 
-    def end_transaction(self, header: BatchHeader, data: memoryview) -> CompletedTransaction | None:
-        """Register an appended or replayed control batch (`data` is all of it): it ends the producer's transaction."""
+    def end_transaction(self, header: BatchHeader, buf: memoryview) -> CompletedTransaction | None:
+        """Register an appended or replayed control batch, described by `header` in `buf`: it ends a transaction."""
         try:
-            record = decode_batch(data, header)[0]
+            record = decode_batch(buf, header)[0]
             kind = control_record_type(record.key)
             if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
                 return None

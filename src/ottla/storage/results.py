@@ -26,6 +26,16 @@ class AppendInfo:
 
 
 @dataclass(slots=True)
+class FollowerAppend:
+    """A fetched range that was appended as it came."""
+
+    #: Bytes of whole batches; 0 if there was none.
+    size: int
+    #: The log's end after it.
+    end_offset: int
+
+
+@dataclass(slots=True)
 class AppendRefusal:
     """A refused append; nothing was written."""
 

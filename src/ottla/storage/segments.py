@@ -180,19 +180,46 @@ class SegmentList:
         number = self.number_of(old[0].base_offset)
         self._segments[number : number + len(old)] = [new]
 
-    def truncate(self, offset: int, now_ms: int) -> list[str]:
-        """Remove the records from `offset` on; returns renamed files, to be deleted later. DiskError, BatchError."""
+    def truncate(self, offset: int, now_ms: int) -> tuple[list[str], int]:
+        """Remove the records from `offset` on, with the whole batch that holds it.
+
+        Returns renamed files, to be deleted later, and the end of what stays: `offset`, or the base offset of that
+        batch. Raises DiskError and BatchError.
+        """
         segments = self._segments
         renamed: list[str] = []
         while len(segments) > 1 and segments[-1].base_offset >= offset:
             renamed += segments.pop().mark_deleted()
-        if offset < segments[0].base_offset:
-            renamed += segments.pop().mark_deleted()
-            segments.append(create_segment(self._resources, self._directory, offset, now_ms))
+            self.active = segments[-1]
+        last = segments[-1]
+        end = offset
+        if offset > last.base_offset:
+            place = last.find(offset)
+            if place is not None:
+                end = max(last.base_offset, min(offset, place.base_offset))
+        if end > last.base_offset:
+            last.truncate(end)
         else:
-            segments[-1].truncate(offset)
-        self.active = segments[-1]
+            renamed += self._put_empty_last(end, now_ms)
+        return renamed, end
+
+    def _put_empty_last(self, base_offset: int, now_ms: int) -> list[str]:
+        """Replace the last segment by an empty one, with files of its own; returns renamed files. Raises DiskError."""
+        renamed = list(self._segments[-1].mark_deleted())
+        self.active = self._segments[-1] = create_segment(self._resources, self._directory, base_offset, now_ms)
         return renamed
+
+    def begin_anew(self, offset: int, now_ms: int) -> list[str]:
+        """Replace all segments by an empty one that begins at `offset`; returns renamed files. Raises DiskError.
+
+        The newest goes first: what remains if the broker stops meanwhile has no hole.
+        """
+        segments = self._segments
+        renamed: list[str] = []
+        while len(segments) > 1:
+            renamed += segments.pop().mark_deleted()
+            self.active = segments[-1]
+        return renamed + self._put_empty_last(offset, now_ms)
 
     def close(self) -> None:
         """Release all files; pinned ones are closed when released."""

@@ -71,6 +71,40 @@ def split(buf: memoryview) -> list[BatchHeader] | AppendRefusal:
         return AppendRefusal(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({error})")
 
 
+def check_append(
+    buf: memoryview,
+    headers: Sequence[BatchHeader],
+    config: LogConfig,
+    partition: str,
+    now_ms: int,
+    origin: int,
+    records_checked: bool,
+) -> AppendRefusal | None:
+    """Check all batches of an append; `records_checked` says that their records need not be looked at any more."""
+    if not headers or (origin == CLIENT and len(headers) != 1):
+        many = "exactly" if headers else "at least"
+        return AppendRefusal(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests must have {many} one record batch per partition",
+            bad_request=True,
+        )
+    length = 0
+    for header in headers:
+        refusal = check_batch(buf, header, partition, config.max_message_bytes, origin)
+        if refusal is None and origin == CLIENT and not records_checked:
+            refusal = check_contents(buf, header, config, now_ms, partition)
+        if refusal is not None:
+            return refusal
+        length += header.length
+    if length > config.segment_bytes:
+        return AppendRefusal(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {length} bytes in append to partition {partition}, which exceeds the maximum "
+            f"configured segment size of {config.segment_bytes}.",
+        )
+    return None
+
+
 def check_batch(
     buf: memoryview, header: BatchHeader, partition: str, max_message_bytes: int, origin: int
 ) -> AppendRefusal | None:
