@@ -99,6 +99,7 @@ def parse_topics(given: Sequence[str]) -> dict[str, int]:
 
 def parse_settings(given: Sequence[str]) -> dict[str, str]:
     """Settings of KEY=VALUE. Raises `TestBrokerError`."""
+    from ottla.testing.declarations import LOG_DIRS
     from ottla.testing.errors import TestBrokerError
 
     settings: dict[str, str] = {}
@@ -106,6 +107,8 @@ def parse_settings(given: Sequence[str]) -> dict[str, str]:
         name, equals, value = each.partition("=")
         if not equals or not name.strip():
             raise TestBrokerError(f"-c {each}: expected key=value, as in -c message.max.bytes=1000000")
+        if name.strip() in LOG_DIRS:
+            raise TestBrokerError(f"-c {each}: give the directory as --data {value.strip() or 'DIRECTORY'}")
         settings[name.strip()] = value.strip()
     return settings
 

@@ -1,7 +1,8 @@
-"""What a test broker is given at its start, checked before anything is touched."""
+"""What a test broker is given at its start and in calls, checked before anything is touched."""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -56,3 +57,9 @@ def check_settings(settings: Mapping[str, str], *, has_address: bool) -> None:
             raise TestBrokerError(f"{name} cannot be among the settings: give the directory as data=…")
     if has_address and "listeners" in settings:
         raise TestBrokerError("listeners among the settings says where to listen: leave host= and port= out")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Raises `TestBrokerError` where an amount of time is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise TestBrokerError(f"{name}={value!r}: it must be a number")

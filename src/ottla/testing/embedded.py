@@ -9,12 +9,14 @@ It keeps its data in memory, or in a directory, and differs from `ottla serve` i
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.testing.declarations import check_settings, check_topics, log_directory, settings_as_text
+from ottla.testing.declarations import check_number, check_settings, check_topics, log_directory, settings_as_text
 from ottla.testing.errors import TestBrokerError
 from ottla.testing.interventions import Interventions
 from ottla.testing.loop_host import LoopHost
@@ -112,6 +114,14 @@ class EmbeddedBroker(Interventions):
 
     def _forget(self) -> None:
         self._host = self._broker = self._faults = None
+
+    def __del__(self) -> None:
+        host, broker = getattr(self, "_host", None), getattr(self, "_broker", None)
+        if host is None or host.is_forked or sys.is_finalizing():
+            return
+        message = "a test broker was dropped while it ran: stop it, or use `with`"
+        warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+        host.end_soon(None if broker is None else broker.stop)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -324,6 +334,9 @@ class EmbeddedBroker(Interventions):
         Members of groups send no heartbeats in the time that is skipped, so they lose their sessions as if they had
         been stopped for as long. Clients notice that as soon as they next ask.
         """
+        amounts = {"days": days, "hours": hours, "minutes": minutes, "seconds": seconds, "milliseconds": milliseconds}
+        for name, amount in amounts.items():
+            check_number(name, amount)
         by_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + milliseconds
         if not by_ms > 0:
             raise TestBrokerError(f"time can only be moved forward, not by {by_ms:g} ms")

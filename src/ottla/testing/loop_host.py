@@ -23,8 +23,9 @@ CANCEL_TIMEOUT_S: Final = 5.0
 class LoopHost:
     """One event loop in a thread of its own, so that a test that blocks does not keep the broker from serving it.
 
-    Only `submit`, `run`, `call` and `close` may be used from other threads. They raise `TestBrokerError` once the loop
-    ends, in its own thread where that would wait for itself, and in a forked process, which has no such thread.
+    Only `submit`, `run`, `call`, `close` and `end_soon` may be used from other threads. The first three raise
+    `TestBrokerError` once the loop ends, in its own thread where that would wait for itself, and in a forked process,
+    which has no such thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -109,14 +110,20 @@ class LoopHost:
 
         All that is done even where the caller is interrupted while it waits.
         """
+        ended = self.end_soon(last)
+        if ended is not None:
+            ended.result()
+            self._thread.join(END_TIMEOUT_S)
+
+    def end_soon(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> Future[None] | None:
+        """As `close`, without waiting for the end, which the future reports; None if it has begun before."""
         ended: Future[None] = Future()
         with self._handing_over:
             if self._is_ending:
-                return
+                return None
             self._is_ending = True
             asyncio.run_coroutine_threadsafe(self._end(last, ended), self.loop)
-        ended.result()
-        self._thread.join(END_TIMEOUT_S)
+        return ended
 
     async def _end(self, last: Callable[[], Coroutine[Any, Any, None]] | None, ended: Future[None]) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.broker.slices import STEP_ITEMS
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.records.building import partition_for_key
@@ -85,6 +86,8 @@ async def append(broker: Broker, topic: str, records: Iterable[SeedRecord]) -> l
     by_partition: dict[int, list[int]] = {}
     made: list[Record] = []
     for number, seed in enumerate(records):
+        if number % STEP_ITEMS == 0:
+            await broker.slices.point()
         key = _bytes(seed.key, "a key")
         partition = seed.partition
         if partition is None:
@@ -97,6 +100,7 @@ async def append(broker: Broker, topic: str, records: Iterable[SeedRecord]) -> l
     places = [(0, 0)] * len(made)
     for partition, numbers in by_partition.items():
         for batch in _batches(made, numbers):
+            await broker.slices.point()
             first_offset = _append_batch(broker, topic, partition, [made[number] for number in batch])
             for place, number in enumerate(batch):
                 places[number] = (partition, first_offset + place)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from ottla.testing.declarations import check_number
 from ottla.testing.errors import WaitedInVainError
 
 T = TypeVar("T")
@@ -22,6 +23,7 @@ LOOK_AGAIN_S: Final = 0.002
 
 async def until(look: Callable[[], T | None], what: Callable[[], str], timeout_s: float) -> T:
     """The first result of `look` that is not None. Raises `WaitedInVainError` with the text of `what`."""
+    check_number("timeout_s", timeout_s)
     deadline = time.monotonic() + timeout_s
     while (found := look()) is None:
         if time.monotonic() >= deadline:

@@ -28,6 +28,8 @@ def test_settings_are_pairs() -> None:
     assert parse_settings(["a=b", " c = d=e "]) == {"a": "b", "c": "d=e"}
     with pytest.raises(TestBrokerError, match="-c a: expected key=value"):
         parse_settings(["a"])
+    with pytest.raises(TestBrokerError, match=r"-c log\.dirs=/d: give the directory as --data /d"):
+        parse_settings(["log.dirs=/d"])
 
 
 def test_pipes_and_sockets_are_watched_and_files_are_not(tmp_path: Path) -> None:

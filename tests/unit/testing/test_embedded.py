@@ -15,6 +15,7 @@ from ottla.records.compression import Compression
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record
 from ottla.testing import Broker, SeedRecord, TestBrokerError, WaitedInVainError
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("U1")
 
@@ -92,6 +93,9 @@ def test_many_seeds_take_several_batches() -> None:
         (lambda broker: broker.create_topic("u", cleanup_polizy="compact"), "the topic u cannot be created: "),
         (lambda broker: broker.delete_topic("nope"), "the topic nope cannot be deleted: "),
         (lambda broker: broker.advance(minutes=-1), "time can only be moved forward, not by -60000 ms"),
+        (lambda broker: broker.advance(days="1"), "days='1': it must be a number"),
+        (lambda broker: broker.advance(minutes=float("nan")), "minutes=nan: it must be a number"),
+        (lambda broker: broker.wait_for_records("t", 1, None), "timeout_s=None: it must be a number"),
         (lambda broker: broker.start(), "this test broker is running already"),
         (lambda broker: broker.advance(days=1e9), "time ends with the year 9999; it cannot be moved by "),
         (lambda broker: broker.advance(days=float("inf")), "time ends with the year 9999; it cannot be moved by inf"),
@@ -233,3 +237,27 @@ def test_nothing_is_left_after_the_stop() -> None:
         with Broker({"t": 1}) as broker:
             broker.send("t", "x")
     assert set(threading.enumerate()) == before
+
+
+def test_a_broker_that_is_dropped_while_it_runs_warns_and_ends() -> None:
+    before = set(threading.enumerate())
+    dropped = [Broker().start()]
+    with pytest.warns(ResourceWarning, match="a test broker was dropped while it ran: stop it, or use `with`"):
+        dropped.clear()
+    wait_until(lambda: set(threading.enumerate()) == before, "its thread to end")
+
+
+def test_many_seeds_leave_turns_to_clients() -> None:
+    with Broker({"t": 1}) as broker:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = broker._running.submit(count())
+        broker.send_all("t", ["x"] * 50_000)
+        counting.cancel()
+        assert turns > 10
