@@ -85,6 +85,7 @@ class VirtualCluster:
             executor=InlineExecutor(),
             randomness=Randomness(self._number()),
             network=self.network.host(host),
+            outgoing=self.network.host(host),
             coordination=Coordination(self.zookeeper.connect(), SESSION_TIMEOUT_MS, accepts_others=True),
         )
         refusal = await broker.start()

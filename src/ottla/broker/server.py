@@ -30,8 +30,10 @@ from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
 from ottla.env.disk import Disk, DiskError, RealDisk
+from ottla.env.environment import Environment
 from ottla.env.executor import DiskExecutor, Executor
 from ottla.env.network import ListeningSocket, NetworkError, ServerNetwork, SystemServerNetwork
+from ottla.env.outgoing import Network, SystemNetwork
 from ottla.env.randomness import Randomness
 from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.net.plaintext import PlaintextConnection
@@ -86,6 +88,7 @@ class Broker:
         executor: Executor | None = None,
         randomness: Randomness | None = None,
         network: ServerNetwork | None = None,
+        outgoing: Network | None = None,
         connect: Connect = PlaintextConnection,
         coordination: Coordination | None = None,
     ) -> None:
@@ -97,6 +100,10 @@ class Broker:
         self.disk: Disk = disk if disk is not None else RealDisk()
         self.executor: Executor = executor if executor is not None else DiskExecutor(DISK_THREADS)
         self.randomness = randomness if randomness is not None else Randomness()
+        #: What connections to other brokers use.
+        self.environment = Environment(
+            self.clock, outgoing if outgoing is not None else SystemNetwork(), self.randomness
+        )
         self.log_dirs = config.log_dirs
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.conversions = Conversions(self.executor)
@@ -358,6 +365,7 @@ class Broker:
             clock=self.clock,
             randomness=self.randomness,
             slices=self.slices,
+            environment=self.environment,
             highest_producer_id=self.logs.highest_producer_id,
         )
 

@@ -37,12 +37,22 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
 }
 """Oldest and newest version that the code above the connection fills in and reads rightly."""
 
+BETWEEN_BROKERS: Mapping[ApiKey, tuple[int, int]] = {
+    ApiKey.LEADER_AND_ISR: (7, 7),
+    ApiKey.STOP_REPLICA: (4, 4),
+    ApiKey.UPDATE_METADATA: (8, 8),
+    ApiKey.CONTROLLED_SHUTDOWN: (0, 3),
+    ApiKey.ALTER_PARTITION: (2, 3),  # topics by id
+    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+}
+"""The same for what only brokers send; a controller's requests have fixed versions, those of Apache Kafka 3.9."""
+
 Offered = Mapping[int, tuple[int, int]]
 
 
 def choose_version(api_key: ApiKey, offered: Offered, versions: tuple[int, int] | None = None) -> int:
     """The version to use, among `versions` where a message needs some; UnsupportedVersionError where none is common."""
-    oldest, newest = versions or USED[api_key]
+    oldest, newest = versions or USED.get(api_key) or BETWEEN_BROKERS[api_key]
     if api_key not in offered:
         raise UnsupportedVersionError(f"the broker does not serve {api_key.name}; a newer broker does")
     version = min(newest, offered[api_key][1])

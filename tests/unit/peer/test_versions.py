@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.errors import UnsupportedVersionError
-from ottla.peer.versions import USED, choose_version
+from ottla.peer.versions import BETWEEN_BROKERS, USED, choose_version
 from ottla.wire.apis import API, ApiKey
 
 
@@ -24,7 +24,7 @@ def test_not_served_at_all():
 
 
 def test_all_used_versions_are_declared():
-    for api_key, (oldest, newest) in USED.items():
+    for api_key, (oldest, newest) in (*USED.items(), *BETWEEN_BROKERS.items()):
         assert API[api_key].min_version <= oldest <= newest <= API[api_key].max_version
 
 

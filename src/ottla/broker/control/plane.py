@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from ottla.broker.control.controller_shell import ControllerShell
+from ottla.broker.control.interbroker import BrokerConnector, ControllerLink
 from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.control.metadata_writes import MetadataWriter, announcement
 from ottla.broker.control.producer_ids import ProducerIds
@@ -44,6 +45,7 @@ from ottla.cluster.controller_events import (
 )
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import (
+    BrokerImage,
     ClusterImage,
     ImageDelta,
     PartitionImage,
@@ -55,6 +57,7 @@ from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import Chance, TopicSpec, already_exists, internal_topic_spec, plan_topic
 from ottla.config.broker import ConfigRefusal
 from ottla.config.topic import LogConfig
+from ottla.env.environment import Environment
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import LARGEST_TRANSACTION
 from ottla.zk.layout import BrokerRegistration, DeleteTopicZnode, TopicConfigZnode, TopicZnode, ZnodeDataError
@@ -119,6 +122,7 @@ class ControlPlane:
         clock: Clock,
         randomness: Randomness,
         slices: LoopSlices | None = None,
+        environment: Environment | None = None,
         highest_producer_id: int = -1,
     ) -> None:
         self.broker_id = broker_id
@@ -136,6 +140,12 @@ class ControlPlane:
         )
         self.membership.on_changed = self._members_changed
         self.membership.on_elected = self._elected_again
+        #: Opens connections to other brokers.
+        self.connector = BrokerConnector(
+            broker_id, config, environment or Environment(clock=clock, randomness=randomness)
+        )
+        #: This broker's connection to the controller, where another broker is it.
+        self.controller_link = ControllerLink(self.connector, self._controller_image)
         self.producer_ids = ProducerIds(session.zk, broker_id, highest_producer_id)
         slices = slices if slices is not None else LoopSlices(clock.monotonic_ms)
         self.writer = MetadataWriter(session.zk, slices, session.transaction_bytes)
@@ -161,6 +171,12 @@ class ControlPlane:
     def cluster_id(self) -> str:
         """The cluster's id; empty before the start."""
         return self.image.cluster_id
+
+    def _controller_image(self) -> BrokerImage | None:
+        """The controller, None if there is none; a broker that has just been elected may not be in the image yet."""
+        controller_id = self.membership.controller_id
+        registered = self.membership.brokers.get(controller_id)
+        return registered.image if registered is not None else self.image.brokers.get(controller_id)
 
     @property
     def is_controller(self) -> bool:
@@ -193,6 +209,7 @@ class ControlPlane:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.controller.stop()
+        self.controller_link.close()
         await self.membership.stop()
         await self._zk.close()
 

@@ -68,7 +68,7 @@ ROWS: tuple[Row, ...] = (
         "The pause between two attempts of a controlled shutdown, in milliseconds.",
     ),
     (
-        "controller.socket.timeout.ms", "int", "30000", "", "medium", "read-only", "no_effect",
+        "controller.socket.timeout.ms", "int", "30000", "", "medium", "read-only", "honoured",
         "Time limit of a request from the controller to a broker, in milliseconds.",
     ),
     (

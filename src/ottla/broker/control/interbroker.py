@@ -1,0 +1,90 @@
+"""Connections to other brokers on the inter-broker listener, and requests to the controller.
+
+`BrokerConnector` opens connections; the controller's channels, the fetchers of followers and `ControllerLink` use it.
+`ControllerLink` sends a broker's requests (AlterPartition, ControlledShutdown, AllocateProducerIds) to whoever is the
+controller. Source: Apache Kafka 3.9, `NodeToControllerChannelManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.peer.errors import BrokerUnreachableError, ConnectError
+from ottla.peer.settings import ConnectionSettings
+
+if TYPE_CHECKING:
+    from ottla.cluster.image import BrokerImage
+    from ottla.config.broker import BrokerConfig
+    from ottla.env.environment import Environment
+    from ottla.peer.connection import PeerConnection
+    from ottla.wire.schema import Message
+
+
+class BrokerConnector:
+    """Opens connections to other brokers, on the listener for brokers (`inter.broker.listener.name`)."""
+
+    def __init__(self, broker_id: int, config: BrokerConfig, environment: Environment) -> None:
+        self.listener_name = config.inter_broker_listener_name
+        self.environment = environment
+        #: How long a connection or a response may take (`controller.socket.timeout.ms`).
+        self.timeout_ms = config.get_int("controller.socket.timeout.ms")
+        self._settings = ConnectionSettings(client_id=str(broker_id), request_timeout_ms=self.timeout_ms)
+
+    async def connect(self, broker: BrokerImage) -> PeerConnection:
+        """A new connection to the broker. Raises ConnectError."""
+        from ottla.peer.connection import open_connection  # a broker that is alone needs none
+
+        endpoint = broker.endpoint(self.listener_name)
+        if endpoint is None:
+            raise BrokerUnreachableError(
+                f"broker {broker.id} has no listener {self.listener_name}; all brokers of a cluster need the same "
+                "inter.broker.listener.name",
+                retriable=True,
+            )
+        return await open_connection(
+            endpoint.host, endpoint.port, self._settings, self.environment, self.timeout_ms, look_twice=False
+        )
+
+
+class ControllerLink:
+    """A broker's connection to the controller, opened when needed and kept.
+
+    `controller` returns the controller as the broker knows it, None if there is none.
+    """
+
+    def __init__(self, connector: BrokerConnector, controller: Callable[[], BrokerImage | None]) -> None:
+        self._connector = connector
+        self._controller = controller
+        self._connection: PeerConnection | None = None
+        self._target: BrokerImage | None = None
+        self._opening = asyncio.Lock()
+
+    async def request(self, message: Message, *, timeout_ms: int | None = None) -> Any:
+        """Send a request to the controller, once, and return the response. Its error codes are the caller's matter.
+
+        Raises ClientError if no controller is known or reachable, or it does not answer in time: whether the request
+        was carried out is unknown then. If cancelled, the response is ignored when it comes.
+        """
+        connection = await self._connected()
+        return await connection.request(message, timeout_ms=timeout_ms)
+
+    async def _connected(self) -> PeerConnection:
+        async with self._opening:
+            target = self._controller()
+            if target is None:
+                self.close()
+                raise ConnectError("the cluster has no controller at the moment", retriable=True)
+            if self._connection is not None and self._connection.is_open and self._target == target:
+                return self._connection
+            self.close()
+            connection = await self._connector.connect(target)
+            self._connection, self._target = connection, target
+            return connection
+
+    def close(self) -> None:
+        """Close the connection; requests in flight fail."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
