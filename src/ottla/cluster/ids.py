@@ -6,8 +6,6 @@ import base64
 import binascii
 from uuid import UUID
 
-TEXT_LENGTH = 22
-
 
 def format_uuid(value: UUID) -> str:
     """Format an id as 22 characters."""

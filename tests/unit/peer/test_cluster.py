@@ -314,6 +314,15 @@ def test_connections_that_are_not_used_are_closed(fake, with_cluster):
     assert with_cluster(fake, work, connections_max_idle_ms=50)
 
 
+def test_connections_are_not_watched_without_a_limit(fake, with_cluster):
+    async def work(cluster):
+        await cluster.refresh([])
+        await cluster.connection(0)
+        return cluster._idle_timer
+
+    assert with_cluster(fake, work, connections_max_idle_ms=-1) is None
+
+
 def test_connections_with_an_answer_to_come_are_not_idle(fake, with_cluster, faults):
     fake.faults[ApiKey.METADATA] = deque([faults["SILENT"]])
 

@@ -304,3 +304,14 @@ def test_a_cancelled_request_keeps_nothing(fake, faults):
         assert left() is None
 
     asyncio.run(body())
+
+
+def test_an_abandoned_connection_is_closed_from_any_thread(fake):
+    async def body():
+        connection = await open_connection("127.0.0.1", fake.ports[0], SETTINGS, Environment())
+        await asyncio.to_thread(connection.abandon)
+        await asyncio.sleep(0)
+        assert not connection.is_open
+        return connection
+
+    asyncio.run(body()).abandon()  # its loop is closed now

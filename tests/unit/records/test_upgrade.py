@@ -40,6 +40,12 @@ def test_all_formats_in_a_row(codec: Compression) -> None:
     assert found == [*(Record(one.offset, -1, one.key, one.value) for one in first), *second, *third]
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_smallest_message_has_neither_key_nor_value(magic: int) -> None:
+    smallest = Record(7, -1 if magic == 0 else T, None, None)
+    assert upgraded(encode_messages([smallest], magic)) == [smallest]
+
+
 def test_the_brokers_times_are_kept() -> None:
     stamped = [
         encode_messages(some(at), 1, timestamp_type=APPEND, log_append_time_ms=T + at, compression=codec)

@@ -118,6 +118,18 @@ def test_a_dictionary_takes_as_much_memory_as_it_says() -> None:
 
 
 @BOTH
+def test_records_whose_keys_go_beyond_their_batch_are_malformed(make: Callable[..., OffsetMap]) -> None:
+    # Length 50, attributes, deltas, and a key of 45 bytes of which only three are there.
+    payload = bytes([100, 0, 0, 0, 90]) + b"key"
+    offsets = make()
+    offsets.put(encoded((b"a", b"1")), 1, 0, 0)
+    offsets.latest_offset = 100
+    for use in (lambda: offsets.put(payload, 1, 10, 0), lambda: offsets.sieve(payload, 1, 10, expired=False)):
+        with pytest.raises(BatchError):
+            use()
+
+
+@BOTH
 def test_memory_is_bounded(make: Callable[..., OffsetMap]) -> None:
     offsets = make(100_000, 1 << 30)
     count = 0

@@ -334,6 +334,14 @@ def test_rows_without_partition_stay_on_the_sticky_one_until_it_has_a_batch(fake
     assert sorted(without_key) == [0, 0, 0, 0, 60]
 
 
+def test_rows_without_partition_count_for_the_sticky_one(fake, producer):
+    fake.topic("t", 0, 0)
+    table = pyarrow.table({"value": [b"v" * 100] * 4, "key": ["k", None, None, None]})
+    producer.send_arrow(table, "t").result(5)
+    [queues] = producer._core.accumulator.topics.values()
+    assert 3 * 100 <= queues.sticky.produced_bytes <= 3 * 200
+
+
 def test_rows_that_were_sent_before_an_error_are_reported(fake, producer):
     [p] = fake.topic("t", 0)
     table = pyarrow.table({"value": [b"a", bytes(2_000_000), b"b"]})
