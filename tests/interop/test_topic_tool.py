@@ -1,4 +1,4 @@
-"""`ottla topic` against ottla and Apache Kafka, with Apache's `kafka-topics` as the judge of what it shows and does."""
+"""`ottla topic` and `ottla cluster status` against ottla and Apache Kafka; Apache's `kafka-topics` is the judge."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ KAFKA_TOOL = "org.apache.kafka.tools.TopicCommand"
 
 
 class Tool:
-    """`ottla topic` as a process."""
+    """`ottla topic`, or another group of commands, as a process."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, group: str = "topic") -> None:
         self.bootstrap = bootstrap
+        self.group = group
 
     def __call__(self, command: str, *arguments: str, code: int = 0, stderr: str = "") -> str:
-        line = [sys.executable, "-m", "ottla", "topic", command, "--bootstrap-server", self.bootstrap, *arguments]
+        line = [sys.executable, "-m", "ottla", self.group, command, "--bootstrap-server", self.bootstrap, *arguments]
         done = run_tool(line, timeout_s=60, check=False)
         assert "Traceback" not in done.stderr
         assert (done.returncode, stderr in done.stderr) == (code, True), done.stderr
@@ -128,6 +129,16 @@ def test_refusals_in_kafkas_words(tool: Tool, unique: str, arguments: list[str],
     tool("create", unique, *arguments, code=1, stderr=message)
 
 
+def test_the_status_of_one_broker(served: RunningBroker, unique: str) -> None:
+    Tool(served.bootstrap)("create", unique)
+    whole, broker, *topics = Tool(served.bootstrap, "cluster").json("status")
+    assert (whole["brokers"], whole["controller"], whole["absent_brokers"]) == ([1], 1, [])
+    assert (broker["is_controller"], broker["problem"]) == (True, None)
+    assert broker["leads"] == broker["replicas"] == broker["in_sync"] == whole["partition_count"]
+    [topic] = [each for each in topics if each["topic"] == unique]
+    assert topic["partitions"][0]["replica_states"][0]["lag"] == 0
+
+
 def test_manual_assignment(tool: Tool, unique: str, served: RunningBroker) -> None:
     tool("create", unique, "--replica-assignment", "1,1")
     [topic] = tool.json("describe", unique)
@@ -163,6 +174,14 @@ def test_replicas_of_three_brokers(three_apaches: list[ApacheKafka], unique: str
     bootstrap = ",".join(each.bootstrap for each in three_apaches[:2])
     tool = Tool(bootstrap)
     tool("create", unique, "-p", "3", "-r", "3", "-c", "min.insync.replicas=3")
+    status = Tool(bootstrap, "cluster")
+    whole, *rows = status.json("status")
+    assert (whole["brokers"], whole["controller"] in (1, 2, 3), whole["under_replicated_partitions"]) == (
+        [1, 2, 3], True, 0,
+    )  # fmt: skip
+    brokers = {each["broker"]: each for each in rows if each["kind"] == "broker"}
+    assert {number: each["rack"] for number, each in brokers.items()} == {1: "rack-1", 2: "rack-2", 3: "rack-3"}
+    assert all(each["usable_bytes"] > 0 for one in brokers.values() for each in one["log_dirs"])
     [topic] = tool.json("describe", unique, "--at-min-isr")
     assert len(topic["partitions"]) == 3
     assert tool.json("describe", unique, "--under-replicated") == []
@@ -184,4 +203,7 @@ def test_replicas_of_three_brokers(three_apaches: list[ApacheKafka], unique: str
         lags = {one["broker"]: one["lag"] for one in each["replica_states"]}
         assert lags == {1: 0, 2: 0, 3: None}
     assert "3 under min ISR" in tool("list", unique)
+    whole, *_ = status.json("status", code=1)
+    assert (whole["brokers"], whole["absent_brokers"], whole["under_min_isr_partitions"]) == ([1, 2], [3], 3)
+    assert "not there" in status("status", code=1)
     assert "below min.insync.replicas=3" in tool("describe", unique)

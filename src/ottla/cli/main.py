@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ottla import __version__
+from ottla.cli.cluster.commands import app as cluster
 from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
 from ottla.cli.log.commands import app as log
@@ -154,6 +155,7 @@ app.add_typer(log)
 app.add_typer(rebalance)
 app.add_typer(group)
 app.add_typer(topic)
+app.add_typer(cluster)
 
 
 def main() -> None:

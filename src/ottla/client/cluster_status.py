@@ -94,6 +94,11 @@ class PartitionStatus:
         return len(self.isr) == self.min_insync_replicas
 
     @property
+    def is_well(self) -> bool:
+        """Whether it has a leader and all replicas are in sync."""
+        return not (self.is_offline or self.is_under_min_isr or self.is_under_replicated)
+
+    @property
     def records(self) -> int | None:
         """Offsets between the start of the log and the high watermark."""
         if self.high_watermark is None or self.log_start_offset is None:
@@ -152,6 +157,11 @@ class BrokerStatus:
     problem: str | None = None
 
     @property
+    def failed_log_dirs(self) -> list[str]:
+        """Paths of log directories that are offline."""
+        return [each.path for each in self.log_dirs.values() if each.error is not None]
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all logs in its log directories."""
         return sum(each.size_bytes for found in self.log_dirs.values() for each in found.replicas.values())
@@ -166,6 +176,21 @@ class ClusterStatus:
     brokers: tuple[BrokerStatus, ...]
     topics: tuple[TopicStatus, ...]
     missing: Mapping[str, BrokerError]
+
+    @property
+    def absent(self) -> list[int]:
+        """Ids of brokers that have replicas and are not registered, sorted."""
+        registered = {each.node.node_id for each in self.brokers}
+        return sorted({each.broker for partition in self.partitions for each in partition.replicas} - registered)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether there is a controller, every broker answered, no log directory failed, all replicas are in sync."""
+        return (
+            self.controller is not None
+            and not any(each.problem or each.failed_log_dirs for each in self.brokers)
+            and all(each.is_well for each in self.partitions)
+        )
 
     @property
     def partitions(self) -> list[PartitionStatus]:

@@ -1,0 +1,80 @@
+"""The state of a cluster, as it looks in a pipe."""
+
+from __future__ import annotations
+
+import io
+
+from ottla.cli.cluster.status_views import show_status, status_rows
+from ottla.cli.terminal import Terminal
+from ottla.client.admin.model import LogDirDescription, ReplicaSize
+from ottla.client.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, ReplicaStatus, TopicStatus
+from ottla.client.model import Node, TopicPartition
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def cluster(*partitions: PartitionStatus, controller: int | None = 1) -> ClusterStatus:
+    logs = LogDirDescription("/logs", {FIRST: ReplicaSize(1500, 0, False)}, 10**12, 5 * 10**11)
+    brokers = (
+        BrokerStatus(Node(1, "127.0.0.1", 9092, "a"), {"/logs": logs}),
+        BrokerStatus(Node(2, "127.0.0.1", 9093, "b"), problem="it hangs"),
+    )
+    return ClusterStatus("abc", controller, brokers, (TopicStatus("orders", partitions),), {})
+
+
+BEHIND = cluster(
+    PartitionStatus(
+        FIRST,
+        1,
+        0,
+        (
+            ReplicaStatus(1, True, log_end_offset=20, lag=0, size_bytes=1500),
+            ReplicaStatus(2, False, log_end_offset=12, lag=8, size_bytes=900),
+            ReplicaStatus(3, False, is_offline=True),
+        ),
+        log_start_offset=0,
+        high_watermark=20,
+        min_insync_replicas=1,
+    ),
+    PartitionStatus(SECOND, 1, 0, (ReplicaStatus(1, True, lag=0), ReplicaStatus(2, True, lag=0))),
+)
+
+
+def test_tables() -> None:
+    stream = io.StringIO()
+    show_status(Terminal(stream, width=None, colours=False), BEHIND)
+    assert stream.getvalue() == (
+        "cluster abc  2 brokers · controller 1 · 1 topic · 2 partitions · 1 under-replicated\n"
+        "\n"
+        "  BROKER  ADDRESS         RACK  LEADS  REPLICAS  IN SYNC    SIZE      FREE  NOTE\n"
+        "       1  127.0.0.1:9092  a         2         2        2  1.5 kB  500.0 GB  controller\n"
+        "       2  127.0.0.1:9093  b         0         2        1       -         -  no answer\n"
+        "       3  -               -         0         1        0       -         -  not there\n"
+        "\n"
+        "  TOPIC   PARTITIONS  REPLICAS  RECORDS    SIZE  LAG  HEALTH\n"
+        "  orders           2         3       20  2.4 kB    8  1 under-replicated\n"
+        "\n"
+        "  TOPIC   PARTITION  LEADER  REPLICAS  ISR  LAG         NOTE\n"
+        "  orders          0       1  1,2,3     1    2: 8, 3: ?  not in sync: 2, 3\n"
+    )
+
+
+def test_objects() -> None:
+    whole, *brokers, topic = status_rows(BEHIND)
+    assert (whole["controller"], whole["brokers"], whole["absent_brokers"]) == (1, [1, 2], [3])
+    assert [(each["broker"], each["rack"], each["size_bytes"], each["problem"]) for each in brokers] == [
+        (1, "a", 1500, None), (2, "b", None, "it hangs"),
+    ]  # fmt: skip
+    assert [each["lag"] for each in topic["partitions"][0]["replica_states"]] == [0, 8, None]
+
+
+def test_when_all_is_well() -> None:
+    replicas = (ReplicaStatus(1, True, lag=0),)
+    whole = PartitionStatus(FIRST, 1, 0, replicas)
+    answering = BrokerStatus(Node(1, "h", 1))
+    assert ClusterStatus("abc", 1, (answering,), (TopicStatus("t", (whole,)),), {}).is_well
+    assert not ClusterStatus("abc", None, (answering,), (), {}).is_well
+    assert not BEHIND.is_well
+    failed = BrokerStatus(Node(1, "h", 1), {"/d": LogDirDescription("/d", {}, error="it failed")})
+    assert not ClusterStatus("abc", 1, (failed,), (), {}).is_well
+    assert failed.failed_log_dirs == ["/d"]
