@@ -39,6 +39,7 @@ from ottla.cluster.controller_events import (
     SetChannels,
     SetTimer,
     ShutdownAsked,
+    StateLost,
     TimerFired,
     TopicAsked,
     TopicsFound,
@@ -91,6 +92,7 @@ class Controller:
             ShutdownAsked: partitions.shutdown_asked,
             LogDirsFailed: partitions.log_dirs_failed,
             LeaderAndIsrAnswered: partitions.leader_and_isr_answered,
+            StateLost: partitions.state_lost,
             DeletionAnswered: deletions.deletion_answered,
             TimerFired: partitions.timer_fired,
         }

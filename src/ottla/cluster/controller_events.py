@@ -136,6 +136,13 @@ class DeletionAnswered(NamedTuple):
     failed: Sequence[PartitionKey] = ()
 
 
+class StateLost(NamedTuple):
+    """Requests to a broker were dropped since too many waited: it needs the whole state."""
+
+    broker_id: int
+    broker_epoch: int
+
+
 # Events: requests. `token` comes back with the answer.
 
 
@@ -259,6 +266,7 @@ Event: TypeAlias = (
     | LogDirsFailed
     | LeaderAndIsrAnswered
     | DeletionAnswered
+    | StateLost
     | TopicAsked
     | PartitionsAsked
     | DeletionAsked

@@ -27,6 +27,7 @@ from ottla.cluster.controller_events import (
     SetTimer,
     ShutdownAsked,
     ShutdownProgress,
+    StateLost,
     TimerFired,
     Unapplied,
     WriteFailure,
@@ -186,6 +187,14 @@ class PartitionChanges:
             if broker_id in state.informed:
                 effects.extend(state.inform(broker_id))
         return effects
+
+    def state_lost(self, event: StateLost) -> list[Effect]:
+        """Send a broker everything again."""
+        state, broker_id = self._state, event.broker_id
+        broker = state.live.get(broker_id)
+        if broker is None or broker.epoch != event.broker_epoch or broker_id not in state.informed:
+            return []
+        return state.inform(broker_id) + self._deletions.broker_born(broker_id)
 
     def leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> list[Effect]:
         """Handle what a broker answered about its replicas."""

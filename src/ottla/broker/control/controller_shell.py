@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.broker.control.channels.manager import ControllerChannels
 from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
-from ottla.cluster.control_batches import StopReplicaBatch
 from ottla.cluster.controller_events import (
     Answer,
-    DeletionAnswered,
     Effect,
     Event,
     Notified,
@@ -25,6 +24,7 @@ from ottla.cluster.controller_events import (
     ReadBack,
     Report,
     SendToBroker,
+    SetChannels,
     SetTimer,
     TimerFired,
     Write,
@@ -35,6 +35,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import ZnodeDataError
 
 if TYPE_CHECKING:
+    from ottla.broker.control.interbroker import BrokerConnector
     from ottla.broker.control.membership import ClusterMembership
     from ottla.broker.control.metadata_writes import MetadataWriter
     from ottla.broker.slices import LoopSlices
@@ -67,8 +68,10 @@ class ControllerShell:
         apply: Callable[[ImageDelta], Awaitable[None]],
         read_back: Callable[[str], None],
         read_all: Callable[[], None],
+        connector: BrokerConnector,
     ) -> None:
         self.controller = controller
+        self.channels = ControllerChannels(membership.broker_id, connector, slices, self.post)
         self._membership = membership
         self._writer = writer
         self._clock = clock
@@ -141,6 +144,7 @@ class ControllerShell:
         if self._working is not None:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
+        await self.channels.close()
         for waiting in (*self._asked.values(), *self._events):
             if isinstance(waiting, asyncio.Future):
                 waiting.cancel()
@@ -184,8 +188,10 @@ class ControllerShell:
             answer = self._asked.pop(effect.token, None)
             if answer is not None:
                 settle(answer, effect.result)
+        elif isinstance(effect, SetChannels):
+            self.channels.set_brokers(effect.brokers)
         elif isinstance(effect, SendToBroker):
-            self._sent(effect)
+            self.channels.send(effect)
         elif isinstance(effect, ReadBack):
             self._read_back(effect.name)
         elif isinstance(effect, ReadAll):
@@ -194,18 +200,6 @@ class ControllerShell:
             self._set_timer(effect)
         elif isinstance(effect, Report):
             log.log(logging.ERROR if effect.is_error else logging.INFO, "%s", effect.message)
-
-    def _sent(self, effect: SendToBroker) -> None:
-        """Until brokers follow control requests they follow the znodes, and delete replicas when those are gone."""
-        deleted = [
-            (entry.topic, entry.partition)
-            for request in effect.requests
-            if isinstance(request, StopReplicaBatch)
-            for entry in request.entries
-            if entry.is_deletion
-        ]
-        if deleted:
-            self.post(DeletionAnswered(effect.broker_id, effect.broker_epoch, deleted))
 
     async def _notify(self, effect: Notify) -> Notified:
         try:

@@ -101,6 +101,11 @@ class ClusterMembership:
         self.on_fatal: Callable[[str], None] = log.critical
 
     @property
+    def broker_id(self) -> int:
+        """The id of this broker."""
+        return self._broker.id
+
+    @property
     def is_controller(self) -> bool:
         """Whether this broker is the controller as far as it knows."""
         return self.term.epoch > 0

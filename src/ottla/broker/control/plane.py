@@ -158,6 +158,7 @@ class ControlPlane:
             self.apply,
             lambda name: self.on_unknown_outcome(name),
             self._elected_again,
+            self.connector,
         )
         #: Called with a topic when the outcome of a change of it is unknown.
         self.on_unknown_outcome: Callable[[str], None] = lambda name: None

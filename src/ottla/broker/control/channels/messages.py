@@ -1,0 +1,210 @@
+"""The wire messages of control requests, and what their responses say.
+
+LeaderAndIsr 7, UpdateMetadata 8 and StopReplica 4, as Apache Kafka 3.9 sends them: isKRaftController false, type 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ottla.cluster.control_batches import (
+    ControlRequest,
+    LeaderAndIsrBatch,
+    PartitionEntry,
+    StopReplicaBatch,
+    UpdateMetadataBatch,
+)
+from ottla.cluster.controller_events import DeletionAnswered, LeaderAndIsrAnswered, SendToBroker
+from ottla.config.listeners import SECURITY_PROTOCOLS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from ottla.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from ottla.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.slices import LoopSlices
+    from ottla.cluster.image import BrokerImage
+    from ottla.wire.schema import Message
+
+RECOVERING = 1
+#: Partitions made into messages in one turn of the loop.
+PARTITIONS_PER_TURN = 1_000
+
+
+class ControlMessages:
+    """Makes the wire messages of control requests; those that several brokers get alike are made once."""
+
+    def __init__(self, controller_id: int, listener_name: str, slices: LoopSlices) -> None:
+        self._controller_id = controller_id
+        self._listener_name = listener_name
+        self._slices = slices
+        #: The partitions of the last UpdateMetadata, which every broker gets.
+        self._last: tuple[UpdateMetadataBatch, list[UpdateMetadataTopicState]] | None = None
+
+    async def make(self, sending: SendToBroker, request: ControlRequest) -> Message:
+        """The message of one request of `sending`."""
+        message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+        if isinstance(request, LeaderAndIsrBatch):
+            topics = await self._roles(request, sending.epoch)
+            leaders = self._leaders(request.entries, sending.brokers)
+            message = LeaderAndIsrRequest(topic_states=topics, live_leaders=leaders)
+        elif isinstance(request, StopReplicaBatch):
+            message = StopReplicaRequest(topic_states=_stops(request))
+        else:
+            if self._last is None or self._last[0] is not request:
+                self._last = (request, await self._metadata(request, sending.epoch))
+            brokers = list(map(_broker, sending.brokers.values()))
+            message = UpdateMetadataRequest(topic_states=self._last[1], live_brokers=brokers)
+        message.controller_id = self._controller_id
+        message.controller_epoch = sending.epoch
+        message.broker_epoch = sending.broker_epoch
+        return message
+
+    async def _roles(self, request: LeaderAndIsrBatch, epoch: int) -> list[LeaderAndIsrTopicState]:
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        for count, entry in enumerate(request.entries):
+            topic = topics.get(entry.topic)
+            if topic is None:
+                topic = topics[entry.topic] = LeaderAndIsrTopicState(
+                    topic_name=entry.topic, topic_id=entry.topic_id, partition_states=[]
+                )
+            topic.partition_states.append(_role(entry, epoch))
+            if count % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
+                await self._slices.point()
+        return list(topics.values())
+
+    async def _metadata(self, request: UpdateMetadataBatch, epoch: int) -> list[UpdateMetadataTopicState]:
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for count, entry in enumerate(request.entries):
+            topic = topics.get(entry.topic)
+            if topic is None:
+                topic = topics[entry.topic] = UpdateMetadataTopicState(
+                    topic_name=entry.topic, topic_id=entry.topic_id, partition_states=[]
+                )
+            topic.partition_states.append(_metadata(entry, epoch))
+            if count % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
+                await self._slices.point()
+        return list(topics.values())
+
+    def _leaders(
+        self, entries: Iterable[PartitionEntry], brokers: Mapping[int, BrokerImage]
+    ) -> list[LeaderAndIsrLiveLeader]:
+        leaders = []
+        for broker_id in {entry.state.leader: None for entry in entries}:
+            broker = brokers.get(broker_id)
+            endpoint = broker.endpoint(self._listener_name) if broker is not None else None
+            if endpoint is not None:
+                leader = LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
+                leaders.append(leader)
+        return leaders
+
+
+def _role(entry: PartitionEntry, epoch: int) -> LeaderAndIsrPartitionState:
+    state = entry.state
+    return LeaderAndIsrPartitionState(
+        partition_index=entry.partition,
+        controller_epoch=epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=entry.partition_epoch,
+        replicas=list(state.replicas),
+        adding_replicas=[],
+        removing_replicas=[],
+        is_new=entry.is_new,
+        leader_recovery_state=RECOVERING if entry.is_recovering else 0,
+    )
+
+
+def _metadata(entry: PartitionEntry, epoch: int) -> UpdateMetadataPartitionState:
+    state = entry.state
+    return UpdateMetadataPartitionState(
+        partition_index=entry.partition,
+        controller_epoch=epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        zk_version=entry.partition_epoch,
+        replicas=list(state.replicas),
+        offline_replicas=list(entry.offline),
+    )
+
+
+def _broker(broker: BrokerImage) -> UpdateMetadataBroker:
+    endpoints = [
+        UpdateMetadataEndpoint(
+            port=endpoint.port,
+            host=endpoint.host,
+            listener=endpoint.listener_name,
+            security_protocol=SECURITY_PROTOCOLS.index(endpoint.security_protocol),
+        )
+        for endpoint in broker.endpoints
+    ]
+    return UpdateMetadataBroker(id=broker.id, endpoints=endpoints, rack=broker.rack)
+
+
+def _stops(request: StopReplicaBatch) -> list[StopReplicaTopicState]:
+    topics: dict[str, StopReplicaTopicState] = {}
+    for stop in request.entries:
+        topic = topics.get(stop.topic)
+        if topic is None:
+            topic = topics[stop.topic] = StopReplicaTopicState(topic_name=stop.topic, partition_states=[])
+        topic.partition_states.append(
+            StopReplicaPartitionState(
+                partition_index=stop.partition, leader_epoch=stop.leader_epoch, delete_partition=stop.is_deletion
+            )
+        )
+    return list(topics.values())
+
+
+def leader_and_isr_answered(
+    sending: SendToBroker, request: LeaderAndIsrBatch, response: LeaderAndIsrResponse
+) -> LeaderAndIsrAnswered:
+    """What a LeaderAndIsr response says about the broker's log directories."""
+    names: dict[UUID, str] = {entry.topic_id: entry.topic for entry in request.entries}
+    online, offline = [], []
+    for topic in response.topics:
+        for partition in topic.partition_errors:
+            if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                offline.append((names[topic.topic_id], partition.partition_index))
+            elif partition.error_code == ErrorCode.NONE:
+                online.append((names[topic.topic_id], partition.partition_index))
+    return LeaderAndIsrAnswered(sending.broker_id, sending.broker_epoch, online, offline)
+
+
+def deletion_answered(
+    sending: SendToBroker, request: StopReplicaBatch, response: StopReplicaResponse
+) -> DeletionAnswered | None:
+    """What a StopReplica response says about deleted replicas; None if none were to be deleted."""
+    wanted = [(stop.topic, stop.partition) for stop in request.entries if stop.is_deletion]
+    if not wanted:
+        return None
+    errors = {(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
+    deleted = [key for key in wanted if not response.error_code and not errors.get(key, ErrorCode.NONE)]
+    failed = [key for key in wanted if key not in set(deleted)] if len(deleted) < len(wanted) else []
+    return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted, failed)
+
+
+def followed_znodes(sending: SendToBroker, request: StopReplicaBatch) -> DeletionAnswered:
+    """What counts as the answer of a broker that does not take control requests."""
+    deleted = [(stop.topic, stop.partition) for stop in request.entries if stop.is_deletion]
+    return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted)

@@ -1,0 +1,284 @@
+"""A controller of ours beside brokers that are played: what it sends them over TCP, in which order, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.control.coordination import Coordination
+from ottla.broker.server import Broker
+from ottla.cluster.controller_events import TopicCreated
+from ottla.cluster.topics import TopicSpec
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.config.listeners import Endpoint
+from ottla.env.clock import SystemClock
+from ottla.testing.disk_memory import MemoryDisk
+from ottla.wire.codec import decode, encode
+from ottla.wire.errors import ErrorCode
+from ottla.wire.framing import encode_response_frame, parse_request_header
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.zk.client import LocalClient
+from ottla.zk.layout import BrokerIdZnode, BrokerRegistration
+from ottla.zk.store import TreeStore
+
+WAIT_S = 60.0
+SERVED = {3: (0, 12), 4: (0, 7), 5: (0, 4), 6: (0, 8), 18: (0, 4)}
+REQUESTS: dict[int, type[Any]] = {4: LeaderAndIsrRequest, 5: StopReplicaRequest, 6: UpdateMetadataRequest}
+
+pytestmark = pytest.mark.spec("R1")
+
+
+class PlayedBroker:
+    """Listens as a broker, answers control requests, and keeps them. `failing` are partitions without a log dir."""
+
+    def __init__(self, broker_id: int, store: TreeStore, session_id: int) -> None:
+        self.id = broker_id
+        self.zk = LocalClient(store, session_id)
+        self.requests: list[Any] = []
+        self.versions: list[tuple[int, int]] = []
+        self.failing: set[tuple[str, int]] = set()
+        #: Connections that are closed without an answer from now on.
+        self.hang_ups = 0
+        self.epoch = -1
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", port)
+        path = BrokerIdZnode.path(self.id)
+        await self.zk.create(path, BrokerIdZnode.encode(BrokerRegistration(self.id, (endpoint,))), ephemeral=True)
+        stat = await self.zk.exists(path)
+        assert stat is not None
+        self.epoch = stat.czxid
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+        await self.zk.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                frame = await reader.readexactly(size)
+                header, offset = parse_request_header(frame)
+                body = self._answer(header.api_key, header.api_version, frame[offset:])
+                if body is None:
+                    return
+                writer.write(encode_response_frame(header.api_key, header.api_version, header.correlation_id, body))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    def _answer(self, api_key: int, version: int, body: bytes) -> bytes | None:
+        if api_key == 18:
+            keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in SERVED.items()]
+            return encode(ApiVersionsResponse(api_keys=keys), version)
+        self.versions.append((api_key, version))
+        request = decode(REQUESTS[api_key], body, version)
+        self.requests.append(request)
+        if self.hang_ups:
+            self.hang_ups -= 1
+            return None
+        if isinstance(request, UpdateMetadataRequest):
+            return encode(UpdateMetadataResponse(), version)
+        if isinstance(request, StopReplicaRequest):
+            errors = [
+                StopReplicaPartitionError(topic_name=topic.topic_name, partition_index=each.partition_index)
+                for topic in request.topic_states
+                for each in topic.partition_states
+            ]
+            return encode(StopReplicaResponse(partition_errors=errors), version)
+        topics = [
+            LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=[
+                    LeaderAndIsrPartitionError(
+                        partition_index=each.partition_index,
+                        error_code=self._error(topic.topic_name, each.partition_index),
+                    )
+                    for each in topic.partition_states
+                ],
+            )
+            for topic in request.topic_states
+        ]
+        return encode(LeaderAndIsrResponse(topics=topics), version)
+
+    def _error(self, topic: str, partition: int) -> int:
+        return int(ErrorCode.KAFKA_STORAGE_ERROR if (topic, partition) in self.failing else ErrorCode.NONE)
+
+    def story(self, since: int = 0) -> list[str]:
+        """The requests as short lines."""
+        return [line for request in self.requests[since:] for line in _lines(request)]
+
+
+def _lines(request: Any) -> list[str]:
+    name = type(request).__name__.removesuffix("Request")
+    lines = []
+    for topic in request.topic_states:
+        for each in topic.partition_states:
+            key = f"{topic.topic_name}-{each.partition_index}"
+            if isinstance(request, StopReplicaRequest):
+                lines.append(f"{name} {key} {each.leader_epoch}{' delete' if each.delete_partition else ''}")
+            else:
+                new = " new" if getattr(each, "is_new", False) else ""
+                lines.append(f"{name} {key} leader {each.leader} epoch {each.leader_epoch} isr {each.isr}{new}")
+    return lines or [f"{name} of brokers {sorted(broker.id for broker in request.live_brokers)}"]
+
+
+class Stage:
+    """A broker of ours, which is the controller, and played ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = TreeStore.open(MemoryDisk(), "/t", SystemClock())
+        self.sessions = 1
+        self.played: dict[int, PlayedBroker] = {}
+
+    async def start(self) -> Broker:
+        config = parse_broker_config(
+            {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(self.folder), "broker.id": "1"}
+        )
+        assert isinstance(config, BrokerConfig)
+        self.sessions += 1
+        coordination = Coordination(LocalClient(self.store, self.sessions), 6_000, accepts_others=True)
+        broker = Broker(config, coordination=coordination)
+        assert await broker.start() is None
+        return broker
+
+    async def play(self, broker_id: int) -> PlayedBroker:
+        self.sessions += 1
+        broker = self.played[broker_id] = PlayedBroker(broker_id, self.store, self.sessions)
+        await broker.start()
+        return broker
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async def wait() -> None:
+        while not condition():  # noqa: ASYNC110 - brokers that are played have no signals
+            await asyncio.sleep(0.01)  # sleep: connections have their turn
+
+    await asyncio.wait_for(wait(), WAIT_S)
+
+
+def run(tmp_path: Path, scenario: Callable[[Stage, Broker], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        stage = Stage(tmp_path)
+        broker = await stage.start()
+        try:
+            await scenario(stage, broker)
+        finally:
+            for played in stage.played.values():
+                await played.stop()
+            await broker.stop()
+
+    asyncio.run(whole())
+
+
+async def joined(stage: Stage, broker: Broker, broker_id: int) -> PlayedBroker:
+    played = await stage.play(broker_id)
+    await until(lambda: broker_id in broker.image.brokers and len(played.requests) >= 1)
+    return played
+
+
+def test_a_topic_is_made_led_and_deleted_by_requests_in_kafkas_order(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        two = await joined(stage, broker, 2)
+        assert two.story() == ["UpdateMetadata of brokers [1, 2]"]
+        spec = TopicSpec("t", assignments={0: (2, 1), 1: (1, 2)})
+        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        await until(lambda: len(two.requests) == 3)
+        assert two.story(1) == [
+            "LeaderAndIsr t-0 leader 2 epoch 0 isr [2, 1] new",
+            "LeaderAndIsr t-1 leader 1 epoch 0 isr [1, 2] new",
+            "UpdateMetadata t-0 leader 2 epoch 0 isr [2, 1]",
+            "UpdateMetadata t-1 leader 1 epoch 0 isr [1, 2]",
+        ]
+        roles = two.requests[1]
+        assert (roles.controller_id, roles.controller_epoch, roles.broker_epoch) == (1, 1, two.epoch)
+        assert [leader.broker_id for leader in roles.live_leaders] == [2, 1]
+        assert roles.live_leaders[1].port == broker.listening[0].port
+        assert roles.topic_states[0].topic_id == broker.image.topics["t"].topic_id
+        assert not roles.is_kraft_controller
+        assert await broker.control.delete_topic("t") is None
+        assert two.story(3) == [
+            "UpdateMetadata t-0 leader -2 epoch 0 isr [2, 1]",
+            "UpdateMetadata t-1 leader -2 epoch 0 isr [1, 2]",
+            "StopReplica t-0 -2",
+            "StopReplica t-1 -2",
+            "StopReplica t-0 -2 delete",
+            "StopReplica t-1 -2 delete",
+        ]
+        assert await two.zk.exists("/brokers/topics/t") is None
+        assert sorted(set(two.versions)) == [(4, 7), (5, 4), (6, 8)]
+
+    run(tmp_path, scenario)
+
+
+def test_a_request_is_repeated_until_it_is_answered(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        two = await joined(stage, broker, 2)
+        two.hang_ups = 2
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", assignments={0: (2,)})), TopicCreated)
+        await until(lambda: len(two.requests) == 5)
+        asked = "LeaderAndIsr t-0 leader 2 epoch 0 isr [2] new"
+        assert two.story(1) == [asked, asked, asked, "UpdateMetadata t-0 leader 2 epoch 0 isr [2]"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_that_registers_anew_gets_all_its_replicas_in_one_request(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        two = await joined(stage, broker, 2)
+        for name, replicas in (("t", (2, 1)), ("u", (2,))):
+            spec = TopicSpec(name, assignments={0: replicas, 1: replicas})
+            assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        await until(lambda: len(two.requests) == 5)
+        await two.stop()
+        await until(lambda: broker.image.topics["u"].partitions[1].leader == -1)
+        assert broker.image.topics["t"].partitions[0][:2] == (1, 1)
+        again = await joined(stage, broker, 2)
+        await until(lambda: len(again.requests) >= 4)
+        kinds = [type(request).__name__ for request in again.requests[:4]]
+        assert kinds == ["UpdateMetadataRequest", "LeaderAndIsrRequest", "LeaderAndIsrRequest", "UpdateMetadataRequest"]
+        assert [(topic.topic_name, len(topic.partition_states)) for topic in again.requests[1].topic_states] == [
+            ("t", 2),
+            ("u", 2),
+        ]
+        assert again.requests[1].broker_epoch == again.epoch > two.epoch
+        led = [line for line in again.story(2) if line.startswith("LeaderAndIsr")]
+        assert led == ["LeaderAndIsr u-0 leader 2 epoch 2 isr [2]", "LeaderAndIsr u-1 leader 2 epoch 2 isr [2]"]
+
+    run(tmp_path, scenario)
+
+
+def test_replicas_without_a_log_directory_lose_their_leaders(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        two = await joined(stage, broker, 2)
+        two.failing = {("t", 0)}
+        spec = TopicSpec("t", assignments={0: (2, 1), 1: (2, 1)})
+        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        await until(lambda: broker.image.topics["t"].partitions[0].leader == 1)
+        assert broker.image.topics["t"].partitions[0].isr == (1,)
+        assert broker.image.topics["t"].partitions[1].leader == 2
+
+    run(tmp_path, scenario)
