@@ -1,0 +1,128 @@
+"""Clusters of brokers of Apache Kafka 3.9.1 and of ours on one Apache ZooKeeper: either side judges the other.
+
+The first broker of a mix starts first and is the controller. Clusters of Apache Kafka alone play the same, so that what
+fails there is a fault of the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from support.acknowledged_load import AcknowledgedLoad
+from support.replica_files import wait_until_equal
+from support.tapped_cluster import Maker, TappedCluster
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.long, pytest.mark.timeout(600)]
+
+#: The replicas of three partitions, of which each broker leads one.
+ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+TOPIC = "mixed"
+
+
+def mix(*makers: Maker) -> object:
+    return pytest.param(makers, id="-".join(makers))
+
+
+MIXES = [mix("apache", "apache", "apache")]
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TappedCluster]:
+    """Three brokers, none of them started yet."""
+    makers: Sequence[Maker] = request.param
+    with TappedCluster(tmp_path, makers).prepared() as cluster:
+        yield cluster
+
+
+def create(cluster: TappedCluster, topic: str = TOPIC) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    wanted = NewTopic(topic, 3, replica_assignment=ASSIGNMENT, config={"min.insync.replicas": "2"})
+    admin.create_topics([wanted])[topic].result(60)
+    cluster.wait_for_isr(topic)
+
+
+def check_replicas(cluster: TappedCluster, topic: str = TOPIC) -> None:
+    directories = [broker.log_dir for broker in cluster.brokers.values()]
+    for partition in range(3):
+        assert wait_until_equal(directories, topic, partition) > 0
+
+
+@pytest.mark.parametrize("cluster", MIXES, indirect=True)
+def test_all_brokers_know_each_other(cluster: TappedCluster) -> None:
+    cluster.start_all()
+    wanted = {(broker_id, broker.bootstrap) for broker_id, broker in cluster.brokers.items()}
+    for broker in cluster.brokers.values():
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+        def seen(admin: AdminClient = admin) -> bool:
+            found = admin.list_topics(timeout=10)
+            addresses = {(one.id, f"{one.host}:{one.port}") for one in found.brokers.values()}
+            return addresses == wanted and found.controller_id == cluster.controller()
+
+        wait_until(seen, f"all brokers in the metadata of {broker.maker} {broker.broker_id}")
+
+
+@pytest.mark.parametrize("cluster", MIXES, indirect=True)
+def test_a_topic_is_replicated(cluster: TappedCluster) -> None:
+    cluster.start_all()
+    create(cluster)
+    with AcknowledgedLoad(cluster.bootstrap, TOPIC, 3) as load:
+        load.wait_for_more(1000)
+    load.check()
+    check_replicas(cluster)
+
+
+@pytest.mark.parametrize("cluster", MIXES, indirect=True)
+def test_each_broker_dies_and_returns_under_load(cluster: TappedCluster) -> None:
+    cluster.start_all()
+    create(cluster)
+    with AcknowledgedLoad(cluster.bootstrap, TOPIC, 3) as load:
+        for broker_id in (3, 2, 1):
+            load.wait_for_more()
+            cluster.brokers[broker_id].kill9()
+            cluster.wait_until_gone(broker_id)
+            cluster.wait_for_isr(TOPIC, {1, 2, 3} - {broker_id})
+            load.wait_for_more()
+            cluster.start(broker_id)
+            cluster.wait_for_isr(TOPIC)
+    load.check()
+    check_replicas(cluster)
+
+
+@pytest.mark.parametrize("cluster", MIXES, indirect=True)
+def test_each_broker_is_shut_down_under_load(cluster: TappedCluster) -> None:
+    cluster.start_all()
+    create(cluster)
+    with AcknowledgedLoad(cluster.bootstrap, TOPIC, 3) as load:
+        for broker_id in (3, 2, 1):
+            load.wait_for_more()
+            cluster.brokers[broker_id].stop()
+            cluster.wait_until_gone(broker_id)
+            load.wait_for_more()
+            cluster.start(broker_id)
+            cluster.wait_for_isr(TOPIC)
+    load.check()
+    check_replicas(cluster)
+
+
+@pytest.mark.parametrize("cluster", MIXES, indirect=True)
+def test_a_broker_returns_with_an_empty_disk(cluster: TappedCluster) -> None:
+    cluster.start_all()
+    create(cluster)
+    with AcknowledgedLoad(cluster.bootstrap, TOPIC, 3) as load:
+        for broker_id in (1, 2, 3):
+            load.wait_for_more()
+            cluster.brokers[broker_id].kill9()
+            cluster.wait_until_gone(broker_id)
+            cluster.wait_for_isr(TOPIC, {1, 2, 3} - {broker_id})
+            cluster.brokers[broker_id].wipe()
+            cluster.start(broker_id)
+            cluster.wait_for_isr(TOPIC)
+    load.check()
+    check_replicas(cluster)
