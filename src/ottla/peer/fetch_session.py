@@ -50,12 +50,43 @@ class FetchPlan(NamedTuple):
     forgotten: list[ForgottenTopic]
 
 
-class FetchSession:
+class SessionEpoch:
+    """Id and epoch of the session at one broker: what the next request says, by the outcome of the one before."""
+
+    def __init__(self) -> None:
+        self.id = NO_SESSION_ID
+        self.epoch = INITIAL_EPOCH
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next request begins a session, so that it must name everything."""
+        return self.epoch == INITIAL_EPOCH
+
+    def handled(self, error_code: int, session_id: int) -> bool:
+        """Take in the answer's outcome; False where the answer is void and everything is to be asked anew."""
+        if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self.id, self.epoch = NO_SESSION_ID, INITIAL_EPOCH
+            return False
+        if error_code != ErrorCode.NONE:
+            self.failed()
+            return False
+        if session_id == NO_SESSION_ID:  # the broker has no room for a session
+            self.id, self.epoch = NO_SESSION_ID, INITIAL_EPOCH
+        else:
+            self.id = session_id
+            self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+        return True
+
+    def failed(self) -> None:
+        """There was no answer, or the epochs got out of step: close that session with the next request."""
+        self.epoch = INITIAL_EPOCH
+
+
+class FetchSession(SessionEpoch):
     """What one broker knows of whoever fetches from it."""
 
     def __init__(self) -> None:
-        self._id = NO_SESSION_ID
-        self._epoch = INITIAL_EPOCH
+        super().__init__()
         self._known: dict[TopicPartition, WantedFetch] = {}
 
     @property
@@ -65,7 +96,7 @@ class FetchSession:
 
     def build(self, wanted: Mapping[TopicPartition, WantedFetch]) -> FetchPlan:
         """The next request for exactly these partitions."""
-        if self._epoch == INITIAL_EPOCH:
+        if self.is_new:
             changed, forgotten = dict(wanted), []
         else:
             known = self._known
@@ -73,30 +104,11 @@ class FetchSession:
             forgotten = [each for each in known if each not in wanted]
         self._known = dict(wanted)
         return FetchPlan(
-            self._id,
-            self._epoch,
+            self.id,
+            self.epoch,
             fetch_topics(changed),
             [
                 ForgottenTopic(topic=name, partitions=numbers)
                 for name, numbers in by_topic({each: each.partition for each in forgotten}).items()
             ],
         )
-
-    def handled(self, error_code: int, session_id: int) -> bool:
-        """Take in the answer's outcome; False where the answer is void and everything is to be asked anew."""
-        if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-            self._id, self._epoch = NO_SESSION_ID, INITIAL_EPOCH
-            return False
-        if error_code != ErrorCode.NONE:
-            self.failed()
-            return False
-        if session_id == NO_SESSION_ID:  # the broker has no room for a session
-            self._id, self._epoch = NO_SESSION_ID, INITIAL_EPOCH
-        else:
-            self._id = session_id
-            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
-        return True
-
-    def failed(self) -> None:
-        """There was no answer, or the epochs got out of step: close that session with the next request."""
-        self._epoch = INITIAL_EPOCH

@@ -68,6 +68,6 @@ def test_epochs_begin_again_at_one():
     session = FetchSession()
     session.build({A0: at(0)})
     session.handled(ErrorCode.NONE, 77)
-    session._epoch = MAX_EPOCH
+    session.epoch = MAX_EPOCH
     session.handled(ErrorCode.NONE, 77)
     assert session.build({A0: at(0)}).session_epoch == 1

@@ -1,0 +1,1 @@
+"""Replica fetchers: how followers copy from their leaders."""

@@ -1,0 +1,382 @@
+"""What one fetcher asks its leader for, and what follows from the answers. Pure.
+
+As in Kafka (`AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`). A fetcher copies some of the
+partitions that one other broker leads, with one request under way. Each round: `plan` says what the next request names,
+`answered` what to do about one partition's answer, and `moved` or `refused` tell how that went. Every event names the
+leader epoch in which its request was made: what belongs to another role of the replica is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from ottla.peer.fetch_session import SessionEpoch
+from ottla.wire.errors import ErrorCode
+
+#: Topic and partition.
+PartitionKey = tuple[str, int]
+
+NO_EPOCH: Final = -1
+NO_TOPIC_ID: Final = UUID(int=0)
+#: Special timestamps of ListOffsets: the leader's log end, and its log start.
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+#: The leader is to be asked again; the session's state is unknown or gone.
+_SESSION_ERRORS: Final = frozenset(
+    (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.NONE)
+)
+
+
+class LogEnds(NamedTuple):
+    """A follower's log: its end, its newest leader epoch (-1: none), its start."""
+
+    end_offset: int
+    last_epoch: int
+    start_offset: int
+
+
+class ReplicaPosition(NamedTuple):
+    """Where a partition is to be read, and in which leader epoch."""
+
+    leader_epoch: int
+    log: LogEnds
+
+
+class PartitionAnswer(NamedTuple):
+    """What an answer says of a partition, without the records."""
+
+    error: ErrorCode
+    high_watermark: int = -1
+    #: The largest epoch not above the one that was asked with, and its end; epoch -1: the logs agree.
+    diverging_epoch: int = NO_EPOCH
+    diverging_end: int = -1
+
+
+class TakeRecords(NamedTuple):
+    """Append the records, learn the leader's high watermark and log start."""
+
+
+class TruncateTo(NamedTuple):
+    """Truncate the log to this offset."""
+
+    offset: int
+
+
+class TruncateByEpoch(NamedTuple):
+    """Truncate the log to the offset that `truncation_offset` gives: the leader's `epoch` ends at `end_offset`."""
+
+    epoch: int
+    end_offset: int
+
+
+class AskOffset(NamedTuple):
+    """Ask the leader for its log end (LATEST) or its log start (EARLIEST)."""
+
+    timestamp: int
+
+
+class StartAt(NamedTuple):
+    """Remove all records and begin the log at this offset."""
+
+    offset: int
+
+
+Action = TakeRecords | TruncateTo | TruncateByEpoch | AskOffset | StartAt
+
+
+class FetchRound(NamedTuple):
+    """A request: what changes in the session."""
+
+    session_id: int
+    session_epoch: int
+    #: Partitions that are new, or whose position has changed.
+    changed: dict[PartitionKey, ReplicaPosition]
+    #: With the ids of their topics.
+    forgotten: list[tuple[PartitionKey, UUID]]
+    #: Whether topics are named by their ids (Fetch 13 and newer); they are not while one has none.
+    with_topic_ids: bool
+
+
+@dataclass(slots=True, eq=False)
+class FollowedPartition:
+    """A partition, and how far it is fetched."""
+
+    topic_id: UUID
+    position: ReplicaPosition
+    #: Records that the leader has committed and this replica lacks; None before the first answer.
+    lag: int | None = None
+    #: The position that the leader's session has; None if the session does not name it.
+    asked: ReplicaPosition | None = None
+    #: Not asked for before this time.
+    delayed_until_ms: float | None = None
+    #: The end of the log that was asked for, after the offset was out of range.
+    leader_end: int | None = None
+    #: For a log without epochs: where it is cut before anything is fetched, the high watermark.
+    first_cut: int | None = None
+    #: Logs that were truncated since the leader last gave records.
+    seen: set[LogEnds] = field(default_factory=set)
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether the leader is to be asked for it now."""
+        return self.delayed_until_ms is None and self.first_cut is None
+
+
+def truncation_offset(asked: TruncateByEpoch, own_epoch: int, own_end: int, log_end: int) -> int:
+    """Where a log that ends at `log_end` is cut (`AbstractFetcherThread.getOffsetTruncationState`).
+
+    `own_epoch` is the largest epoch of the log not above the leader's, and `own_end` its end, -1 where there is none.
+    If the follower does not know the leader's epoch, this is not the last truncation.
+    """
+    if own_epoch == NO_EPOCH:
+        return min(asked.end_offset, log_end)
+    if own_epoch != asked.epoch:
+        return min(own_end, log_end)
+    return min(own_end, asked.end_offset, log_end)
+
+
+class FetcherMachine:
+    """The partitions of one fetcher. Times are those of the monotonic clock."""
+
+    def __init__(self, backoff_ms: float) -> None:
+        self._backoff_ms = backoff_ms
+        self._session = SessionEpoch()
+        self._followed: dict[PartitionKey, FollowedPartition] = {}
+        #: To be named by the next request.
+        self._changed: dict[PartitionKey, None] = {}
+        self._forgotten: dict[tuple[PartitionKey, UUID], None] = {}
+        self._to_cut: dict[PartitionKey, None] = {}
+        self._delays: list[tuple[float, PartitionKey]] = []
+        #: How many partitions are of topics without ids.
+        self._without_ids = 0
+        self._with_topic_ids = True
+        #: Partitions that are not fetched until they get a new role, and why (Kafka's FailedPartitions).
+        self.failed: dict[PartitionKey, ErrorCode] = {}
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._followed
+
+    def get(self, key: PartitionKey) -> FollowedPartition | None:
+        """A partition's state; None if it is not fetched here."""
+        return self._followed.get(key)
+
+    @property
+    def largest_lag(self) -> int:
+        """The largest known lag, in records."""
+        return max((followed.lag or 0 for followed in self._followed.values()), default=0)
+
+    # -- roles
+
+    def follow(self, key: PartitionKey, topic_id: UUID, leader_epoch: int, log: LogEnds, high_watermark: int) -> None:
+        """Fetch this partition in `leader_epoch` from the log's end on; no effect if it is fetched in it already."""
+        known = self._followed.get(key)
+        if known is not None and known.position.leader_epoch == leader_epoch and known.topic_id == topic_id:
+            return
+        self.forget(key)
+        self._followed[key] = followed = FollowedPartition(topic_id, ReplicaPosition(leader_epoch, log))
+        self._without_ids += topic_id == NO_TOPIC_ID
+        if log.last_epoch == NO_EPOCH and high_watermark < log.end_offset:
+            followed.first_cut = high_watermark
+            self._to_cut[key] = None
+        else:
+            self._changed[key] = None
+
+    def forget(self, key: PartitionKey) -> None:
+        """Fetch this partition no more; the replica has another role."""
+        self.failed.pop(key, None)
+        self._drop(key)
+
+    def _drop(self, key: PartitionKey) -> None:
+        followed = self._followed.pop(key, None)
+        if followed is None:
+            return
+        self._without_ids -= followed.topic_id == NO_TOPIC_ID
+        self._to_cut.pop(key, None)
+        self._leave_session(key, followed)
+
+    def _leave_session(self, key: PartitionKey, followed: FollowedPartition) -> None:
+        self._changed.pop(key, None)
+        if followed.asked is not None:
+            followed.asked = None
+            self._forgotten[key, followed.topic_id] = None
+
+    # -- requests
+
+    def first_cuts(self) -> list[tuple[PartitionKey, int, TruncateTo]]:
+        """The truncations that come before any request: key, leader epoch, action."""
+        found = []
+        for key in self._to_cut:
+            followed = self._followed[key]
+            if followed.first_cut is not None:
+                found.append((key, followed.position.leader_epoch, TruncateTo(followed.first_cut)))
+        return found
+
+    def plan(self, now_ms: float) -> FetchRound | None:
+        """The next request; None if there is nothing to ask for now."""
+        while self._delays and self._delays[0][0] <= now_ms:
+            key = heappop(self._delays)[1]
+            followed = self._followed.get(key)
+            if followed is not None and followed.delayed_until_ms is not None and followed.delayed_until_ms <= now_ms:
+                followed.delayed_until_ms = None
+                if followed.first_cut is None:
+                    self._changed[key] = None
+        if self._with_topic_ids != (self._without_ids == 0):
+            self._with_topic_ids = not self._with_topic_ids
+            self._session.failed()
+        if self._session.is_new:
+            self._forgotten.clear()
+            named = {key: each for key, each in self._followed.items() if each.is_asked_for}
+        else:
+            named = {key: self._followed[key] for key in self._changed}
+        if not named and not any(each.asked is not None for each in self._followed.values()):
+            return None
+        changed = {}
+        for key, each in named.items():
+            each.asked = changed[key] = each.position
+            self._forgotten.pop((key, each.topic_id), None)
+        forgotten = list(self._forgotten)
+        self._changed.clear()
+        self._forgotten.clear()
+        return FetchRound(self._session.id, self._session.epoch, changed, forgotten, self._with_topic_ids)
+
+    @property
+    def next_deadline_ms(self) -> float | None:
+        """When the first delay ends; None if there is none."""
+        return self._delays[0][0] if self._delays else None
+
+    def received(self, error: ErrorCode, session_id: int, now_ms: float) -> bool:
+        """The answer to the request has come; False if it is void, and everything is to be asked anew."""
+        if self._session.handled(int(error), session_id):
+            return True
+        if error not in _SESSION_ERRORS:
+            self.failed_round(now_ms)
+        return False
+
+    def failed_round(self, now_ms: float) -> None:
+        """There was no answer: all partitions wait."""
+        self._session.failed()
+        for key, followed in self._followed.items():
+            self._delay(key, followed, now_ms)
+
+    # -- answers
+
+    def answered(self, key: PartitionKey, answer: PartitionAnswer, now_ms: float) -> Action | None:
+        """What to do about the answer for a partition; None for nothing now.
+
+        An answer to what is not asked any more is dropped.
+        """
+        followed = self._followed.get(key)
+        if followed is None or followed.asked is not followed.position or followed.delayed_until_ms is not None:
+            return None
+        error = answer.error
+        if error is ErrorCode.NONE:
+            if answer.diverging_epoch < 0:
+                return TakeRecords()
+            if followed.position.log in followed.seen:
+                self._delay(key, followed, now_ms)  # the logs do not come together
+                return None
+            followed.seen.add(followed.position.log)
+            return TruncateByEpoch(answer.diverging_epoch, answer.diverging_end)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            followed.leader_end = None
+            return AskOffset(LATEST)
+        self._refuse(key, followed, error, now_ms)
+        return None
+
+    def offset_found(
+        self, key: PartitionKey, leader_epoch: int, timestamp: int, error: ErrorCode, offset: int, now_ms: float
+    ) -> Action | None:
+        """The leader's log end or log start, after an offset was out of range (`fetchOffsetAndTruncate`)."""
+        followed = self._current(key, leader_epoch)
+        if followed is None:
+            return None
+        if error is not ErrorCode.NONE:
+            self._refuse(key, followed, error, now_ms)
+            return None
+        end = followed.position.log.end_offset
+        if timestamp == LATEST:
+            if offset < end:
+                return TruncateTo(offset)
+            followed.leader_end = offset
+            return AskOffset(EARLIEST)
+        if offset > end:
+            return StartAt(offset)
+        # The leader has the offset by now, or is about to have it.
+        self._delay(key, followed, now_ms)
+        return None
+
+    def is_current(self, key: PartitionKey, leader_epoch: int) -> bool:
+        """Whether the partition is still fetched in this leader epoch."""
+        return self._current(key, leader_epoch) is not None
+
+    def _current(self, key: PartitionKey, leader_epoch: int) -> FollowedPartition | None:
+        followed = self._followed.get(key)
+        return followed if followed is not None and followed.position.leader_epoch == leader_epoch else None
+
+    # -- outcomes
+
+    def moved(self, key: PartitionKey, leader_epoch: int, log: LogEnds, high_watermark: int | None = None) -> None:
+        """An action was done, and the log is so now; `high_watermark` is the leader's, if it sent records."""
+        followed = self._current(key, leader_epoch)
+        if followed is None:
+            return
+        if high_watermark is not None:
+            followed.lag = max(0, high_watermark - log.end_offset)
+            followed.seen.clear()
+        was_uncut = followed.first_cut is not None
+        followed.first_cut = None
+        self._to_cut.pop(key, None)
+        if was_uncut or log != followed.position.log:
+            followed.position = ReplicaPosition(leader_epoch, log)
+            if followed.delayed_until_ms is None:
+                self._changed[key] = None
+
+    def refused(self, key: PartitionKey, leader_epoch: int, error: ErrorCode, now_ms: float) -> None:
+        """An action failed here: with a disk error the partition is given up until its next role, else it waits."""
+        followed = self._current(key, leader_epoch)
+        if followed is None:
+            return
+        if error is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._fail(key, error)
+        else:
+            self._delay(key, followed, now_ms)
+
+    def _refuse(self, key: PartitionKey, followed: FollowedPartition, error: ErrorCode, now_ms: float) -> None:
+        """The leader refuses: after FENCED_LEADER_EPOCH there is a newer leader, of whom the controller will tell."""
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._fail(key, error)
+        else:
+            self._delay(key, followed, now_ms)
+
+    def _fail(self, key: PartitionKey, error: ErrorCode) -> None:
+        self._drop(key)
+        self.failed[key] = error
+
+    def _delay(self, key: PartitionKey, followed: FollowedPartition, now_ms: float) -> None:
+        if followed.delayed_until_ms is None:
+            followed.delayed_until_ms = now_ms + self._backoff_ms
+            heappush(self._delays, (followed.delayed_until_ms, key))
+        self._leave_session(key, followed)
+
+    # -- for tests and operators
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the parts contradict each other."""
+        assert self._changed.keys() <= self._followed.keys()
+        assert not self.failed.keys() & self._followed.keys()
+        assert self._without_ids == sum(each.topic_id == NO_TOPIC_ID for each in self._followed.values())
+        for key, each in self._followed.items():
+            if each.delayed_until_ms is not None:
+                assert each.asked is None
+                assert (each.delayed_until_ms, key) in self._delays
+            elif each.first_cut is not None:
+                assert key in self._to_cut
+            else:
+                assert each.asked is each.position or key in self._changed or self._session.is_new, key
