@@ -61,16 +61,18 @@ def _first_sentence(path: Path) -> str:
     return first.partition(": ")[2] or first
 
 
-def commands() -> dict[str, TyperCommand]:
+def commands() -> dict[str, TyperCommand | TyperGroup]:
     """The commands of `ottla` by name; those of a group by the group's name and their own."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     return dict(_commands_of(group, ""))
 
 
-def _commands_of(group: TyperGroup, before: str) -> Iterator[tuple[str, TyperCommand]]:
+def _commands_of(group: TyperGroup, before: str) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
+            if command.invoke_without_command:
+                yield before + name, command
             yield from _commands_of(command, f"{before}{name} ")
         elif isinstance(command, TyperCommand) and not command.hidden:
             yield before + name, command

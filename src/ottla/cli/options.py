@@ -33,12 +33,12 @@ class OutputFormat(StrEnum):
 Format = Annotated[OutputFormat, typer.Option("--format", help="The former way to say --json.", hidden=True)]
 
 
-def make_app(name: str, help_text: str) -> typer.Typer:
+def make_app(name: str, help_text: str, *, no_args_is_help: bool = True) -> typer.Typer:
     """A group of commands. Help is plain text: markup would take `[all]` for a style and leave it out."""
     return typer.Typer(
         name=name,
         help=help_text,
-        no_args_is_help=True,
+        no_args_is_help=no_args_is_help,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

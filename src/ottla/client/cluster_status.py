@@ -211,14 +211,18 @@ class _Asked:
 
 
 async def read_cluster_status(
-    cluster: Cluster, names: Sequence[str] | None = None, *, all_configs: bool = False, figures: bool = True
+    cluster: Cluster,
+    names: Sequence[str] | None = None,
+    *,
+    configs: Sequence[str] | None = (MIN_ISR,),
+    figures: bool = True,
 ) -> ClusterStatus:
     """Ask all brokers for these topics, None for all of them.
 
     Args:
         cluster: connections to it.
         names: the topics; those that do not exist are in `missing`.
-        all_configs: ask for all settings of the topics, not just min.insync.replicas.
+        configs: names of the settings to ask for, None for all of them.
         figures: ask every broker for offsets and sizes; without, only what metadata and settings say.
 
     Raises ClientError where no broker answers at all; a single broker's failure is its `problem`.
@@ -231,7 +235,7 @@ async def read_cluster_status(
         for name in names or ()
         if name not in metadata.topics
     }
-    configs = await _configs(cluster, wanted, None if all_configs else [MIN_ISR])
+    settings = await _configs(cluster, wanted, configs)
     nodes = dict(metadata.nodes)
     asked: dict[int, _Asked] = {}
     if figures:
@@ -241,18 +245,23 @@ async def read_cluster_status(
         cluster_id=metadata.cluster_id,
         controller=metadata.controller_id if metadata.controller_id in nodes else None,
         brokers=tuple(_broker_status(nodes[each], asked.get(each, _Asked())) for each in sorted(nodes)),
-        topics=tuple(_topic_status(each, configs.get(each.name, {}), nodes, asked) for each in topics),
+        topics=tuple(_topic_status(each, settings.get(each.name, {}), nodes, asked) for each in topics),
         missing=missing,
     )
 
 
-async def _configs(cluster: Cluster, names: Sequence[str], keys: list[str] | None) -> dict[str, dict[str, ConfigEntry]]:
+async def _configs(
+    cluster: Cluster, names: Sequence[str], keys: Sequence[str] | None
+) -> dict[str, dict[str, ConfigEntry]]:
     """Settings by topic; topics whose settings may not be read, or that are gone, are left out."""
+    wanted = None if keys is None else list(keys)
+    if wanted == []:
+        return {}
     found: dict[str, dict[str, ConfigEntry]] = {}
     for start in range(0, len(names), TOPICS_A_REQUEST):
         request = DescribeConfigsRequest(
             resources=[
-                DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=keys)
+                DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=wanted)
                 for name in names[start : start + TOPICS_A_REQUEST]
             ]
         )

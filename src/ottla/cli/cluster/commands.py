@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ottla.cli.cluster import COMMAND
+from ottla.cli.cluster.plan import DEFAULT_BROKERS, DEFAULT_DATA, MOST_BROKERS, ClusterPlanOptions
 from ottla.cli.command import ClusterOptions
 from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, make_app
 from ottla.cli.terminal import Terminal, write_json
@@ -12,12 +15,40 @@ from ottla.cli.terminal import Terminal, write_json
 if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
 
-app = make_app("cluster", "Show the state of a cluster.")
+app = make_app("cluster", "Start a cluster on this machine, or show the state of any.", no_args_is_help=False)
 
 
-@app.callback()
-def root() -> None:
-    """Show the state of a cluster."""
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    brokers: Annotated[int, typer.Option(help="How many brokers.", min=1, max=MOST_BROKERS)] = DEFAULT_BROKERS,
+    port: Annotated[
+        int, typer.Option(help="Port of the first broker, the others follow; 0 takes free ones.", min=0, max=65535)
+    ] = 9092,
+    host: Annotated[str, typer.Option(help="Host name or address to listen on.")] = "127.0.0.1",
+    data: Annotated[str, typer.Option(help="Directory of all data and logs, created if missing.")] = DEFAULT_DATA,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of all brokers; may be repeated."),
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,…/CHROOT", help="This ZooKeeper ensemble instead of a server started here."),
+    ] = None,
+    zookeeper_port: Annotated[
+        int, typer.Option(help="Port of the ZooKeeper server; 0 takes any free one.", min=0, max=65535)
+    ] = 0,
+) -> None:
+    """Start a cluster on this machine, a process for each broker, until SIGTERM or Ctrl-C.
+
+    A broker that ends is reported, and not started again. Ends with 0, with 1 where a process failed.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from ottla.cli.cluster.start import run
+
+    options = ClusterPlanOptions(brokers, host, port, data, tuple(config or ()), zookeeper, zookeeper_port)
+    COMMAND.run(lambda: run(options))
 
 
 @app.command()

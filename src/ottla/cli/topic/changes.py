@@ -208,7 +208,7 @@ async def _existing(
     cluster: Cluster, names: Sequence[str], what: str, *, if_exists: bool, figures: bool = False
 ) -> tuple[list[TopicStatus], int]:
     """The topics that exist, and the exit code so far: others are reported unless they are to be passed over."""
-    state = await read_cluster_status(cluster, names, all_configs=True, figures=figures)
+    state = await read_cluster_status(cluster, names, configs=None, figures=figures)
     code = 0
     for name, problem in state.missing.items():
         if not (if_exists and problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):

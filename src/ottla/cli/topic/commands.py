@@ -114,7 +114,7 @@ def describe(
 
     async def work(cluster: Cluster) -> int:
         names = list(dict.fromkeys(topics)) if topics else None
-        state = await read_cluster_status(cluster, names, all_configs=True)
+        state = await read_cluster_status(cluster, names, configs=None)
         terminal = Terminal.standard_output()
         shown = filters.apply(state.topics)
         for at, topic in enumerate(shown):

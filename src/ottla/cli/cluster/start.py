@@ -1,0 +1,236 @@
+"""`ottla cluster`: several brokers on this machine, a process each, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.cli.cluster import COMMAND
+from ottla.cli.cluster.plan import (
+    ClusterPlanOptions,
+    check_options,
+    plan_brokers,
+    plan_zookeeper,
+)
+from ottla.cli.cluster.processes import ClusterProcess, StartFailed, start_process, stop_processes, wait_until_ready
+from ottla.cli.cluster.screen import ClusterScreen, ShownBroker, ShownCluster, make_cluster_screen
+from ottla.cli.command import EXIT_REFUSED, CommandError
+from ottla.cli.serve import ServeOptions, UsageProblem, on_stop_signal, read_config
+
+if TYPE_CHECKING:
+    from ottla.client.cluster_status import ClusterStatus
+    from ottla.peer.cluster import Cluster
+
+#: Seconds between two looks at the cluster.
+STATUS_INTERVAL_S: Final = 1.0
+#: A look that takes longer is given up, in milliseconds.
+STATUS_TIMEOUT_MS: Final = 2_000
+NO_ENSEMBLE: Final = (
+    "ZooKeeper is one process here, a single point of failure: while it is down brokers serve on, but elect no leaders"
+)
+
+
+def run(options: ClusterPlanOptions) -> int:
+    """Start the cluster and run it until a signal stops it; returns the exit code. Raises CommandError."""
+    check_options(options)
+    _check_settings(options)
+    try:
+        os.makedirs(options.data, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"cannot make {options.data}: {error.strerror}; choose another directory (--data)"
+        ) from error
+    return asyncio.run(LocalCluster(options).run())
+
+
+def _check_settings(options: ClusterPlanOptions) -> None:
+    """Refuse settings that a broker would refuse, before anything is started. Raises CommandError."""
+    given = ServeOptions(options.host, 0, options.data, 0, options.settings, None, zookeeper="127.0.0.1:2181")
+    try:
+        read_config(given)
+    except UsageProblem as problem:
+        raise CommandError("; ".join(str(problem).splitlines())) from problem
+
+
+class LocalCluster:
+    """The processes of one `ottla cluster`, and what is known of them."""
+
+    def __init__(self, options: ClusterPlanOptions) -> None:
+        self._options = options
+        self._members: list[ClusterProcess] = []
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._reported: set[str] = set()
+        self._cluster: Cluster | None = None
+
+    @property
+    def _brokers(self) -> list[ClusterProcess]:
+        return [each for each in self._members if each.plan.broker is not None]
+
+    async def run(self) -> int:
+        """Start, watch, stop; returns the exit code."""
+        on_stop_signal(self._stop_or_hurry)
+        code = 0
+        footer = [NO_ENSEMBLE] if self._options.zookeeper is None else []
+        with make_cluster_screen([*footer, "Ctrl-C stops all"]) as screen:
+            try:
+                if await self._until_stop(self._start(screen)):
+                    await self._watch(screen)
+                code = EXIT_REFUSED if self._reported else 0
+            except StartFailed as problem:
+                code = COMMAND.report(str(problem))
+            except OSError as error:
+                code = COMMAND.report(f"a process cannot be started: {error}")
+            finally:
+                if not await self._stop_all(screen):
+                    code = EXIT_REFUSED
+        return code
+
+    def _stop_or_hurry(self) -> None:
+        (self._hurry if self._stop.is_set() else self._stop).set()
+
+    async def _until_stop(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether the work was done before a signal came. Raises what it raises."""
+        task = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+            return False
+        await task
+        return True
+
+    async def _start(self, screen: ClusterScreen) -> None:
+        zookeeper = await self._start_zookeeper(screen)
+        for plan in plan_brokers(self._options, zookeeper):
+            self._members.append(await start_process(plan))
+        for member in self._brokers:
+            address = await wait_until_ready(member)
+            screen.say(
+                f"{member.plan.name} listening on {address}, process {member.process.pid}, data in "
+                f"{self._options.data}/broker-{member.plan.broker}, log in {member.plan.log_path}"
+            )
+        screen.say(f"ready: bootstrap.servers={self.bootstrap_servers}; Ctrl-C stops all")
+
+    async def _start_zookeeper(self, screen: ClusterScreen) -> str:
+        """The address of ZooKeeper, which is started unless one is named."""
+        plan = plan_zookeeper(self._options)
+        if plan is None:
+            assert self._options.zookeeper is not None
+            return self._options.zookeeper
+        member = await start_process(plan)
+        self._members.append(member)
+        address = await wait_until_ready(member)
+        screen.say(f"{plan.name} listening on {address}, process {member.process.pid}. {NO_ENSEMBLE}")
+        return address
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(each.address for each in self._brokers if each.address is not None)
+
+    # While it runs
+
+    async def _watch(self, screen: ClusterScreen) -> None:
+        """Show the state until a signal comes, or no broker is left."""
+        try:
+            while not self._stop.is_set():
+                self._report_ended(screen)
+                if not any(each.is_running for each in self._brokers):
+                    screen.say("no broker is left")
+                    return
+                screen.show(self._shown(await self._status()))
+                await self._pause()
+        finally:
+            if self._cluster is not None:
+                await self._cluster.close()
+
+    async def _pause(self) -> None:
+        """Until the next look, the end of a process, or a signal."""
+        ends = {asyncio.ensure_future(each.process.wait()) for each in self._members if each.is_running}
+        stopping = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait({*ends, stopping}, timeout=STATUS_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
+        for each in (*ends, stopping):
+            each.cancel()
+
+    def _report_ended(self, screen: ClusterScreen) -> None:
+        for member in self._members:
+            if not member.is_running and member.plan.name not in self._reported:
+                self._reported.add(member.plan.name)
+                screen.say(f"{member.plan.name} {member.ending()}")
+                screen.say(f"  it is not started again; its log is {member.plan.log_path}. To start it by hand:")
+                screen.say(f"  {member.plan.by_hand}")
+
+    async def _status(self) -> ClusterStatus | None:
+        """What a broker says of the cluster; None where none answers."""
+        from ottla.client.cluster_status import read_cluster_status
+        from ottla.client.errors import ClientError
+        from ottla.peer.cluster import Cluster
+        from ottla.peer.settings import ConnectionSettings
+
+        if self._cluster is None:
+            settings = ConnectionSettings(
+                self.bootstrap_servers,
+                client_id="ottla-cluster",
+                request_timeout_ms=STATUS_TIMEOUT_MS,
+                default_api_timeout_ms=STATUS_TIMEOUT_MS,
+                socket_connection_setup_timeout_ms=STATUS_TIMEOUT_MS,
+            )
+            self._cluster = Cluster(settings)
+        reading = asyncio.ensure_future(read_cluster_status(self._cluster, configs=(), figures=False))
+        stopping = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not reading.done():
+            reading.cancel()
+            await asyncio.wait({reading})
+            return None
+        try:
+            return reading.result()
+        except ClientError:
+            return None
+
+    def _shown(self, status: ClusterStatus | None) -> ShownCluster:
+        from ottla.cli.topic.views import health
+
+        brokers = tuple(_shown_broker(each, status) for each in self._brokers)
+        if status is None:
+            return ShownCluster(brokers)
+        return ShownCluster(brokers, len(status.topics), len(status.partitions), health(status.partitions).text)
+
+    # Its end
+
+    async def _stop_all(self, screen: ClusterScreen) -> bool:
+        """Stop the brokers, then ZooKeeper, which they need to stop; False where one had to be killed."""
+        running = [each for each in self._members if each.is_running]
+        if running:
+            screen.say(f"stopping {', '.join(each.plan.name for each in running)}")
+        killed = await stop_processes(self._brokers, self._hurry)
+        killed += await stop_processes(self._members, self._hurry)
+        for name in killed:
+            screen.say(f"{name} did not stop and was killed")
+        screen.say("stopped")
+        return not killed
+
+
+def _shown_broker(member: ClusterProcess, status: ClusterStatus | None) -> ShownBroker:
+    broker = member.plan.broker
+    assert broker is not None
+    shown = ShownBroker(broker, member.address or "-", member.process.pid, member.ending())
+    if status is None:
+        return shown
+    leads, replicas, in_sync = _figures(status, broker)
+    return ShownBroker(
+        broker, shown.address, shown.pid, shown.state, status.controller == broker, leads, replicas, in_sync
+    )
+
+
+def _figures(status: ClusterStatus, broker: int) -> Sequence[int]:
+    """Partitions that the broker leads, those it has a replica of, and in-sync ones among them."""
+    partitions = status.partitions
+    mine = [each for partition in partitions for each in partition.replicas if each.broker == broker]
+    return sum(each.leader == broker for each in partitions), len(mine), sum(each.is_in_sync for each in mine)
