@@ -23,7 +23,7 @@ SERVED = {
     "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions", "CreateTopics",
     "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "CreatePartitions",
     "DeleteGroups", "DescribeCluster", "AlterConfigs", "IncrementalAlterConfigs", "DescribeLogDirs",
-    "OffsetDelete",
+    "OffsetDelete", "LeaderAndIsr", "StopReplica", "UpdateMetadata",
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.control.adoption import FoundPartitionDirectories
+from ottla.broker.control.control_requests import ControlRequestShell
 from ottla.broker.control.coordination import Coordination, open_coordination
 from ottla.broker.control.dynamic_settings import DynamicSettings
 from ottla.broker.control.hosting import Hosting, LogsFound
@@ -127,6 +128,7 @@ class Broker:
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.on_flushed = self.partitions.flushed
         self._control: ControlPlane | None = None
+        self.control_requests: ControlRequestShell
         self.groups: GroupCoordinatorService
         self.zookeeper_offsets: OffsetZnodes
         self.dynamic_settings: DynamicSettings
@@ -294,13 +296,16 @@ class Broker:
         self.config = self.config.with_broker_id(broker_id)
         control = self._control = self._control_plane(coordination, broker_id)
         control.membership.on_fatal = lambda message: self.on_fatal(message)
-        control.host = Hosting(
+        hosting = Hosting(
             broker_id,
             self.partitions,
             self.slices,
             lambda topic: control.log_config_of(topic.name, topic.configs),
             self._keep_settings,
+            self.logs,
         )
+        control.host = hosting
+        self.control_requests = ControlRequestShell(control, hosting, self.slices)
         startup = Startup(
             control,
             stored_cluster_id=identity.cluster_id,
@@ -338,6 +343,7 @@ class Broker:
             changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, broker_id, self.clock)
             control.membership.on_rejoined = changes.resume
             control.on_unknown_outcome = changes.look_at_topic
+            control.on_took_office = changes.start
             changes.start()
 
     async def _former_or_new_id(self, coordination: Coordination) -> int:

@@ -135,6 +135,9 @@ class LogManager:
         self.notes: list[str] = []
         #: Partitions whose directories exist but cannot be opened because of their contents.
         self.unreadable: set[TopicPartitionKey] = set()
+        #: Logs of which the cluster has not said that they belong here. What they hold, and their high watermarks, is
+        #: kept: nobody has told their settings, and retention by the broker's own could delete what is to be kept.
+        self.unclaimed: set[TopicPartitionKey] = set()
 
     # -- start
 
@@ -324,6 +327,10 @@ class LogManager:
         """All logs."""
         return self._logs.values()
 
+    def unclaim_all(self) -> None:
+        """Leave all logs alone until `create` names them: the cluster has yet to say which belong here."""
+        self.unclaimed.update(self._logs)
+
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """A partition's log; None if this broker has none."""
         return self._logs.get((topic, partition))
@@ -341,6 +348,7 @@ class LogManager:
         """
         key = (topic, partition)
         log = self._logs.get(key)
+        self.unclaimed.discard(key)
         if log is not None:
             if log.topic_id is None and topic_id is not None:
                 log.assign_topic_id(topic_id)
@@ -416,6 +424,7 @@ class LogManager:
         Raises DiskError if the directory cannot be renamed; the log is out of service then, too.
         """
         key = (topic, partition)
+        self.unclaimed.discard(key)
         log = self._logs.pop(key, None)
         if log is None:
             return False
@@ -454,7 +463,7 @@ class LogManager:
         if self._is_due("producers", now_ms, settings.producer_expiration_check_interval_ms):
             for log in self._logs.values():
                 log.producers.expire(now_ms, settings.producer_expiration_ms)
-        self.cleaner.maintain(self._logs, now_ms)
+        self.cleaner.maintain(self._claimed(), now_ms)
         self._removals.remove_due(now_ms)
         for name, interval_ms in (
             (RECOVERY_POINT_FILE, settings.recovery_point_checkpoint_interval_ms),
@@ -473,10 +482,15 @@ class LogManager:
 
     def apply_retention(self, now_ms: int) -> None:
         """Delete the segments that are past retention, in all logs."""
-        for key, log in self._logs.items():
+        for key, log in self._claimed().items():
             # Segments being compacted must stay until the round is over; retention comes after it.
             if not self.cleaner.is_cleaning(key):
                 self._delete_old_segments(log, now_ms)
+
+    def _claimed(self) -> dict[TopicPartitionKey, PartitionLog]:
+        if not self.unclaimed:
+            return self._logs
+        return {key: log for key, log in self._logs.items() if key not in self.unclaimed}
 
     def _delete_old_segments(self, log: PartitionLog, now_ms: int, rounds_left: int = MOST_COLD_ROUNDS) -> None:
         """Delete them now, or once a disk thread has read the timestamps that determine their age."""

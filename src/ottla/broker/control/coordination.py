@@ -46,12 +46,19 @@ class Coordination:
     expiry: SessionExpiry | None = None
     #: Whether several brokers may be members of the cluster.
     accepts_others: bool = False
+    #: See `ClusterSession.follows_znodes`.
+    follows_znodes: bool = True
 
     @property
     def session(self) -> ClusterSession:
         """The session in the form that the control plane takes."""
         return ClusterSession(
-            self.zk, self.is_shared, self.accepts_others, self.longest_session_ms, self.transaction_bytes
+            self.zk,
+            self.is_shared,
+            self.accepts_others,
+            self.longest_session_ms,
+            self.transaction_bytes,
+            self.follows_znodes,
         )
 
     @property

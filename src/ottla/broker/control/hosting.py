@@ -1,9 +1,13 @@
-"""Applies changes of the cluster image to the partitions that the broker hosts, one by one and in slices."""
+"""Applies changes to the partitions that the broker hosts, one by one and in slices.
+
+They come as deltas of the image from this broker's own controller, or as entries of another controller's requests.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.cluster.control_requests import NO_LEADER_EPOCH, HostedReplica, RoleAction, StopAction
 from ottla.cluster.image import HostAction, hosted_changes
 
 if TYPE_CHECKING:
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.slices import LoopSlices
     from ottla.cluster.adoption import AdoptablePartition
+    from ottla.cluster.control_batches import PartitionEntry
     from ottla.cluster.controller_events import FoundTopic, PartitionKey
     from ottla.cluster.image import ImageDelta, TopicImage
     from ottla.config.topic import LogConfig
@@ -31,27 +36,33 @@ class Hosting:
         slices: LoopSlices,
         log_config_of: Callable[[TopicImage], LogConfig],
         on_hosted: Callable[[TopicImage], None],
+        logs: LogManager,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
+        self._logs = logs
         self._slices = slices
         self._log_config_of = log_config_of
         self._on_hosted = on_hosted
 
     async def begin(self, delta: ImageDelta) -> None:
-        """Become leader of new partitions, before clients learn of it. Raises DiskError."""
+        """Become leader or follower of partitions, before clients learn of it. Raises DiskError."""
         for topic_delta in delta.topics:
             topic = topic_delta.after
             if topic is None:
                 continue
             config = None
             for change in hosted_changes(topic_delta, self._broker_id):
-                if change.action is not HostAction.LEAD:
+                if change.action not in (HostAction.LEAD, HostAction.FOLLOW):
                     continue
                 if config is None:
                     config = self._log_config_of(topic)
                 await self._slices.point()
-                self._replicas.make_leader(topic, change.partition, change.state, config)
+                if change.action is HostAction.FOLLOW:
+                    self._replicas.make_follower(topic, change.partition, change.state, config)
+                    continue
+                epoch = delta.partition_epochs.get((topic.name, change.partition), 0)
+                self._replicas.make_leader(topic, change.partition, change.state, config, epoch)
             if config is not None:
                 self._on_hosted(topic)
 
@@ -59,13 +70,52 @@ class Hosting:
         """Stop or delete partitions no longer hosted, after clients have learned of it. Raises DiskError."""
         for topic_delta in delta.topics:
             for change in hosted_changes(topic_delta, self._broker_id):
-                if change.action is HostAction.LEAD:
+                if change.action in (HostAction.LEAD, HostAction.FOLLOW):
                     continue
                 await self._slices.point()
                 if change.action is HostAction.DELETE:
                     self._replicas.delete(change.topic.name, change.partition)
                 else:
                     self._replicas.stop(change.topic.name, change.partition)
+
+    # Entries of control requests
+
+    def replica(self, topic: str, partition: int) -> HostedReplica:
+        """What this broker has of a partition."""
+        hosted, log = self._replicas.get(topic, partition), self._logs.get(topic, partition)
+        is_offline = self._replicas.is_offline(topic, partition) or (topic, partition) in self._logs.unreadable
+        return HostedReplica(
+            hosted.leader_epoch if hosted is not None else NO_LEADER_EPOCH,
+            log.topic_id if log is not None else None,
+            log is not None,
+            hosted is None and is_offline,
+            bool(self._logs.failed_log_dirs),
+        )
+
+    def take_role(self, topic: TopicImage, entry: PartitionEntry, action: RoleAction) -> None:
+        """Do what was decided about an entry of a LeaderAndIsr. Raises DiskError."""
+        config = self._log_config_of(topic)
+        if action is RoleAction.LEAD:
+            self._replicas.make_leader(topic, entry.partition, entry.state, config, entry.partition_epoch)
+        elif action is RoleAction.FOLLOW:
+            self._replicas.make_follower(topic, entry.partition, entry.state, config)
+        elif action is not RoleAction.NONE:
+            self._replicas.host(topic, entry.partition, config)
+
+    def end_role(self, topic: str, partition: int, action: StopAction) -> None:
+        """Do what was decided about an entry of a StopReplica. Raises DiskError."""
+        if action is StopAction.DELETE:
+            self._replicas.delete(topic, partition)
+        elif action is StopAction.STOP:
+            self._replicas.stop(topic, partition)
+
+    def hosted(self, topic: TopicImage) -> None:
+        """Note that partitions of this topic were given roles."""
+        self._on_hosted(topic)
+
+    def unclaimed(self) -> list[str]:
+        """The partitions with logs that no controller has given to this broker."""
+        return [f"{topic}-{partition}" for topic, partition in sorted(self._logs.unclaimed)]
 
 
 class LogsFound:
@@ -74,6 +124,10 @@ class LogsFound:
     def __init__(self, logs: LogManager, replicas: ReplicaManager) -> None:
         self._logs = logs
         self._replicas = replicas
+
+    def leave_alone(self) -> None:
+        """See `FoundLogs.leave_alone`."""
+        self._logs.unclaim_all()
 
     def set_strays_aside(self, strays: Sequence[AdoptablePartition]) -> None:
         """See `FoundLogs.set_strays_aside`."""

@@ -110,6 +110,12 @@ class ClusterMembership:
         """Whether this broker is the controller as far as it knows."""
         return self.term.epoch > 0
 
+    @property
+    def broker_epoch(self) -> int:
+        """The czxid of this broker's registration, as last read (KIP-380); -1 before `join`."""
+        registered = self.brokers.get(self._broker.id)
+        return registered.epoch if registered is not None else -1
+
     # Joining
 
     async def join(self) -> TopicRefusal | None:

@@ -60,7 +60,14 @@ from ottla.config.topic import LogConfig
 from ottla.env.environment import Environment
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import LARGEST_TRANSACTION
-from ottla.zk.layout import BrokerRegistration, DeleteTopicZnode, TopicConfigZnode, TopicZnode, ZnodeDataError
+from ottla.zk.layout import (
+    BrokerRegistration,
+    DeleteTopicZnode,
+    LogDirEventNotificationZnode,
+    TopicConfigZnode,
+    TopicZnode,
+    ZnodeDataError,
+)
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -70,6 +77,9 @@ if TYPE_CHECKING:
     from ottla.zk.client import Watcher, ZkClient
 
 log = logging.getLogger("ottla.topics")
+
+#: Pause before the controller is told again of a failed log directory.
+NOTIFY_AGAIN_S = 1.0
 
 
 class Host(Protocol):
@@ -107,6 +117,8 @@ class ClusterSession:
     longest_session_ms: int = 0
     #: Most bytes of one transaction, as `operation_bytes` counts them.
     transaction_bytes: int = LARGEST_TRANSACTION
+    #: Whether a broker that is not the controller reads topics from the znodes, in place of the controller's requests.
+    follows_znodes: bool = True
 
 
 class ControlPlane:
@@ -162,7 +174,12 @@ class ControlPlane:
         )
         #: Called with a topic when the outcome of a change of it is unknown.
         self.on_unknown_outcome: Callable[[str], None] = lambda name: None
-        self._applying = asyncio.Lock()
+        #: Called when this broker has become the controller after its start.
+        self.on_took_office: Callable[[], None] = lambda: None
+        #: Held while a change of the cluster is applied to this broker.
+        self.applying = asyncio.Lock()
+        #: Settings of topics that are hosted here, or about to be, while the image does not have them yet.
+        self.unheard_configs: dict[str, Mapping[str, str]] = {}
         self._configuring = asyncio.Lock()
         self._subscribers: list[Callable[[ImageDelta], None]] = []
         self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
@@ -221,13 +238,27 @@ class ControlPlane:
 
         Raises `DiskError`; the image then does not contain the replicas that could not be hosted.
         """
-        async with self._applying:
+        async with self.applying:
             delta = self._with_own_configs(delta)
             await self.host.begin(delta)
-            self.image.apply(delta)
-            for subscriber in self._subscribers:
-                subscriber(delta)
+            self._publish(delta)
             await self.host.end(delta)
+
+    def publish(self, delta: ImageDelta) -> None:
+        """Change the image and notify the subscribers; the hosted partitions are changed by others."""
+        self._publish(self._with_own_configs(delta))
+
+    def _publish(self, delta: ImageDelta) -> None:
+        self.image.apply(delta)
+        for subscriber in self._subscribers:
+            subscriber(delta)
+
+    def note_configs(self, name: str) -> None:
+        """Pass the settings of a topic that is new in the image to its logs here."""
+        self.unheard_configs.pop(name, None)
+        log_config = self.log_config(name)
+        for callback in self._config_subscribers:
+            callback(name, log_config)
 
     def _with_own_configs(self, delta: ImageDelta) -> ImageDelta:
         """Keep the image's settings: they do not come from the controller, and may be newer than the delta."""
@@ -244,8 +275,21 @@ class ControlPlane:
         partitions = list(keys)
         if self.is_controller:
             self.controller.post(ReplicasOffline(self.broker_id, partitions))
+        elif not self.session.follows_znodes:
+            self._spawn(self._notify_log_dir_failure())
         else:
             self._spawn(self.apply(offline_delta(self.image, self.broker_id, partitions)))
+
+    async def _notify_log_dir_failure(self) -> None:
+        """Have the controller ask which replicas are offline now; they are when LeaderAndIsr answers so."""
+        znode = LogDirEventNotificationZnode
+        while True:
+            try:
+                await self._zk.create(znode.PREFIX, znode.encode(self.broker_id), sequential=True)
+                return
+            except METADATA_ERRORS as error:
+                log.warning("the controller is told of the failed log directory later: %s", error)
+                await asyncio.sleep(NOTIFY_AGAIN_S)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -261,6 +305,9 @@ class ControlPlane:
             return
         if self.controller.controller.epoch:
             self.controller.post(Resigned())
+        if not self.session.follows_znodes:
+            self._spawn(self.apply(ImageDelta(controller_id=membership.controller_id)))
+            return
         brokers = {broker_id: broker.image for broker_id, broker in membership.brokers.items()}
         self._spawn(self.apply(ImageDelta(brokers=brokers, controller_id=membership.controller_id)))
 
@@ -277,6 +324,7 @@ class ControlPlane:
 
         try:
             await self.controller.handle_read(read)
+            self.on_took_office()
         except (*METADATA_ERRORS, ZnodeDataError) as error:
             log.error("elected as controller, and the metadata cannot be read or put in order: %s", error)
 
@@ -377,6 +425,7 @@ class ControlPlane:
         async with self._configuring:
             topic = self.image.topics.get(name)
             if topic is None:
+                self.unheard_configs.pop(name, None)
                 return
             configs = await read_topic_config(self._zk, name)
             if configs != topic.configs:

@@ -43,6 +43,10 @@ log = logging.getLogger("ottla.topics")
 class FoundLogs(Protocol):
     """The logs that the broker found at its start, before they are matched with the metadata."""
 
+    def leave_alone(self) -> None:
+        """Keep all logs as they are until a controller gives them roles: their settings are not known yet."""
+        ...
+
     def set_strays_aside(self, strays: Sequence[AdoptablePartition]) -> None:
         """Set aside the logs of partitions not placed on this broker. Raises `DiskError`."""
         ...
@@ -57,6 +61,9 @@ class FoundLogs(Protocol):
 
 class NoLogs:
     """A broker without logs."""
+
+    def leave_alone(self) -> None:
+        """See `FoundLogs.leave_alone`."""
 
     def set_strays_aside(self, strays: Sequence[AdoptablePartition]) -> None:
         """See `FoundLogs.set_strays_aside`."""
@@ -128,6 +135,11 @@ class Startup:
         refusal = await plane.membership.join()
         if refusal is not None:
             return refusal
+        if not plane.is_controller and not plane.session.follows_znodes:
+            # All that the broker is to do and to know comes from the controller, now that it is registered.
+            self._logs.leave_alone()
+            await plane.membership.start()
+            return None
         names = await zk.children(TopicZnode.ROOT)
         marked = await zk.children(DeleteTopicZnode.ROOT)
         if plane.is_controller:

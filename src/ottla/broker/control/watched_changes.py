@@ -115,6 +115,8 @@ class WatchedChanges:
         if not (self._control.is_controller or self._control.session.accepts_others):
             self._due[path] = None  # until this broker is elected again
             return False
+        if not (self._control.is_controller or self._control.session.follows_znodes or path == ConfigChangeZnode.ROOT):
+            return True  # the controller tells what there is; `start` is called when this broker becomes it
         try:
             if path == TopicZnode.ROOT:
                 await self._look_at_topics()

@@ -80,9 +80,13 @@ class ReplicaManager:
 
     def missing(self, topic: str, index: int) -> ErrorCode:
         """The error for a partition that is not online here."""
-        if index in self._offline.get(topic, ()):
+        if self.is_offline(topic, index):
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether the partition is in a failed log directory of this broker."""
+        return index in self._offline.get(topic, ())
 
     def topics(self) -> list[str]:
         """The names of the topics with partitions here, online or offline."""
@@ -102,7 +106,7 @@ class ReplicaManager:
         The epoch starts at the log end offset, which is recorded before any append. `partition_epoch` is the version of
         the state. Raises DiskError.
         """
-        partition = self._host(topic, index, config)
+        partition = self.host(topic, index, config)
         hosted = partition.log
         own_end = hosted.recovery_point if self._flush_on_ack else hosted.log_end_offset
         partition.lead(state, own_end, partition_epoch)
@@ -117,32 +121,43 @@ class ReplicaManager:
 
     def make_follower(self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig) -> Partition:
         """Follow `state.leader` in `state.leader_epoch`; create the log if there is none. Raises DiskError."""
-        partition = self._host(topic, index, config)
+        partition = self.host(topic, index, config)
         partition.follow(state)
         self.shared.discard(partition)
         self.held.discard(partition)
         return partition
 
-    def _host(self, topic: TopicImage, index: int, config: LogConfig) -> Partition:
-        hosted = self._logs.create(topic.name, topic.topic_id, index, config)
+    def host(self, topic: TopicImage, index: int, config: LogConfig) -> Partition:
+        """Hold the partition, in a role only if it has one; create its log if there is none. Raises DiskError.
+
+        A topic without an id has the zero one.
+        """
+        topic_id = topic.topic_id if topic.topic_id.int else None
+        hosted = self._logs.create(topic.name, topic_id, index, config)
         hosted.apply_config(config)
         partition = self.get(topic.name, index)
         if partition is None or partition.log is not hosted:
             partition = Partition(topic.name, topic.topic_id, index, hosted, topic.is_internal, self.replication)
             self._by_name.setdefault(topic.name, {})[index] = partition
-            self._by_id.setdefault(topic.topic_id, self._by_name[topic.name])
+        if topic_id is not None and topic_id not in self._by_id:
+            partition.topic_id = topic_id
+            self._by_id[topic_id] = self._by_name[topic.name]
         return partition
 
     def stop(self, topic: str, index: int) -> bool:
-        """Stop leading or following the partition, and keep its log; return False if it is not here."""
+        """Stop leading or following the partition, and keep its log and leader epoch; False: it is not here."""
         partition = self.get(topic, index)
         if partition is not None:
-            self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.held.discard(partition)
+            self.shared.discard(partition)
+            partition.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition is not None
 
     def delete(self, topic: str, index: int) -> bool:
         """Stop the partition and delete its log, online or offline; return False if there is none. Raises DiskError."""
-        self.stop(topic, index)
+        partition = self.get(topic, index)
+        if partition is not None:
+            self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         offline = self._offline.get(topic, set())
         offline.discard(index)
         if not offline:

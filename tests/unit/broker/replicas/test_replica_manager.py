@@ -231,14 +231,18 @@ def test_stopping_keeps_the_log_and_deleting_takes_it() -> None:
     partition = setup.lead()
     setup.append(partition)
     assert setup.replicas.stop("t", 0)
+    # It has no role, and knows which leader epochs are past.
+    assert setup.replicas.get("t", 0) is partition
+    assert (partition.leader, partition.leader_epoch) == (None, 0)
+    assert setup.logs.get("t", 0) is partition.log
+    again = setup.lead(epoch=1)
+    assert again is partition
+    assert partition.leader is not None
+    assert setup.replicas.delete("t", 0)
     assert setup.replicas.get("t", 0) is None
     assert setup.replicas.get_by_id(TOPIC.topic_id, 0) is None
-    assert setup.logs.get("t", 0) is partition.log
-    assert not setup.replicas.stop("t", 0)
-    again = setup.lead(epoch=1)
-    assert again.log is partition.log
-    assert setup.replicas.delete("t", 0)
     assert setup.logs.get("t", 0) is None
+    assert not setup.replicas.stop("t", 0)
     assert not setup.replicas.delete("t", 0)
 
 

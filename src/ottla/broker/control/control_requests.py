@@ -1,0 +1,220 @@
+"""Obeys the cluster's controller where it is another broker: LeaderAndIsr, StopReplica, UpdateMetadata.
+
+The shell of `cluster.control_requests`. Requests are applied one at a time, on whatever connection they come, and in
+slices; before each entry it is looked whether a newer controller was heard of meanwhile. LeaderAndIsr and StopReplica
+change the partitions hosted here, UpdateMetadata the image, as in Apache Kafka. Settings of topics are not in these
+requests: they are read from the znodes when a topic is first heard of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from ottla.broker.control.znodes import READ_AT_ONCE, read_topic_config
+from ottla.cluster.control_requests import ControlHeader, ControlRequests, RoleAction, updated_topic
+from ottla.cluster.image import ImageDelta, TopicDelta, TopicImage
+from ottla.cluster.topics import is_internal_topic
+from ottla.env.disk import DiskError
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.control.hosting import Hosting
+    from ottla.broker.control.plane import ControlPlane
+    from ottla.broker.slices import LoopSlices
+    from ottla.cluster.control_batches import PartitionEntry, StopEntry
+    from ottla.cluster.image import BrokerImage
+
+log = logging.getLogger("ottla.controller")
+
+#: Names in one line of the log.
+NAMES_SHOWN = 10
+
+
+class TopicEntries(NamedTuple):
+    """The entries of one topic in a request; the zero id stands for none."""
+
+    name: str
+    topic_id: UUID
+    entries: Sequence[PartitionEntry]
+
+
+class ControlRequestShell:
+    """Applies the requests of another broker as controller to this broker."""
+
+    def __init__(self, control: ControlPlane, hosting: Hosting, slices: LoopSlices) -> None:
+        self._control = control
+        self._hosting = hosting
+        self._slices = slices
+        self.machine = ControlRequests(control.broker_id)
+        #: Whether a LeaderAndIsr was applied: the first one names all replicas of this broker.
+        self._has_roles = False
+
+    async def lead_or_follow(
+        self, header: ControlHeader, topics: Sequence[TopicEntries]
+    ) -> ErrorCode | list[tuple[TopicEntries, list[ErrorCode]]]:
+        """Apply a LeaderAndIsr: the error of the whole, or one for each entry. Raises `ZkError`."""
+        refused = self._refused(header)
+        if refused is not ErrorCode.NONE:
+            return refused
+        async with self._control.applying:
+            await self._read_settings(topic.name for topic in topics)
+            results = []
+            for topic in topics:
+                image = self._topic_of(topic)
+                errors = []
+                for entry in topic.entries:
+                    await self._slices.point()
+                    errors.append(self._take_role(header, image, entry))
+                if any(error is ErrorCode.NONE for error in errors):
+                    self._hosting.hosted(image)
+                results.append((topic, errors))
+            if not self._has_roles:
+                self._has_roles = True
+                _report_strays(self._hosting.unclaimed())
+            return results
+
+    def _take_role(self, header: ControlHeader, topic: TopicImage, entry: PartitionEntry) -> ErrorCode:
+        if not self._is_current(header):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        here = self._hosting.replica(entry.topic, entry.partition)
+        is_alive = entry.state.leader in self._control.image.brokers
+        action, error = self.machine.role(entry, here, leader_is_alive=is_alive)
+        if error is ErrorCode.KAFKA_STORAGE_ERROR and not here.is_offline:
+            log.error(
+                "%s-%d is refused to the controller: this broker has no log of it, and should have one. Bring its log "
+                "directory back, or have another replica elected",
+                entry.topic,
+                entry.partition,
+            )
+        try:
+            self._hosting.take_role(topic, entry, action)
+        except DiskError as failure:
+            log.error("%s-%d cannot be hosted: %s", entry.topic, entry.partition, failure)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if action is RoleAction.CREATE:
+            log.warning(
+                "%s-%d waits for a leader: broker %d is not alive", entry.topic, entry.partition, entry.state.leader
+            )
+        return error
+
+    async def stop(self, header: ControlHeader, entries: Iterable[StopEntry]) -> ErrorCode | list[ErrorCode]:
+        """Apply a StopReplica: the error of the whole, or one for each entry."""
+        refused = self._refused(header)
+        if refused is not ErrorCode.NONE:
+            return refused
+        async with self._control.applying:
+            errors = []
+            for entry in entries:
+                await self._slices.point()
+                errors.append(self._end_role(header, entry))
+            return errors
+
+    def _end_role(self, header: ControlHeader, entry: StopEntry) -> ErrorCode:
+        if not self._is_current(header):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        action, error = self.machine.stop(entry, self._hosting.replica(entry.topic, entry.partition))
+        try:
+            self._hosting.end_role(entry.topic, entry.partition, action)
+        except DiskError as failure:
+            log.error("%s-%d cannot be deleted: %s", entry.topic, entry.partition, failure)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return error
+
+    async def update_metadata(
+        self, header: ControlHeader, brokers: Mapping[int, BrokerImage], topics: Sequence[TopicEntries]
+    ) -> ErrorCode:
+        """Apply an UpdateMetadata to the image, whole or not at all. Raises `ZkError`."""
+        refused = self._refused(header)
+        if refused is not ErrorCode.NONE:
+            return refused
+        control = self._control
+        async with control.applying:
+            await self._read_settings(topic.name for topic in topics)
+            deltas = []
+            for topic in topics:
+                await self._slices.point()
+                known = control.image.topics.get(topic.name)
+                configs = control.unheard_configs.get(topic.name, {})
+                after = updated_topic(known, topic.topic_id, topic.entries, configs)
+                if after is not known:
+                    deltas.append(TopicDelta(known, after))
+            if not self._is_current(header):
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            controller_id = header.controller_id if header.controller_id >= 0 else None
+            control.publish(ImageDelta(tuple(deltas), brokers, controller_id))
+            for before, after in deltas:
+                if before is None and after is not None:
+                    await self._slices.point()
+                    control.note_configs(after.name)
+        return ErrorCode.NONE
+
+    def _refused(self, header: ControlHeader) -> ErrorCode:
+        control = self._control
+        if not control.session.accepts_others:
+            return ErrorCode.STALE_CONTROLLER_EPOCH  # nobody else can be the controller of private metadata
+        self._note_own_term()
+        refused = self.machine.admit(header, control.membership.broker_epoch)
+        if refused is ErrorCode.NONE:
+            return refused
+        if header.is_kraft:
+            log.error(
+                "controller %d is one of KRaft: a cluster that is being moved to KRaft is not supported. Move it back "
+                "to ZooKeeper mode, or take this broker out of it",
+                header.controller_id,
+            )
+        else:
+            log.warning(
+                "a request of controller %d in epoch %d for registration %d is refused: %s. The newest controller "
+                "epoch is %d, this registration %d",
+                header.controller_id,
+                header.controller_epoch,
+                header.broker_epoch,
+                refused.name,
+                self.machine.controller_epoch,
+                control.membership.broker_epoch,
+            )
+        return refused
+
+    def _is_current(self, header: ControlHeader) -> bool:
+        self._note_own_term()
+        return self.machine.is_current(header)
+
+    def _note_own_term(self) -> None:
+        if self._control.membership.is_controller:
+            self.machine.elected(self._control.membership.term.epoch)
+
+    def _topic_of(self, topic: TopicEntries) -> TopicImage:
+        """The topic as its logs need it: without partitions where the image does not have it."""
+        known = self._control.image.topics.get(topic.name)
+        if known is not None and (not topic.topic_id.int or known.topic_id == topic.topic_id):
+            return known
+        configs = self._control.unheard_configs.get(topic.name, {})
+        return TopicImage(topic.name, topic.topic_id, (), configs, is_internal_topic(topic.name))
+
+    async def _read_settings(self, names: Iterable[str]) -> None:
+        """Read the settings of topics that are not in the image."""
+        control = self._control
+        unheard = [
+            name
+            for name in dict.fromkeys(names)
+            if name not in control.image.topics and name not in control.unheard_configs
+        ]
+        for start in range(0, len(unheard), READ_AT_ONCE):
+            part = unheard[start : start + READ_AT_ONCE]
+            found = await asyncio.gather(*(read_topic_config(control.session.zk, name) for name in part))
+            control.unheard_configs.update(zip(part, found, strict=True))
+
+
+def _report_strays(names: Sequence[str]) -> None:
+    if names:
+        shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+        log.warning(
+            "%d partition directories are stray, and kept but not served: the controller places no such partitions on "
+            "this broker: %s",
+            len(names),
+            shown,
+        )

@@ -1,0 +1,97 @@
+"""UpdateMetadata (key 6), versions 0-8: the controller makes brokers, partitions and leaders known to this broker.
+
+1 has several endpoints of a broker; 2 racks; 3 names of listeners; 4 offline replicas; 5 checks the broker epoch
+(KIP-380), partitions by topic; 7 topic ids (KIP-516); 8 says whether the controller is one of KRaft, which is refused
+(KIP-866).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import CLUSTER_ACTION
+from ottla.broker.control.control_requests import TopicEntries
+from ottla.cluster.control_batches import PartitionEntry
+from ottla.cluster.control_requests import ControlHeader
+from ottla.cluster.image import BrokerImage, PartitionImage
+from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from ottla.wire.schema import ZERO_UUID
+from ottla.zk.tree import ZkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from uuid import UUID
+
+    from ottla.broker.authorization import Access
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 8
+
+
+def accesses(context: RequestContext, request: UpdateMetadataRequest) -> Iterable[Access]:
+    """CLUSTER_ACTION."""
+    return (CLUSTER_ACTION,)
+
+
+def handle(context: RequestContext, request: UpdateMetadataRequest) -> None:
+    """Apply it to the end, also if the controller disconnects: it sends it again then."""
+    if not context.permits(*CLUSTER_ACTION):
+        context.answer_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, request)
+        return
+    context.spawn(_apply(context, request))
+
+
+async def _apply(context: RequestContext, request: UpdateMetadataRequest) -> None:
+    header = ControlHeader(
+        request.controller_id, request.controller_epoch, request.broker_epoch, request.is_kraft_controller
+    )
+    brokers = {broker.id: _broker(broker) for broker in request.live_brokers}
+    topics = await _topics(context, request)
+    try:
+        error = await context.broker.control_requests.update_metadata(header, brokers, topics)
+    except ZkError:
+        context.disconnect()  # the settings of new topics cannot be read: the controller tries again
+        return
+    context.reply(UpdateMetadataResponse(error_code=int(error)))
+
+
+async def _topics(context: RequestContext, request: UpdateMetadataRequest) -> list[TopicEntries]:
+    topics: dict[str, tuple[UUID, list[PartitionEntry]]] = {}
+    for state in request.ungrouped_partition_states:
+        _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
+        entries.append(_entry(state.topic_name, ZERO_UUID, state))
+    for topic in request.topic_states:
+        await context.broker.slices.point()
+        _, entries = topics.setdefault(topic.topic_name, (topic.topic_id, []))
+        entries.extend(_entry(topic.topic_name, topic.topic_id, state) for state in topic.partition_states)
+    return [TopicEntries(name, topic_id, entries) for name, (topic_id, entries) in topics.items()]
+
+
+def _entry(topic: str, topic_id: UUID, state: UpdateMetadataPartitionState) -> PartitionEntry:
+    image = PartitionImage(state.leader, state.leader_epoch, tuple(state.replicas), tuple(state.isr))
+    return PartitionEntry(
+        topic, topic_id, state.partition_index, image, state.zk_version, tuple(state.offline_replicas)
+    )
+
+
+def _broker(broker: UpdateMetadataBroker) -> BrokerImage:
+    endpoints = [_endpoint(endpoint) for endpoint in broker.endpoints]
+    if broker.v0_host:
+        endpoints.append(Endpoint("PLAINTEXT", "PLAINTEXT", broker.v0_host, broker.v0_port))
+    return BrokerImage(broker.id, tuple(endpoints), broker.rack)
+
+
+def _endpoint(endpoint: UpdateMetadataEndpoint) -> Endpoint:
+    """Before version 3 a listener has the name of its security protocol."""
+    known = 0 <= endpoint.security_protocol < len(SECURITY_PROTOCOLS)
+    protocol = SECURITY_PROTOCOLS[endpoint.security_protocol] if known else str(endpoint.security_protocol)
+    return Endpoint(endpoint.listener or protocol, protocol, endpoint.host, endpoint.port)

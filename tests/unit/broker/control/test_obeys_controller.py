@@ -1,0 +1,238 @@
+"""A broker that is not the controller, told what to do as Apache Kafka's controller tells it: frames over TCP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaTopicV1
+from ottla.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+from support.controlled_broker import CONTROLLER, TOPIC_ID, ControlledBroker
+
+T0, T1 = ("t", 0), ("t", 1)
+OTHER_ID = UUID(int=0xB)
+WHOLE = ("", -1)
+
+pytestmark = pytest.mark.spec("R1")
+
+
+def run(tmp_path: Path, scenario: Callable[[ControlledBroker], Awaitable[None]], **options: Any) -> None:
+    async def whole() -> None:
+        test = ControlledBroker(tmp_path, **options)
+        await test.begin()
+        try:
+            await scenario(test)
+        finally:
+            await test.broker.stop()
+
+    asyncio.run(whole())
+
+
+def names(found: dict[tuple[str, int], int]) -> dict[tuple[str, int], str]:
+    return {key: ErrorCode(code).name for key, code in found.items()}
+
+
+def test_it_joins_and_then_does_what_it_is_told(tmp_path: Path) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        control, partitions = test.broker.control, test.broker.partitions
+        assert not control.is_controller
+        assert (control.image.topics, dict(control.image.brokers)) == ({}, {})
+        await test.configure("t", retention_ms="5000")
+        assert await test.update_metadata({}) == 0
+        assert sorted(control.image.brokers) == [1, 2]
+        assert control.image.brokers[2].rack == "r2"
+        assert control.image.controller_id == CONTROLLER
+        states = {T0: (1, 0, [1, 2]), T1: (2, 0, [2, 1])}
+        assert await test.lead_or_follow(states, is_new=True) == {T0: 0, T1: 0}
+        assert control.image.topics == {}, "what clients are told comes with UpdateMetadata"
+        led, followed = partitions.get(*T0), partitions.get(*T1)
+        assert led is not None
+        assert led.leader is not None
+        assert led.log.topic_id == TOPIC_ID
+        assert followed is not None
+        assert followed.leader is None
+        assert followed.leader_epoch == 0
+        assert led.log.config.retention_ms == 5000
+        assert await test.update_metadata(states) == 0
+        topic = control.image.topics["t"]
+        assert (topic.topic_id, topic.configs) == (TOPIC_ID, {"retention.ms": "5000"})
+        assert [state.leader for state in topic.partitions] == [1, 2]
+        # The leaders change places.
+        states = {T0: (2, 1, [1, 2]), T1: (1, 1, [2, 1])}
+        assert await test.lead_or_follow(states) == {T0: 0, T1: 0}
+        assert led.leader is None
+        assert followed.leader is not None
+        assert await test.update_metadata(states) == 0
+        assert [state.leader for state in control.image.topics["t"].partitions] == [2, 1]
+
+    run(tmp_path, scenario)
+
+
+def test_stale_requests_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        state = {T0: (1, 3, [1, 2])}
+        assert await test.update_metadata({}) == 0
+        assert names(await test.lead_or_follow(state, is_new=True)) == {T0: "NONE"}
+        assert names(await test.lead_or_follow(state)) == {T0: "STALE_CONTROLLER_EPOCH"}
+        later = {T0: (2, 4, [1, 2])}
+        stale = "STALE_BROKER_EPOCH"
+        epoch = test.broker_epoch - 1
+        assert names(await test.lead_or_follow(later, broker_epoch=epoch)) == {WHOLE: stale, T0: stale}
+        assert names(await test.stop_replicas({T0: -2}, is_deletion=True, broker_epoch=epoch)) == {WHOLE: stale}
+        assert ErrorCode(await test.update_metadata(later, broker_epoch=epoch)).name == stale
+        test.epoch = 5
+        assert await test.update_metadata({}) == 0
+        stale = "STALE_CONTROLLER_EPOCH"
+        assert names(await test.lead_or_follow(later, controller_epoch=4)) == {WHOLE: stale, T0: stale}
+        assert names(await test.stop_replicas({T0: -2}, is_deletion=True, controller_epoch=4)) == {WHOLE: stale}
+        assert ErrorCode(await test.update_metadata(later, controller_epoch=4)).name == stale
+        kraft = {"controller_epoch": 9, "is_kraft_controller": True}
+        assert names(await test.lead_or_follow(later, **kraft))[WHOLE] == "INVALID_REQUEST"
+        partition = test.broker.partitions.get(*T0)
+        assert partition is not None
+        assert partition.leader is not None
+        assert partition.leader_epoch == 3
+        assert names(await test.lead_or_follow(later, topic_id=OTHER_ID)) == {T0: "INCONSISTENT_TOPIC_ID"}
+
+    run(tmp_path, scenario)
+    assert "is refused: STALE_BROKER_EPOCH" in caplog.text
+    assert "cluster that is being moved to KRaft is not supported" in caplog.text
+
+
+def test_partitions_are_stopped_and_deleted(tmp_path: Path) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        partitions = test.broker.partitions
+        assert await test.update_metadata({}) == 0
+        states = {T0: (1, 3, [1, 2]), T1: (2, 3, [2, 1])}
+        assert await test.lead_or_follow(states, is_new=True) == {T0: 0, T1: 0}
+        assert await test.update_metadata(states) == 0
+        assert names(await test.stop_replicas({T0: 2, T1: 3}, is_deletion=False)) == {
+            T0: "FENCED_LEADER_EPOCH",
+            T1: "NONE",
+        }
+        assert (tmp_path / "d0" / "t-1").exists()
+        # As Kafka deletes a topic: clients are told, replicas stop, replicas go.
+        assert await test.update_metadata({key: (-2, 0, state[2]) for key, state in states.items()}) == 0
+        assert test.broker.image.topics == {}
+        assert await test.stop_replicas({T0: -2, T1: -2}, is_deletion=False) == {T0: 0, T1: 0}
+        assert await test.stop_replicas({T0: -2, T1: -2, ("u", 7): -2}, is_deletion=True) == {
+            T0: 0,
+            T1: 0,
+            ("u", 7): 0,
+        }
+        assert partitions.get(*T0) is None
+        assert not (tmp_path / "d0" / "t-0").exists()
+        # A topic of the same name is another one.
+        assert await test.lead_or_follow({T0: (1, 0, [1])}, is_new=True, topic_id=OTHER_ID) == {T0: 0}
+
+    run(tmp_path, scenario)
+
+
+def test_after_a_restart_logs_wait_for_the_controller(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        states = {(name, 0): (1, 7, [1, 2]) for name in ("kept", "stray", "deleted")}
+        assert await test.update_metadata({}) == 0
+        assert set((await test.lead_or_follow(states, is_new=True)).values()) == {0}
+        former = test.broker_epoch
+        await test.restart()
+        assert test.broker_epoch > former
+        broker = test.broker
+        assert list(broker.partitions) == []
+        assert broker.logs.unclaimed == set(states)
+        checkpoint = tmp_path / "d0" / "replication-offset-checkpoint"
+        broker.logs.checkpoint()
+        assert all(f"{name} 0 0" in checkpoint.read_text() for name, _ in states), "entries not heard of stay"
+        assert await test.update_metadata({}) == 0
+        # The same leader epoch as before: in memory it begins at -1.
+        assert await test.lead_or_follow({("kept", 0): (1, 7, [1, 2])}) == {("kept", 0): 0}
+        assert broker.logs.unclaimed == {("stray", 0), ("deleted", 0)}
+        # Of a log that is lost the broker does not say that it is all there was.
+        lost = {("lost", 0): (1, 7, [1]), ("copied", 0): (2, 7, [1, 2])}
+        assert names(await test.lead_or_follow(lost)) == {("lost", 0): "KAFKA_STORAGE_ERROR", ("copied", 0): "NONE"}
+        assert await test.stop_replicas({("deleted", 0): -2}, is_deletion=True) == {("deleted", 0): 0}
+        assert not (tmp_path / "d0" / "deleted-0").exists()
+        assert (tmp_path / "d0" / "stray-0").exists()
+
+    run(tmp_path, scenario)
+    assert "2 partition directories are stray" in caplog.text
+    assert "deleted-0, stray-0" in caplog.text
+    assert "lost-0 is refused to the controller" in caplog.text
+
+
+def test_retention_leaves_logs_alone_whose_settings_nobody_has_told(tmp_path: Path) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        assert await test.update_metadata({}) == 0
+        assert await test.lead_or_follow({T0: (1, 0, [1])}, is_new=True) == {T0: 0}
+        await test.restart()
+        logs = test.broker.logs
+        looked: list[str] = []
+        logs._delete_old_segments = lambda log, now_ms: looked.append(log.name)  # type: ignore[method-assign,assignment]
+        logs.apply_retention(0)
+        assert looked == []
+        assert await test.lead_or_follow({T0: (1, 0, [1])}) == {T0: 0}
+        logs.apply_retention(0)
+        assert looked == ["t-0"]
+
+    run(tmp_path, scenario)
+
+
+def test_the_controller_is_told_of_a_failed_log_directory(tmp_path: Path) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        assert await test.update_metadata({}) == 0
+        states = {T0: (1, 0, [1, 2]), T1: (1, 0, [1, 2])}
+        assert await test.lead_or_follow(states, is_new=True) == {T0: 0, T1: 0}
+        log = test.broker.logs.get(*T0)
+        assert log is not None
+        gone = [(one.topic, one.partition) for state in test.broker.logs.contents() for one in state.logs if one is log]
+        test.broker._log_dir_failed(gone, False)
+        root = "/log_dir_event_notification"
+        while not await test.zk.children(root):  # noqa: ASYNC110 - the broker writes it in a task
+            await asyncio.sleep(0)
+        (name,) = await test.zk.children(root)
+        data, _ = await test.zk.get(f"{root}/{name}")
+        assert data == b'{"version":1,"broker":1,"event":1}'
+        # As Kafka's controller asks then: which replicas are still online?
+        assert names(await test.lead_or_follow(states)) == {T0: "KAFKA_STORAGE_ERROR", T1: "STALE_CONTROLLER_EPOCH"}
+        assert names(await test.stop_replicas({T0: -2}, is_deletion=True)) == {T0: "KAFKA_STORAGE_ERROR"}
+
+    run(tmp_path, scenario, log_dirs=2)
+
+
+def test_first_versions(tmp_path: Path) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        head = {"controller_id": CONTROLLER, "controller_epoch": 1}
+        live = [UpdateMetadataBroker(id=1, v0_host="h", v0_port=9)]
+        state = {"partition_index": 0, "controller_epoch": 1, "leader": 1, "leader_epoch": 0, "isr": [1]}
+        told = UpdateMetadataPartitionState(topic_name="t", replicas=[1], **state)
+        update = UpdateMetadataRequest(**head, ungrouped_partition_states=[told], live_brokers=live)
+        assert (await test.ask(update, 0)).error_code == 0
+        assert test.broker.image.brokers[1].endpoint("PLAINTEXT") is not None
+        role = LeaderAndIsrPartitionState(topic_name="t", replicas=[1], is_new=True, **state)
+        response = await test.ask(LeaderAndIsrRequest(**head, ungrouped_partition_states=[role]), 1)
+        assert [(one.topic_name, one.error_code) for one in response.partition_errors] == [("t", 0)]
+        partition = test.broker.partitions.get(*T0)
+        assert partition is not None
+        assert partition.log.topic_id is None
+        # The id comes later, in the same leader epoch.
+        assert await test.lead_or_follow({T0: (1, 0, [1])}) == {T0: 0}
+        assert partition.log.topic_id == TOPIC_ID
+        assert test.broker.partitions.get_by_id(TOPIC_ID, 0) is partition
+        stop = StopReplicaRequest(
+            **head, delete_partitions=True, topics=[StopReplicaTopicV1(name="t", partition_indexes=[0])]
+        )
+        response = await test.ask(stop, 1)
+        assert [(one.topic_name, one.error_code) for one in response.partition_errors] == [("t", 0)]
+        assert test.broker.partitions.get(*T0) is None
+
+    run(tmp_path, scenario)
