@@ -409,3 +409,19 @@ def test_pauses_between_attempts_vary(fake, with_cluster):
     pauses = with_cluster(fake, work)
     assert 80 <= min(pauses) < 90
     assert 110 < max(pauses) <= 120
+
+
+def test_errors_that_are_not_about_a_topic_are_raised(fake, with_cluster, monkeypatch):
+    fake.topic("t", 0)
+
+    async def work(cluster):
+        async def topics(names, **options):
+            raise (
+                BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t") if len(names) > 1 else ClientTimeoutError("late")
+            )
+
+        monkeypatch.setattr(cluster, "topics", topics)
+        with pytest.raises(ClientTimeoutError, match="late"):
+            await cluster.each_topic(["t", "u"])
+
+    with_cluster(fake, work)

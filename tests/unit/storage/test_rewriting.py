@@ -128,6 +128,11 @@ def test_a_message_that_is_cut_off_is_left_out() -> None:
         (encode_messages(records(2), 1, compression=Compression.GZIP) * 2, {}, ErrorCode.INVALID_RECORD),
         (encode_messages(records(1), 1), {"max_message_bytes": 20}, ErrorCode.MESSAGE_TOO_LARGE),
         (encode_messages(records(30), 0), {"max_message_bytes": 100}, ErrorCode.MESSAGE_TOO_LARGE),
+        (  # also where recompression would make it small enough
+            encode_messages([Record(0, NOW_MS, None, bytes(1000))], 1),
+            {"max_message_bytes": 500, "compression_type": "gzip"},
+            ErrorCode.MESSAGE_TOO_LARGE,
+        ),
         (
             encode_messages([Record(0, NOW_MS, None, b"v")], 1),
             {"cleanup_policy": "compact"},

@@ -9,7 +9,8 @@ import pytest
 
 from ottla.testing import reference_codec as reference
 from ottla.wire.codec import WireError, decode, encode
-from ottla.wire.compile import smallest_size
+from ottla.wire.compile import read_tagged_fields, smallest_size, varint
+from ottla.wire.framing import TAGGED_FIELDS_LIMIT
 from ottla.wire.messages.fetch import FetchPartition
 from ottla.wire.schema import (
     BOOL,
@@ -103,3 +104,13 @@ def test_smallest_sizes() -> None:
     assert smallest_size(FetchPartition, 0, False) == 4 + 8 + 4
     assert smallest_size(FetchPartition, 12, True) == 4 + 4 + 8 + 4 + 8 + 4 + 1
     assert smallest_size(Middle, 1, True) == 1 + 2 + 1
+
+
+def test_very_many_tagged_fields_are_refused_before_they_are_kept() -> None:
+    def section(count: int) -> bytes:
+        return varint(count) + b"".join(varint(tag) + varint(0) for tag in range(count))
+
+    found, end = read_tagged_fields(section(TAGGED_FIELDS_LIMIT), 0)
+    assert (len(found), end) == (TAGGED_FIELDS_LIMIT, len(section(TAGGED_FIELDS_LIMIT)))
+    with pytest.raises(WireError, match=f"{TAGGED_FIELDS_LIMIT + 1} tagged fields in one place"):
+        read_tagged_fields(section(TAGGED_FIELDS_LIMIT + 1), 0)

@@ -74,3 +74,11 @@ def test_made_without_arguments_and_with_all(cls: type[Struct]) -> None:
 def test_tags_count_from_zero_and_belong_to_flexible_versions(cls: type[Struct]) -> None:
     tags = [f.tag for f in cls.SCHEMA.fields if f.tag is not None]
     assert sorted(tags) == list(range(len(tags)))
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.SCHEMA.name)
+def test_a_throttle_time_is_left_out_of_versions_without_it(cls: type[Message]) -> None:
+    """A handler need not know which versions can say it."""
+    for field in cls.SCHEMA.fields:
+        if field.name == "throttle_time_ms":
+            assert field.since == 0 or field.ignorable
