@@ -13,6 +13,7 @@ from ottla.cluster.control_batches import (
     PartitionEntry,
     StopEntry,
     StopReplicaBatch,
+    UpdateMetadataBatch,
     whole_state,
 )
 from ottla.cluster.controller_events import (
@@ -177,11 +178,32 @@ class ControllerState:
         metadata, roles = whole_state(topics, broker_id, self.entry)
         return self.send(broker_id, metadata, roles) if roles is not None else self.send(broker_id, metadata)
 
+    def refresh(self, broker_ids: Collection[int]) -> list[Effect]:
+        """Send the other brokers anew which replicas are offline, where some of these brokers died or came back.
+
+        Partitions whose ISR they leave are left out: those change anyhow.
+        """
+        others = [broker_id for broker_id in self.informed if broker_id in self.live and broker_id not in broker_ids]
+        if not others:
+            return []
+        entries = tuple(
+            self.entry(topic, index, state)
+            for topic in self.image.topics.values()
+            if topic.name not in self.deleting
+            for index, state in enumerate(topic.partitions)
+            if state.isr
+            and any(one in state.replicas and (one in self.live or one not in state.isr) for one in broker_ids)
+        )
+        if not entries:
+            return []
+        return [effect for broker_id in others for effect in self.send(broker_id, UpdateMetadataBatch(entries))]
+
     def entry(self, topic: TopicImage, index: int, state: PartitionImage) -> PartitionEntry:
         """A partition's present state in a control request."""
         key = (topic.name, index)
         failed = self.offline_replicas(*key) if self.offline else ()
-        offline = tuple(broker for broker in state.replicas if broker not in self.live or broker in failed)
+        electable = self.electable if self.shutting_down else self.live
+        offline = tuple(broker for broker in state.replicas if broker not in electable or broker in failed)
         is_new, is_recovering = key in self.unannounced, key in self.recovering
         return PartitionEntry(
             topic.name, topic.topic_id, index, state, self.version(*key), offline, is_new, is_recovering

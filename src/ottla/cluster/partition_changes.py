@@ -74,7 +74,8 @@ class PartitionChanges:
             state.offline.pop(broker_id, None)
         effects: list[Effect] = [SetChannels(survivors)] if gone else []
         if registered.keys() == survivors.keys():
-            return effects + state.notify(_brokers(state)) + self._lost(gone)
+            return effects + state.notify(_brokers(state)) + state.refresh(gone) + self._lost(gone)
+        effects += state.refresh(gone)
         # Deaths are written before the new registrations are told anything.
         return effects + (self._lost(gone, lambda: self._born(registered)) if gone else self._born(registered))
 
@@ -87,7 +88,7 @@ class PartitionChanges:
         state = self._state
         born = [broker_id for broker_id in registered if broker_id not in state.live]
         state.live = registered
-        effects: list[Effect] = [SetChannels(registered), *state.notify(_brokers(state))]
+        effects: list[Effect] = [SetChannels(registered), *state.notify(_brokers(state)), *state.refresh(born)]
         for broker_id in born:
             effects.extend(state.inform(broker_id))
             effects.extend(self._deletions.broker_born(broker_id))
