@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.testing.cluster import EmbeddedCluster as Cluster
     from ottla.testing.embedded import EmbeddedBroker as Broker
     from ottla.testing.errors import TestBrokerError as TestBrokerError
     from ottla.testing.errors import WaitedInVainError as WaitedInVainError
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from ottla.testing.faults.requests import SeenRequest as SeenRequest
     from ottla.testing.seeds import SeedRecord as SeedRecord
 
-__all__ = ["Broker", "FaultRule", "SeedRecord", "SeenRequest", "TestBrokerError", "WaitedInVainError"]
+__all__ = ["Broker", "Cluster", "FaultRule", "SeedRecord", "SeenRequest", "TestBrokerError", "WaitedInVainError"]
 
 _HOME = {
     "Broker": ("ottla.testing.embedded", "EmbeddedBroker"),
+    "Cluster": ("ottla.testing.cluster", "EmbeddedCluster"),
     "FaultRule": ("ottla.testing.faults.declared", "FaultRule"),
     "SeenRequest": ("ottla.testing.faults.requests", "SeenRequest"),
     "SeedRecord": ("ottla.testing.seeds", "SeedRecord"),

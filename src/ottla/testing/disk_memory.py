@@ -119,6 +119,15 @@ class MemoryDisk:
         self.journal = journal
         self.now_ms: Callable[[], int] = now_ms or _zero
 
+    def copy(self) -> MemoryDisk:
+        """A disk with the same files, unlocked: what is left when the process that has this one is killed now."""
+        other = MemoryDisk(self.now_ms)
+        other._directories = set(self._directories)
+        for path, node in self._nodes.items():
+            copied = other._nodes[path] = MemoryNode(path, node.modified_ms)
+            copied.data += node.data
+        return other
+
     def note(self, operation: str, path: str, argument: bytes | str | int | None = None) -> None:
         """Keep a change in the journal, where there is one."""
         if self.journal is not None:

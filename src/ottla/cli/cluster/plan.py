@@ -7,14 +7,12 @@ import sys
 from dataclasses import dataclass
 
 from ottla.cli.command import CommandError
+from ottla.config.internal_topics import settings_of_internal_topics
 
 DEFAULT_BROKERS = 3
 DEFAULT_DATA = "ottla-cluster"
 LARGEST_PORT = 65535
 MOST_BROKERS = 64
-INTERNAL_FACTOR = 3
-"""Replicas of internal topics, as Apache Kafka's default has them; fewer brokers have as many as there are."""
-INTERNAL_MIN_ISR = 2
 ZOOKEEPER = "ZooKeeper"
 ZOOKEEPER_OUTLIVES_S = 3.0
 """How much longer the ZooKeeper server lives than the brokers where the parent was killed: they need it to stop."""
@@ -99,7 +97,7 @@ def plan_zookeeper(options: ClusterPlanOptions) -> PlannedProcess | None:
 def plan_brokers(options: ClusterPlanOptions, zookeeper: str) -> list[PlannedProcess]:
     """The brokers with the ids 0, 1, …, on ports in a row, on this ZooKeeper."""
     own = {setting.partition("=")[0].strip() for setting in options.settings}
-    defaults = {name: value for name, value in internal_topics(options.brokers).items() if name not in own}
+    defaults = {name: value for name, value in settings_of_internal_topics(options.brokers).items() if name not in own}
     settings = [f"{name}={value}" for name, value in defaults.items()] + list(options.settings)
     processes = []
     for broker in range(options.brokers):
@@ -111,13 +109,3 @@ def plan_brokers(options: ClusterPlanOptions, zookeeper: str) -> list[PlannedPro
         log_path = f"{options.data}/broker-{broker}.log"
         processes.append(PlannedProcess(f"broker {broker}", tuple(arguments), log_path, broker))
     return processes
-
-
-def internal_topics(brokers: int) -> dict[str, str]:
-    """Settings of internal topics that a cluster of so many brokers can fulfil."""
-    factor = str(min(INTERNAL_FACTOR, brokers))
-    return {
-        "offsets.topic.replication.factor": factor,
-        "transaction.state.log.replication.factor": factor,
-        "transaction.state.log.min.isr": str(min(INTERNAL_MIN_ISR, brokers)),
-    }
