@@ -101,8 +101,11 @@ def test_one_broker_and_its_clients() -> None:
 def three_brokers(seed: int) -> Told:
     async def story(cluster: VirtualCluster) -> Read:
         await asyncio.gather(*map(cluster.start, BROKERS))
+        await cluster.until(
+            lambda: all(set(broker.image.brokers) == set(BROKERS) for broker in cluster.brokers.values()),
+            "word of the controller to all brokers",
+        )
         first = cluster.controller()
-        assert all(set(broker.image.brokers) == set(BROKERS) for broker in cluster.brokers.values())
         await produce(cluster, TOPICS, RECORDS)
         led = cluster.led(TOPICS)
         assert sorted(led) == [(topic, index) for topic, count in TOPICS.items() for index in range(count)]

@@ -86,9 +86,7 @@ class ControlledBroker:
         )
         assert isinstance(config, BrokerConfig)
         zk = LocalClient(self.store, self.sessions)
-        self.broker = Broker(
-            config, coordination=Coordination(zk, SESSION_TIMEOUT_MS, accepts_others=True, follows_znodes=False)
-        )
+        self.broker = Broker(config, coordination=Coordination(zk, SESSION_TIMEOUT_MS, accepts_others=True))
         assert await self.broker.start() is None
         self.broker_epoch = self.broker.control.membership.broker_epoch
 

@@ -343,7 +343,8 @@ class Broker:
             changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, broker_id, self.clock)
             control.membership.on_rejoined = changes.resume
             control.on_unknown_outcome = changes.look_at_topic
-            control.on_took_office = changes.start
+            if coordination.accepts_others:
+                control.on_took_office = changes.start
             changes.start()
 
     async def _former_or_new_id(self, coordination: Coordination) -> int:

@@ -46,8 +46,6 @@ class Coordination:
     expiry: SessionExpiry | None = None
     #: Whether several brokers may be members of the cluster.
     accepts_others: bool = False
-    #: See `ClusterSession.follows_znodes`.
-    follows_znodes: bool = True
 
     @property
     def session(self) -> ClusterSession:
@@ -58,7 +56,6 @@ class Coordination:
             self.accepts_others,
             self.longest_session_ms,
             self.transaction_bytes,
-            self.follows_znodes,
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.cluster.control_requests import NO_LEADER_EPOCH, HostedReplica, RoleAction, StopAction
-from ottla.cluster.image import HostAction, hosted_changes
+from ottla.cluster.image import NO_LEADER, HostAction, hosted_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,6 +77,15 @@ class Hosting:
                     self._replicas.delete(change.topic.name, change.partition)
                 else:
                     self._replicas.stop(change.topic.name, change.partition)
+
+    def has_roles(self, topic: TopicImage) -> bool:
+        """Whether this broker's replicas of the topic have been in the leader epochs that the image says."""
+        for index, state in enumerate(topic.partitions):
+            if self._broker_id in state.replicas and state.leader != NO_LEADER:
+                hosted = self._replicas.get(topic.name, index)
+                if hosted is None or hosted.leader_epoch < state.leader_epoch:
+                    return False
+        return True
 
     # Entries of control requests
 

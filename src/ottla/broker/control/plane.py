@@ -1,8 +1,8 @@
 """The control plane of a broker: its view of the cluster, and the changes of the cluster that it requests.
 
 The broker's image changes by deltas. If this broker is the controller they come from the controller's state machine,
-otherwise from the znodes. Each delta is applied to the hosted partitions, then to the image, then passed to the
-subscribers; only then is the request for the change answered.
+otherwise from the requests of the broker that is (`control_requests`). Each delta is applied to the hosted partitions,
+then to the image, then passed to the subscribers; only then is the request for the change answered.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ from ottla.cluster.image import (
     PartitionImage,
     TopicDelta,
     TopicImage,
-    offline_delta,
 )
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import Chance, TopicSpec, already_exists, internal_topic_spec, plan_topic
@@ -93,6 +92,10 @@ class Host(Protocol):
         """Remove replicas that are not hosted any more. Raises `DiskError`."""
         ...
 
+    def has_roles(self, topic: TopicImage) -> bool:
+        """Whether the broker's replicas of the topic have the roles that the image says."""
+        ...
+
 
 class NoHost:
     """Hosts no partitions: for tools and tests of the control plane alone."""
@@ -102,6 +105,10 @@ class NoHost:
 
     async def end(self, delta: ImageDelta) -> None:
         """See `Host.end`."""
+
+    def has_roles(self, topic: TopicImage) -> bool:
+        """See `Host.has_roles`."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +124,6 @@ class ClusterSession:
     longest_session_ms: int = 0
     #: Most bytes of one transaction, as `operation_bytes` counts them.
     transaction_bytes: int = LARGEST_TRANSACTION
-    #: Whether a broker that is not the controller reads topics from the znodes, in place of the controller's requests.
-    follows_znodes: bool = True
 
 
 class ControlPlane:
@@ -275,10 +280,8 @@ class ControlPlane:
         partitions = list(keys)
         if self.is_controller:
             self.controller.post(ReplicasOffline(self.broker_id, partitions))
-        elif not self.session.follows_znodes:
-            self._spawn(self._notify_log_dir_failure())
         else:
-            self._spawn(self.apply(offline_delta(self.image, self.broker_id, partitions)))
+            self._spawn(self._notify_log_dir_failure())
 
     async def _notify_log_dir_failure(self) -> None:
         """Have the controller ask which replicas are offline now; they are when LeaderAndIsr answers so."""
@@ -305,11 +308,8 @@ class ControlPlane:
             return
         if self.controller.controller.epoch:
             self.controller.post(Resigned())
-        if not self.session.follows_znodes:
-            self._spawn(self.apply(ImageDelta(controller_id=membership.controller_id)))
-            return
-        brokers = {broker_id: broker.image for broker_id, broker in membership.brokers.items()}
-        self._spawn(self.apply(ImageDelta(brokers=brokers, controller_id=membership.controller_id)))
+        # Which brokers are alive is for the controller to say.
+        self._spawn(self.apply(ImageDelta(controller_id=membership.controller_id)))
 
     def _elected_again(self) -> None:
         self._spawn(self._take_office())
@@ -330,7 +330,13 @@ class ControlPlane:
 
     def elected(self, topics: Sequence[FoundTopic], marked: Sequence[str]) -> Elected:
         """The event of this broker's election with these topics, and the names of those marked for deletion."""
-        return Elected(self.membership.term.epoch, self.membership.brokers, topics, self.image, marked)
+        # A topic whose roles this broker has not taken, since the former controller told it the topic but not the roles
+        # or was told that they cannot be taken, is decided anew.
+        image = self.image
+        applied = {name: topic for name, topic in image.topics.items() if self.host.has_roles(topic)}
+        if len(applied) < len(image.topics):
+            image = ClusterImage(image.cluster_id, image.controller_id, image.brokers, applied)
+        return Elected(self.membership.term.epoch, self.membership.brokers, topics, image, marked)
 
     # Changes requested by clients
 
@@ -479,24 +485,6 @@ class ControlPlane:
             return TopicsFound(await read_topics(self._zk, [name], self.new_uuid))
 
         await self.controller.handle_read(read)
-
-    async def follow(self, found: FoundTopic) -> None:
-        """As a broker that is not the controller, apply a topic's state from its znodes. Raises `DiskError`."""
-        if found.topic_id is None:
-            return  # the controller will assign one
-        states = tuple(
-            PartitionImage(state.leader, state.leader_epoch, state.replicas, state.isr) for state in found.partitions
-        )
-        topic = TopicImage(found.name, found.topic_id, states, found.configs, found.is_internal)
-        known = self.image.topics.get(found.name)
-        if known != topic:
-            await self.apply(ImageDelta((TopicDelta(known, topic),)))
-
-    async def follow_deletion(self, name: str) -> None:
-        """As a broker that is not the controller, apply the deletion of a topic's znodes. Raises `DiskError`."""
-        known = self.image.topics.get(name)
-        if known is not None:
-            await self.apply(ImageDelta((TopicDelta(known, None),)))
 
     async def finish_deletions(self, watch: Watcher) -> None:
         """Delete the topics marked for deletion, or remove the marks if deletion is disabled.

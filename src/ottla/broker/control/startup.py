@@ -25,7 +25,6 @@ from ottla.cluster.controller_events import (
     Write,
 )
 from ottla.cluster.ids import format_uuid
-from ottla.cluster.image import ImageDelta
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import BrokerSequenceZnode, ClusterIdZnode, DeleteTopicZnode, TopicZnode, ZnodeDataError
@@ -135,36 +134,24 @@ class Startup:
         refusal = await plane.membership.join()
         if refusal is not None:
             return refusal
-        if not plane.is_controller and not plane.session.follows_znodes:
+        if not plane.is_controller:
             # All that the broker is to do and to know comes from the controller, now that it is registered.
             self._logs.leave_alone()
             await plane.membership.start()
             return None
         names = await zk.children(TopicZnode.ROOT)
         marked = await zk.children(DeleteTopicZnode.ROOT)
-        if plane.is_controller:
-            names += await self._adopt(cluster_id, names, marked, is_first=is_first)
+        names += await self._adopt(cluster_id, names, marked, is_first=is_first)
         topics = await read_topics(zk, names, plane.new_uuid)
-        if plane.is_controller:
-            topics += self._ending(names, marked)
+        topics += self._ending(names, marked)
         self._look_at_logs(topics)
-        if plane.is_controller:
-            plane.controller.post(plane.elected(topics, marked))
-            # Interrupted deletions start again from the beginning, so that no log stays behind.
-            plane.controller.post(DeletionsMarked(tuple(marked)))
-            await plane.controller.settled()
-            plane.controller.check()
-        else:
-            await self._follow(topics)
+        plane.controller.post(plane.elected(topics, marked))
+        # Interrupted deletions start again from the beginning, so that no log stays behind.
+        plane.controller.post(DeletionsMarked(tuple(marked)))
+        await plane.controller.settled()
+        plane.controller.check()
         await plane.membership.start()
         return None
-
-    async def _follow(self, topics: Sequence[FoundTopic]) -> None:
-        plane = self._plane
-        brokers = {broker_id: broker.image for broker_id, broker in plane.membership.brokers.items()}
-        await plane.apply(ImageDelta(brokers=brokers, controller_id=plane.membership.controller_id))
-        for topic in topics:
-            await plane.follow(topic)
 
     # Partition directories
 

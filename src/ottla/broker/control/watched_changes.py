@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.control.refusals import is_passing
-from ottla.broker.control.znodes import read_topic
 from ottla.env.disk import DiskError
 from ottla.zk.layout import (
     BrokerConfigZnode,
@@ -115,16 +114,13 @@ class WatchedChanges:
         if not (self._control.is_controller or self._control.session.accepts_others):
             self._due[path] = None  # until this broker is elected again
             return False
-        if not (self._control.is_controller or self._control.session.follows_znodes or path == ConfigChangeZnode.ROOT):
+        if not (self._control.is_controller or path == ConfigChangeZnode.ROOT):
             return True  # the controller tells what there is; `start` is called when this broker becomes it
         try:
             if path == TopicZnode.ROOT:
                 await self._look_at_topics()
             elif path == DeleteTopicZnode.ROOT:
-                if self._control.is_controller:
-                    await self._control.finish_deletions(self._changed)
-                else:
-                    await self._zk.children(path, self._changed)
+                await self._control.finish_deletions(self._changed)
             elif path == ConfigChangeZnode.ROOT:
                 await self._look_at_config_changes()
             elif path in _REQUESTS:
@@ -157,13 +153,8 @@ class WatchedChanges:
         try:
             data, _ = await self._zk.get(TopicZnode.path(name), self._changed)
             self._watched.add(name)
-            if not control.is_controller:
-                await control.follow(await read_topic(self._zk, name, control.new_uuid, self._changed))
-                return
         except NoNodeError:
-            if not control.is_controller:
-                await control.follow_deletion(name)
-            elif name in control.image.topics:
+            if name in control.image.topics:
                 log.error(
                     "the znode of topic %s was removed. Its records are kept, and it is served until this "
                     "broker ends; to delete a topic, mark it in %s",
@@ -179,7 +170,7 @@ class WatchedChanges:
 
     async def _look_at_request(self, path: str) -> None:
         """Carry out a tool's request in a znode, and delete the znode, as Kafka's controller does."""
-        if not self._control.is_controller or await self._zk.exists(path, self._changed) is None:
+        if await self._zk.exists(path, self._changed) is None:
             return
         with suppress(NoNodeError):
             data, stat = await self._zk.get(path)

@@ -90,6 +90,7 @@ def test_one_is_the_controller_and_each_serves_the_partitions_that_it_leads(tmp_
         made = await cluster.brokers[1].control.create_topic(TopicSpec("t", 6, 1))
         assert isinstance(made, TopicCreated)
         await cluster.until(lambda: all(len(indexes) == 2 for indexes in cluster.hosted("t").values()))
+        await cluster.until(lambda: all("t" in broker.image.topics for broker in cluster.brokers.values()))
         for broker_id, indexes in cluster.hosted("t").items():
             states = cluster.brokers[broker_id].image.topics["t"].partitions
             assert [index for index, state in enumerate(states) if state.leader == broker_id] == indexes
