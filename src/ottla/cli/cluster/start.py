@@ -34,6 +34,7 @@ NO_ENSEMBLE: Final = (
 
 def run(options: ClusterPlanOptions) -> int:
     """Start the cluster and run it until a signal stops it; returns the exit code. Raises CommandError."""
+    COMMAND.require("a cluster of several processes", ["kazoo"], "zookeeper")
     check_options(options)
     _check_settings(options)
     try:
