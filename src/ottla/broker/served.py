@@ -47,6 +47,7 @@ SERVED: dict[int, Served] = {
     4: Served(0, 7, "leader_and_isr"),
     5: Served(0, 4, "stop_replica"),
     6: Served(0, 8, "update_metadata"),
+    7: Served(0, 3, "controlled_shutdown"),
     8: Served(0, 9, "offset_commit"),
     9: Served(0, 9, "offset_fetch"),
     10: Served(0, 6, "find_coordinator"),
@@ -67,7 +68,10 @@ SERVED: dict[int, Served] = {
     35: Served(0, 4, "describe_log_dirs"),
     37: Served(0, 3, "create_partitions"),
     42: Served(0, 2, "delete_groups"),
+    43: Served(0, 2, "elect_leaders"),
     44: Served(0, 1, "incremental_alter_configs"),
     47: Served(0, 0, "offset_delete"),
+    56: Served(0, 3, "alter_partition"),
     60: Served(0, 1, "describe_cluster"),
+    67: Served(0, 0, "allocate_producer_ids"),
 }

@@ -461,7 +461,12 @@ class Broker:
     # Stop
 
     async def stop(self, on_flush: Callable[[int], None] = lambda size: None) -> None:
-        """Stop serving requests, then flush all logs; `on_flush` is called with the number of bytes to flush."""
+        """Stop serving requests, then flush all logs; `on_flush` is called with the number of bytes to flush.
+
+        Beside other brokers, the leaders of this one are moved to them first (`controlled.shutdown.enable`).
+        """
+        if self.config.get_boolean("controlled.shutdown.enable"):
+            await self.control.shut_down_controlled()
         if self._tick is not None:
             self._tick.cancel()
         for acceptor in self._acceptors:

@@ -61,13 +61,13 @@ def sources() -> str:
 def test_a_setting_is_honoured_if_and_only_if_something_reads_it() -> None:
     code = sources()
     # The older bound of timestamps is read where a LogConfig is made.
-    topic_settings_read = {"message.timestamp.difference.max.ms"}
+    # The controller reads whether unclean elections are allowed from the topic's own settings.
+    topic_settings_read = {"message.timestamp.difference.max.ms", "unclean.leader.election.enable"}
     topic_settings_read |= {name for name in TOPIC_SETTINGS if re.search(rf"\.{name.replace('.', '_')}\b", code)}
-    # Mentioned where values and listeners are parsed and internal topics made, not acted on.
+    # Mentioned where values and listeners are parsed, not acted on.
     parsing = {
         "group.consumer.migration.policy",
         "security.inter.broker.protocol",
-        "unclean.leader.election.enable",
     }
     read = {name for name in BROKER_SETTINGS if f'"{name}"' in code} - parsing
     # The settings of time that have several units are read by the rules that choose among them.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from ottla.broker.control.controller_requests import AskedOfController, ServedByController
 from ottla.broker.control.controller_shell import ControllerShell
 from ottla.broker.control.interbroker import BrokerConnector, ControllerLink
 from ottla.broker.control.membership import ClusterMembership
@@ -63,6 +64,7 @@ from ottla.zk.layout import (
     BrokerRegistration,
     DeleteTopicZnode,
     LogDirEventNotificationZnode,
+    ProducerIdBlock,
     TopicConfigZnode,
     TopicZnode,
     ZnodeDataError,
@@ -157,13 +159,10 @@ class ControlPlane:
         )
         self.membership.on_changed = self._members_changed
         self.membership.on_elected = self._elected_again
-        #: Opens connections to other brokers.
-        self.connector = BrokerConnector(
-            broker_id, config, environment or Environment(clock=clock, randomness=randomness)
-        )
+        environment = environment or Environment(clock=clock, randomness=randomness)
+        self.connector = BrokerConnector(broker_id, config, environment)
         #: This broker's connection to the controller, where another broker is it.
         self.controller_link = ControllerLink(self.connector, self._controller_image)
-        self.producer_ids = ProducerIds(session.zk, broker_id, highest_producer_id)
         slices = slices if slices is not None else LoopSlices(clock.monotonic_ms)
         self.writer = MetadataWriter(session.zk, slices, session.transaction_bytes)
         self.controller = ControllerShell(
@@ -177,6 +176,8 @@ class ControlPlane:
             self._elected_again,
             self.connector,
         )
+        self.served, self.asked = self._between_brokers(highest_producer_id)
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
         #: Called with a topic when the outcome of a change of it is unknown.
         self.on_unknown_outcome: Callable[[str], None] = lambda name: None
         #: Called when this broker has become the controller after its start.
@@ -189,6 +190,16 @@ class ControlPlane:
         self._subscribers: list[Callable[[ImageDelta], None]] = []
         self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def _between_brokers(self, highest_producer_id: int) -> tuple[ServedByController, AskedOfController]:
+        """What answers the requests of brokers to the controller, and what makes those of this broker."""
+        served = ServedByController(self._zk, self.membership, self.controller, highest_producer_id)
+        return served, AskedOfController(served, self.controller_link, self.membership)
+
+    async def _allocate_producer_ids(self) -> ProducerIdBlock:
+        if self.session.accepts_others:
+            return await self.asked.allocate_producer_ids()
+        return await self.served.take_producer_ids(self.broker_id)
 
     @property
     def cluster_id(self) -> str:
@@ -225,6 +236,16 @@ class ControlPlane:
         if problems:
             log.error("some settings of topic %s are not used: %s", topic, "; ".join(problems))
         return config
+
+    async def shut_down_controlled(self) -> None:
+        """Have this broker's leaders moved to other brokers, if there are any, before it stops."""
+        if not self.session.accepts_others or len(self.membership.brokers) <= 1:
+            return
+        attempts = 1 + self.config.get_int("controlled.shutdown.max.retries")
+        if not await self.asked.shut_down(attempts, self.config.get_long("controlled.shutdown.retry.backoff.ms")):
+            log.warning("this broker stops while it leads partitions that others could not take over")
+        # The next controller repeats what the others have not taken by then.
+        await self.controller.channels.drained()
 
     async def close(self) -> None:
         """Leave the cluster; the broker's ephemeral znodes are deleted."""

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType, on_cluster
+from ottla.broker.control.producer_ids import ProducerIdsUnavailableError
 from ottla.broker.control.refusals import METADATA_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -64,7 +65,7 @@ def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCo
 async def _give_out(context: RequestContext) -> None:
     try:
         producer_id = await context.broker.control.producer_ids.next()
-    except METADATA_ERRORS as error:
+    except (*METADATA_ERRORS, ProducerIdsUnavailableError) as error:
         log.error("no producer ids can be given out: %s", error)
         refused = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         context.reply(InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1))

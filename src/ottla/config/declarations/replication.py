@@ -288,7 +288,7 @@ ROWS: tuple[Row, ...] = (
         "Time of one such sample, in seconds.",
     ),
     (
-        "unclean.leader.election.enable", "boolean", "false", "", "high", "cluster-wide", "no_effect",
+        "unclean.leader.election.enable", "boolean", "false", "", "high", "cluster-wide", "honoured",
         "Whether a replica that was not in sync may become leader when no other is left, at the price of lost "
         "records.",
     ),

@@ -56,15 +56,15 @@ ROWS: tuple[Row, ...] = (
         "A listener reserved for requests of the controller.",
     ),
     (
-        "controlled.shutdown.enable", "boolean", "true", "", "medium", "read-only", "no_effect",
+        "controlled.shutdown.enable", "boolean", "true", "", "medium", "read-only", "honoured",
         "Whether leadership is handed over before a broker stops; with one broker there is nobody to take it.",
     ),
     (
-        "controlled.shutdown.max.retries", "int", "3", "", "medium", "read-only", "no_effect",
+        "controlled.shutdown.max.retries", "int", "3", "", "medium", "read-only", "honoured",
         "How often a controlled shutdown is tried again.",
     ),
     (
-        "controlled.shutdown.retry.backoff.ms", "long", "5000", "", "medium", "read-only", "no_effect",
+        "controlled.shutdown.retry.backoff.ms", "long", "5000", "", "medium", "read-only", "honoured",
         "The pause between two attempts of a controlled shutdown, in milliseconds.",
     ),
     (

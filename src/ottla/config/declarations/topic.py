@@ -169,7 +169,7 @@ ROWS: tuple[Row, ...] = (
         "After this time a new segment is begun, in milliseconds.",
     ),
     (
-        "unclean.leader.election.enable", "boolean", "false", "", "medium", "topic", "no_effect",
+        "unclean.leader.election.enable", "boolean", "false", "", "medium", "topic", "honoured",
         "Whether a replica that was not in sync may become leader when no other is left, at the price of lost "
         "records.",
     ),

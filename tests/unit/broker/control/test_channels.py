@@ -7,6 +7,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -21,7 +22,16 @@ from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.codec import decode, encode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_response_frame, parse_request_header
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    BrokerState,
+)
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -156,7 +166,12 @@ class Stage:
 
     async def start(self) -> Broker:
         config = parse_broker_config(
-            {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(self.folder), "broker.id": "1"}
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": str(self.folder),
+                "broker.id": "1",
+                "controlled.shutdown.retry.backoff.ms": "10",
+            }
         )
         assert isinstance(config, BrokerConfig)
         self.sessions += 1
@@ -282,3 +297,135 @@ def test_replicas_without_a_log_directory_lose_their_leaders(tmp_path: Path) -> 
         assert broker.image.topics["t"].partitions[1].leader == 2
 
     run(tmp_path, scenario)
+
+
+async def ask(broker: Broker, request: Any) -> Any:
+    """Ask our broker over a connection of its own."""
+    connector = broker.control.connector
+    connection = await connector.connect(broker.image.brokers[1])
+    try:
+        return await connection.request(request)
+    finally:
+        connection.close()
+
+
+def proposal(broker: Broker, played: PlayedBroker, isr: list[int], partition_epoch: int) -> AlterPartitionRequest:
+    state = broker.image.topics["t"].partitions[0]
+    partition = AlterPartitionRequestPartitionData(
+        partition_index=0,
+        leader_epoch=state.leader_epoch,
+        new_isr_with_epochs=[BrokerState(broker_id=replica) for replica in isr],
+        partition_epoch=partition_epoch,
+    )
+    topic_id = broker.image.topics["t"].topic_id
+    topics = [AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[partition])]
+    return AlterPartitionRequest(broker_id=played.id, broker_epoch=played.epoch, topics=topics)
+
+
+def test_a_leader_changes_the_isr_and_every_broker_learns_of_it(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        two = await joined(stage, broker, 2)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", assignments={0: (2, 1)})), TopicCreated)
+        await until(lambda: len(two.requests) == 3)
+        answer = await ask(broker, proposal(broker, two, [2], 0))
+        [partition] = answer.topics[0].partitions
+        assert (partition.error_code, partition.isr, partition.partition_epoch) == (0, [2], 1)
+        await until(lambda: len(two.requests) == 4)
+        assert two.story(3) == ["UpdateMetadata t-0 leader 2 epoch 0 isr [2]"]
+        assert two.requests[3].topic_states[0].partition_states[0].zk_version == 1
+        stale = await ask(broker, proposal(broker, two, [2, 1], 0))
+        assert stale.topics[0].partitions[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
+        two.epoch -= 1
+        assert (await ask(broker, proposal(broker, two, [2, 1], 1))).error_code == ErrorCode.STALE_BROKER_EPOCH
+        unknown = proposal(broker, two, [2], 1)
+        unknown.broker_epoch += 1
+        unknown.topics[0].topic_id = UUID(int=7)
+        assert (await ask(broker, unknown)).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_that_wants_to_stop_has_its_leaders_moved(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        two = await joined(stage, broker, 2)
+        three = await joined(stage, broker, 3)
+        spec = TopicSpec("t", assignments={0: (2, 3), 1: (3, 2)})
+        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        await until(lambda: len(three.requests) == 3)
+        begun = len(two.requests)
+        answer = await ask(broker, ControlledShutdownRequest(broker_id=2, broker_epoch=two.epoch))
+        assert (answer.error_code, answer.remaining_partitions) == (0, [])
+        assert [(state.leader, state.isr) for state in broker.image.topics["t"].partitions] == [(3, (3,)), (3, (3,))]
+        await until(lambda: len(two.requests) == begun + 3)
+        assert two.story(begun) == [
+            "LeaderAndIsr t-0 leader 3 epoch 1 isr [3]",
+            "UpdateMetadata t-0 leader 3 epoch 1 isr [3]",
+            "UpdateMetadata t-1 leader 3 epoch 1 isr [3]",
+            "StopReplica t-1 1",
+        ]
+        three_too = await ask(broker, ControlledShutdownRequest(broker_id=3, broker_epoch=three.epoch))
+        assert [each.partition_index for each in three_too.remaining_partitions] == [0, 1]
+        unknown = await ask(broker, ControlledShutdownRequest(broker_id=9, broker_epoch=-1))
+        assert unknown.error_code == ErrorCode.BROKER_NOT_AVAILABLE
+
+    run(tmp_path, scenario)
+
+
+def test_the_controller_allocates_producer_ids(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        two = await joined(stage, broker, 2)
+        first = await ask(broker, AllocateProducerIdsRequest(broker_id=2, broker_epoch=two.epoch))
+        second = await ask(broker, AllocateProducerIdsRequest(broker_id=2, broker_epoch=two.epoch))
+        assert [first.producer_id_start, second.producer_id_start] == [0, 1000]
+        assert first.producer_id_len == 1000
+        assert await broker.control.producer_ids.next() == 2000
+        stale = await ask(broker, AllocateProducerIdsRequest(broker_id=2, broker_epoch=two.epoch - 1))
+        assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+        unknown = await ask(broker, AllocateProducerIdsRequest(broker_id=9, broker_epoch=1))
+        assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+    run(tmp_path, scenario)
+
+
+def test_leaders_are_elected_on_request(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        await joined(stage, broker, 2)
+        spec = TopicSpec("t", assignments={0: (2, 1), 1: (1, 2)})
+        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        result = await broker.control.elect_leaders(None)
+        assert {refusal.error for refusal in result.refusals.values()} == {ErrorCode.ELECTION_NOT_NEEDED}
+        partitions = [TopicPartitions(topic="t", partitions=[0, 1, 2])]
+        asked = ElectLeadersRequest(election_type=0, topic_partitions=partitions)
+        connection = await broker.control.connector.connect(broker.image.brokers[1])
+        try:
+            answer = await connection.request(asked, versions=(2, 2))
+            whole = await connection.request(
+                ElectLeadersRequest(election_type=1, topic_partitions=None), versions=(2, 2)
+            )
+        finally:
+            connection.close()
+        assert [each.error_code for each in answer.replica_election_results[0].partition_result] == [
+            ErrorCode.ELECTION_NOT_NEEDED,
+            ErrorCode.ELECTION_NOT_NEEDED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert whole.replica_election_results == []
+
+    run(tmp_path, scenario)
+
+
+def test_our_broker_hands_its_leaders_over_before_it_stops(tmp_path: Path) -> None:
+    async def whole() -> None:
+        stage = Stage(tmp_path)
+        broker = await stage.start()
+        two = await joined(stage, broker, 2)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", assignments={0: (1, 2)})), TopicCreated)
+        await until(lambda: len(two.requests) == 3)
+        await broker.stop()
+        assert two.story(3) == [
+            "LeaderAndIsr t-0 leader 2 epoch 1 isr [2]",
+            "UpdateMetadata t-0 leader 2 epoch 1 isr [2]",
+        ]
+        await two.stop()
+
+    asyncio.run(whole())

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ottla.broker.slices import LoopSlices
     from ottla.cluster.controller_events import Event, LiveBroker, SendToBroker
 
+#: How long a controller that shuts down waits for the other brokers to take its last requests, in seconds.
+DRAIN_S = 5.0
+LOOK_S = 0.02
+
 
 class ControllerChannels:
     """A channel for each live broker beside this one. `post` gives the controller what brokers answer."""
@@ -59,6 +63,13 @@ class ControllerChannels:
     def waiting(self) -> int:
         """Requests that are not answered yet, of all brokers."""
         return sum(channel.waiting for channel in self._channels.values())
+
+    async def drained(self) -> None:
+        """Wait until all requests are answered, or for `DRAIN_S`."""
+        for _ in range(round(DRAIN_S / LOOK_S)):
+            if not self.waiting:
+                return
+            await asyncio.sleep(LOOK_S)  # sleep: until brokers have answered
 
     async def close(self) -> None:
         """Close all channels; what is not answered is given up."""

@@ -1,0 +1,243 @@
+"""Requests of brokers to the controller: AlterPartition, ControlledShutdown, AllocateProducerIds.
+
+`ServedByController` answers them where this broker is the controller. `AskedOfController` makes this broker's own
+requests: in the process where it is the controller itself, else over its connection to the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.broker.control.producer_ids import ProducerIdsUnavailableError
+from ottla.broker.control.refusals import METADATA_ERRORS
+from ottla.broker.control.znodes import PRODUCER_IDS_PER_BLOCK, take_producer_ids
+from ottla.cluster.controller_events import IsrAccepted, IsrProposed, IsrRefused, ShutdownAsked, ShutdownProgress
+from ottla.cluster.refusal import TopicRefusal
+from ottla.peer.errors import ClientError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+from ottla.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from ottla.zk.layout import ProducerIdBlock
+
+if TYPE_CHECKING:
+    from ottla.broker.control.controller_shell import ControllerShell
+    from ottla.broker.control.interbroker import ControllerLink
+    from ottla.broker.control.membership import ClusterMembership
+    from ottla.zk.client import ZkClient
+
+log = logging.getLogger("ottla.controller")
+
+#: Newest version of AlterPartition, in which this broker asks itself.
+ALTER_PARTITION_VERSION = 3
+TOPIC_IDS_SINCE = 2
+EPOCHS_SINCE = 3
+RECOVERING = 1
+#: Pause before a controller is looked for again, in milliseconds.
+NO_CONTROLLER_MS = 100
+_NO_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH)
+
+
+class ServedByController:
+    """Answers the requests of brokers; NOT_CONTROLLER where this broker is not the controller.
+
+    `highest_producer_id` is the highest one in this broker's logs, -1 for none.
+    """
+
+    def __init__(
+        self, zk: ZkClient, membership: ClusterMembership, controller: ControllerShell, highest_producer_id: int
+    ) -> None:
+        self._highest_producer_id = highest_producer_id
+        self._zk = zk
+        self._membership = membership
+        self._controller = controller
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, and has taken office."""
+        return self._membership.is_controller and self._controller.controller.epoch > 0
+
+    async def alter_partitions(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        """Answer AlterPartition: the ISRs that leaders propose."""
+        if not self.is_active:
+            return AlterPartitionResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        names = self._controller.controller.image.topic_names
+        by_id = version >= TOPIC_IDS_SINCE
+        topics = []
+        for topic in request.topics:
+            name = names.get(topic.topic_id) if by_id else topic.topic_name
+            answered = AlterPartitionResponseTopicData(
+                topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=[]
+            )
+            topics.append(answered)
+            proposals = [self._proposed(request, name, partition, version) for partition in topic.partitions]
+            for partition, result in zip(topic.partitions, await asyncio.gather(*proposals), strict=True):
+                if isinstance(result, IsrRefused) and result.error_code == ErrorCode.STALE_BROKER_EPOCH:
+                    return AlterPartitionResponse(error_code=result.error_code)
+                answered.partitions.append(_altered(partition.partition_index, result, version))
+        return AlterPartitionResponse(topics=topics)
+
+    async def _proposed(
+        self, request: AlterPartitionRequest, name: str | None, asked: AlterPartitionRequestPartitionData, version: int
+    ) -> IsrAccepted | IsrRefused:
+        if name is None:
+            return IsrRefused(ErrorCode.UNKNOWN_TOPIC_ID)
+        with_epochs = (replica.broker_id for replica in asked.new_isr_with_epochs)
+        isr = tuple(with_epochs) if version >= EPOCHS_SINCE else tuple(asked.new_isr)
+        answer = await self._controller.ask(
+            lambda token: IsrProposed(
+                token,
+                request.broker_id,
+                request.broker_epoch,
+                name,
+                asked.partition_index,
+                asked.leader_epoch,
+                asked.partition_epoch,
+                isr,
+                asked.leader_recovery_state == RECOVERING,
+            )
+        )
+        if isinstance(answer, TopicRefusal):
+            return IsrRefused(answer.error)
+        assert isinstance(answer, IsrAccepted | IsrRefused)
+        return answer
+
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """Answer ControlledShutdown: move the leaders of a broker that wants to stop."""
+        if not self.is_active:
+            return ControlledShutdownResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        answer = await self._controller.ask(lambda token: ShutdownAsked(token, request.broker_id, request.broker_epoch))
+        if isinstance(answer, TopicRefusal):
+            return ControlledShutdownResponse(error_code=int(answer.error))
+        assert isinstance(answer, ShutdownProgress)
+        remaining = [RemainingPartition(topic_name=topic, partition_index=index) for topic, index in answer.remaining]
+        return ControlledShutdownResponse(remaining_partitions=remaining)
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        """Answer AllocateProducerIds: the next block, conditional on the version of its znode."""
+        error = ErrorCode.NONE
+        broker = self._membership.brokers.get(request.broker_id)
+        if not self.is_active:
+            error = ErrorCode.NOT_CONTROLLER
+        elif broker is None:
+            error = ErrorCode.BROKER_ID_NOT_REGISTERED
+        elif broker.epoch != request.broker_epoch:
+            error = ErrorCode.STALE_BROKER_EPOCH
+        if error is not ErrorCode.NONE:
+            return AllocateProducerIdsResponse(error_code=int(error))
+        try:
+            block = await self.take_producer_ids(request.broker_id)
+        except METADATA_ERRORS as failure:
+            log.error("no producer ids can be allocated for broker %d: %s", request.broker_id, failure)
+            return AllocateProducerIdsResponse(error_code=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=PRODUCER_IDS_PER_BLOCK)
+
+    async def take_producer_ids(self, broker_id: int) -> ProducerIdBlock:
+        """Take the next block for a broker from the znode. Raises `DiskError`, `ZkError`."""
+        return await take_producer_ids(self._zk, broker_id, self._highest_producer_id)
+
+
+def _altered(index: int, result: IsrAccepted | IsrRefused, version: int) -> AlterPartitionResponsePartitionData:
+    if isinstance(result, IsrRefused):
+        error = result.error_code
+        if error == ErrorCode.INELIGIBLE_REPLICA and version < TOPIC_IDS_SINCE:
+            error = ErrorCode.OPERATION_NOT_ATTEMPTED
+        return AlterPartitionResponsePartitionData(partition_index=index, error_code=int(error))
+    return AlterPartitionResponsePartitionData(
+        partition_index=index,
+        leader_id=result.state.leader,
+        leader_epoch=result.state.leader_epoch,
+        isr=list(result.state.isr),
+        leader_recovery_state=RECOVERING if result.is_recovering else 0,
+        partition_epoch=result.partition_epoch,
+    )
+
+
+class AskedOfController:
+    """The requests of this broker to the controller, wherever it is."""
+
+    def __init__(self, served: ServedByController, link: ControllerLink, membership: ClusterMembership) -> None:
+        self._served = served
+        self._link = link
+        self._membership = membership
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration, -1 if it is not registered."""
+        own = self._membership.brokers.get(self._membership.broker_id)
+        return own.epoch if own is not None else -1
+
+    async def alter_partitions(self, topics: list[AlterPartitionRequestTopicData]) -> AlterPartitionResponse:
+        """Propose ISRs, with topic ids and `new_isr_with_epochs` (their epochs are -1 with ZooKeeper).
+
+        The answer may have NOT_CONTROLLER or STALE_BROKER_EPOCH for the whole request. Raises ClientError if there is
+        no answer: whether the ISRs were written is unknown then.
+        """
+        request = AlterPartitionRequest(
+            broker_id=self._membership.broker_id, broker_epoch=self.broker_epoch, topics=topics
+        )
+        if self._served.is_active:
+            return await self._served.alter_partitions(request, ALTER_PARTITION_VERSION)
+        response = await self._link.request(request)
+        assert isinstance(response, AlterPartitionResponse)
+        return response
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        """The next block of producer ids. Raises ProducerIdsUnavailableError."""
+        own_id = self._membership.broker_id
+        request = AllocateProducerIdsRequest(broker_id=own_id, broker_epoch=self.broker_epoch)
+        try:
+            if self._served.is_active:
+                response = await self._served.allocate_producer_ids(request)
+            else:
+                response = await self._link.request(request)
+        except ClientError as error:
+            raise ProducerIdsUnavailableError(f"the controller gives no producer ids: {error}") from error
+        if response.error_code != ErrorCode.NONE:
+            raise ProducerIdsUnavailableError(f"the controller gives no producer ids: error {response.error_code}")
+        first = response.producer_id_start
+        return ProducerIdBlock(own_id, first, first + response.producer_id_len - 1)
+
+    async def shut_down(self, attempts: int, backoff_ms: int) -> bool:
+        """Controlled shutdown: have this broker's leaders moved; return whether it leads no replicated partition.
+
+        Tried `attempts` times with pauses of `backoff_ms`: other replicas may be coming back into the ISRs. As long as
+        there is no controller, one is looked for more often, for as long.
+        """
+        own_id = self._membership.broker_id
+        without_controller = max(1, attempts * backoff_ms // NO_CONTROLLER_MS)
+        while attempts and without_controller:
+            request = ControlledShutdownRequest(broker_id=own_id, broker_epoch=self.broker_epoch)
+            try:
+                if self._served.is_active:
+                    response = await self._served.controlled_shutdown(request)
+                else:
+                    response = await self._link.request(request)
+            except ClientError as error:
+                log.info("the controller cannot be asked for a controlled shutdown: %s", error)
+                response = ControlledShutdownResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+            if response.error_code == ErrorCode.NONE and not response.remaining_partitions:
+                return True
+            if response.error_code in _NO_CONTROLLER:
+                without_controller -= 1
+                await asyncio.sleep(NO_CONTROLLER_MS / 1000)  # sleep: until another is elected
+                continue
+            names = [f"{each.topic_name}-{each.partition_index}" for each in response.remaining_partitions[:10]]
+            log.warning("controlled shutdown: error %d, still led: %s", response.error_code, ", ".join(names))
+            attempts -= 1
+            if attempts:
+                await asyncio.sleep(backoff_ms / 1000)  # sleep: between two attempts
+        return False

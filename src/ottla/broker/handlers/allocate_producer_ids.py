@@ -1,0 +1,35 @@
+"""AllocateProducerIds (key 67), version 0: the controller's next block of producer ids for a broker (KIP-730)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import CLUSTER_ACTION, CLUSTER_NAME, Operation, ResourceType
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+
+def accesses(context: RequestContext, request: AllocateProducerIdsRequest) -> Iterable[Access]:
+    """CLUSTER_ACTION: a request of brokers."""
+    return (CLUSTER_ACTION,)
+
+
+def handle(context: RequestContext, request: AllocateProducerIdsRequest) -> None:
+    """Have the controller decide; what it has begun goes on if the broker disconnects."""
+    if not context.permits(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        context.reply(AllocateProducerIdsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+        return
+    context.spawn(_answer(context, request))
+
+
+async def _answer(context: RequestContext, request: AllocateProducerIdsRequest) -> None:
+    await context.replied(await context.broker.control.served.allocate_producer_ids(request))

@@ -1,0 +1,39 @@
+"""AlterPartition (key 56), versions 0-3: leaders propose ISRs to the controller (KIP-497).
+
+1 adds the recovery state of the leader (KIP-704); 2 takes topic ids and may answer INELIGIBLE_REPLICA (KIP-841); 3 has
+the broker epochs of the proposed replicas (KIP-903), which are -1 with ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import CLUSTER_ACTION, CLUSTER_NAME, Operation, ResourceType
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 3
+
+
+def accesses(context: RequestContext, request: AlterPartitionRequest) -> Iterable[Access]:
+    """CLUSTER_ACTION: a request of brokers."""
+    return (CLUSTER_ACTION,)
+
+
+def handle(context: RequestContext, request: AlterPartitionRequest) -> None:
+    """Have the controller decide; what it has begun goes on if the broker disconnects."""
+    if not context.permits(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        context.reply(AlterPartitionResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+        return
+    context.spawn(_answer(context, request))
+
+
+async def _answer(context: RequestContext, request: AlterPartitionRequest) -> None:
+    await context.replied(await context.broker.control.served.alter_partitions(request, context.api_version))

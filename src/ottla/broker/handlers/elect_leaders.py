@@ -1,0 +1,81 @@
+"""ElectLeaders (key 43), versions 0-2: elect the preferred replicas, or any live ones, as leaders (KIP-183, KIP-460).
+
+1 adds the type of the election and an error of the whole request; 2 is flexible. None as partitions stands for all;
+those that need no election are then left out of the response.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 2
+
+UNCLEAN = 1
+
+
+def accesses(context: RequestContext, request: ElectLeadersRequest) -> Iterable[Access]:
+    """ALTER of the cluster."""
+    return (on_cluster(Operation.ALTER),)
+
+
+def handle(context: RequestContext, request: ElectLeadersRequest) -> None:
+    """Have the controller elect leaders."""
+    if not context.permits(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        context.reply(_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return
+    if not context.broker.control.is_controller:
+        context.reply(_refused(request, ErrorCode.NOT_CONTROLLER))
+        return
+    context.spawn(_elect(context, request))
+
+
+def _refused(request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
+    results = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[PartitionResult(partition_id=index, error_code=int(error)) for index in topic.partitions],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=int(error), replica_election_results=results)
+
+
+async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
+    control, slices = context.broker.control, context.broker.slices
+    asked = request.topic_partitions
+    if asked is not None:
+        keys = [(topic.topic, index) for topic in asked for index in topic.partitions]
+    else:
+        keys = [(name, index) for name, topic in control.image.topics.items() for index in range(len(topic.partitions))]
+    result = await control.elect_leaders(keys, is_unclean=request.election_type == UNCLEAN)
+    results: dict[str, ReplicaElectionResult] = {}
+    for name, index in keys:
+        await slices.point()
+        refusal = result.refusals.get((name, index))
+        if asked is None and refusal is not None and refusal.error is ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        topic = results.setdefault(name, ReplicaElectionResult(topic=name, partition_result=[]))
+        topic.partition_result.append(
+            PartitionResult(partition_id=index)
+            if refusal is None
+            else PartitionResult(
+                partition_id=index, error_code=int(refusal.error), error_message=refusal.response_message
+            )
+        )
+    await context.replied(ElectLeadersResponse(replica_election_results=list(results.values())))
