@@ -14,11 +14,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.control.refusals import is_passing
+from ottla.cluster.controller_events import LogDirsFailed
 from ottla.env.disk import DiskError
 from ottla.zk.layout import (
     BrokerConfigZnode,
     ConfigChangeZnode,
     DeleteTopicZnode,
+    IsrChangeNotificationZnode,
+    LogDirEventNotificationZnode,
     PreferredReplicaElectionZnode,
     ReassignPartitionsZnode,
     TopicConfigZnode,
@@ -42,7 +45,9 @@ LOOKS_AT_ONCE = 50
 
 #: Tools wait until these are deleted.
 _REQUESTS = (ReassignPartitionsZnode.PATH, PreferredReplicaElectionZnode.PATH)
-_ROOTS = (TopicZnode.ROOT, DeleteTopicZnode.ROOT, ConfigChangeZnode.ROOT, *_REQUESTS)
+#: Brokers write below these to notify the controller, which deletes what it has read.
+_NOTIFICATIONS = (LogDirEventNotificationZnode.ROOT, IsrChangeNotificationZnode.ROOT)
+_ROOTS = (TopicZnode.ROOT, DeleteTopicZnode.ROOT, ConfigChangeZnode.ROOT, *_REQUESTS, *_NOTIFICATIONS)
 _TOPIC_CONFIGS = TopicConfigZnode.ROOT.removeprefix("/config/") + "/"
 _BROKER_CONFIGS = BrokerConfigZnode.path("").removeprefix("/config/")
 
@@ -125,6 +130,8 @@ class WatchedChanges:
                 await self._look_at_config_changes()
             elif path in _REQUESTS:
                 await self._look_at_request(path)
+            elif path in _NOTIFICATIONS:
+                await self._look_at_notifications(path)
             else:
                 await self._look_at_topic(path)
         except (DiskError, ZkError, ZnodeDataError) as error:
@@ -182,6 +189,28 @@ class WatchedChanges:
             for (topic, number), reason in reasons.items():
                 log.error("partition %s-%d stays as it is: %s", topic, number, reason)
             await self._zk.delete(path, stat.version)
+
+    async def _look_at_notifications(self, root: str) -> None:
+        """Follow and delete the notifications of brokers: failed log directories, ISRs that they have written."""
+        if not self._control.is_controller:
+            return
+        brokers: dict[int, None] = {}
+        for name in await self._zk.children(root, self._changed):
+            path = f"{root}/{name}"
+            with suppress(NoNodeError):
+                data, _ = await self._zk.get(path)
+                try:
+                    if root == LogDirEventNotificationZnode.ROOT:
+                        brokers[LogDirEventNotificationZnode.decode(path, data)] = None
+                    else:
+                        # Brokers below Kafka 2.7 write ISRs themselves.
+                        for topic, _ in IsrChangeNotificationZnode.decode(path, data):
+                            self.look_at_topic(topic)
+                except ZnodeDataError as error:
+                    log.error("a notification could not be followed: %s", error)
+                await self._zk.delete(path)
+        if brokers:
+            self._control.controller.post(LogDirsFailed(tuple(brokers)))
 
     async def _look_at_config_changes(self) -> None:
         entities: dict[str, None] = {}

@@ -41,7 +41,14 @@ from ottla.wire.messages.leader_and_isr import (
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from ottla.zk.client import LocalClient
-from ottla.zk.layout import BrokerIdZnode, BrokerRegistration
+from ottla.zk.layout import (
+    BrokerIdZnode,
+    BrokerRegistration,
+    IsrChangeNotificationZnode,
+    LeaderAndIsr,
+    LogDirEventNotificationZnode,
+    PartitionStateZnode,
+)
 from ottla.zk.store import TreeStore
 
 WAIT_S = 60.0
@@ -429,3 +436,30 @@ def test_our_broker_hands_its_leaders_over_before_it_stops(tmp_path: Path) -> No
         await two.stop()
 
     asyncio.run(whole())
+
+
+def test_notifications_of_brokers_are_followed_and_cleared(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        two = await joined(stage, broker, 2)
+        spec = TopicSpec("t", assignments={0: (2, 1), 1: (2, 1)})
+        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        await until(lambda: len(two.requests) == 3)
+        # A failed log directory: the broker is asked about all its replicas, and answers which are offline.
+        two.failing = {("t", 1)}
+        failed = LogDirEventNotificationZnode
+        await two.zk.create(failed.PREFIX, failed.encode(2), sequential=True)
+        await until(lambda: broker.image.topics["t"].partitions[1].leader == 1)
+        assert [type(request).__name__ for request in two.requests[3:5]] == [
+            "UpdateMetadataRequest",
+            "LeaderAndIsrRequest",
+        ]
+        # An ISR that an old broker has written itself.
+        path = PartitionStateZnode.path("t", 0)
+        await two.zk.set(path, PartitionStateZnode.encode(LeaderAndIsr(2, 0, (2,), 1)))
+        changed = IsrChangeNotificationZnode
+        await two.zk.create(changed.PREFIX, changed.encode([("t", 0)]), sequential=True)
+        await until(lambda: broker.image.topics["t"].partitions[0].isr == (2,))
+        assert await two.zk.children(failed.ROOT) == []
+        assert await two.zk.children(changed.ROOT) == []
+
+    run(tmp_path, scenario)

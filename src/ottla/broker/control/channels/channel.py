@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.broker.control.channels.messages import (
     ControlMessages,
     deletion_answered,
-    followed_znodes,
     leader_and_isr_answered,
 )
 from ottla.cluster.control_batches import ControlRequest, LeaderAndIsrBatch, StopReplicaBatch
 from ottla.cluster.controller_events import Event, SendToBroker, StateLost
-from ottla.peer.errors import ClientError, UnsupportedVersionError
+from ottla.peer.errors import ClientError
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -99,12 +98,6 @@ class BrokerChannel:
                     self._connection = await self._connector.connect(self.broker.image)
                 message = await self._messages.make(first.sending, first.request)
                 response = await self._connection.request(message)
-            except UnsupportedVersionError:
-                # A broker that follows the znodes, and deletes replicas when those are gone.
-                self._waiting.popleft()
-                if isinstance(first.request, StopReplicaBatch):
-                    self._post(followed_znodes(first.sending, first.request))
-                continue
             except ClientError as error:
                 self._disconnect()
                 self._report(error)

@@ -202,9 +202,3 @@ def deletion_answered(
     deleted = [key for key in wanted if not response.error_code and not errors.get(key, ErrorCode.NONE)]
     failed = [key for key in wanted if key not in set(deleted)] if len(deleted) < len(wanted) else []
     return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted, failed)
-
-
-def followed_znodes(sending: SendToBroker, request: StopReplicaBatch) -> DeletionAnswered:
-    """What counts as the answer of a broker that does not take control requests."""
-    deleted = [(stop.topic, stop.partition) for stop in request.entries if stop.is_deletion]
-    return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted)
