@@ -132,13 +132,14 @@ class RichClusterScreen:
         table = Table(title=escape(cluster.summary), caption=escape("\n".join(self._footer)), title_justify="left")
         table.caption_justify = "left"
         for heading in ("broker", "address", "process", "state", "leads", "in sync"):
-            table.add_column(heading)
+            table.add_column(heading, no_wrap=heading != "state")
         for each in cluster.brokers:
             is_running = each.state == "running"
             state = "[green]running[/]" if is_running else f"[bold red]{escape(each.state)}[/]"
+            state += ", controller" if is_running and each.is_controller else ""
             known = each.leads is not None
             table.add_row(
-                f"{each.broker}{' (controller)' if each.is_controller else ''}",
+                str(each.broker),
                 escape(each.address),
                 str(each.pid),
                 state,

@@ -42,7 +42,7 @@ def test_on_a_terminal_a_table() -> None:
     shown = stream.getvalue()
     for part in (
         "controller 0, 2 topics",
-        "0 (controller)",
+        "running, controller",
         "127.0.0.1:9093",
         "was killed by SIGKILL",
         "5 of 6",
