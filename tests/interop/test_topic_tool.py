@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,6 +169,36 @@ def three_apaches(
             running.callback(broker.stop)
             brokers.append(broker.start())
         yield brokers
+
+
+@pytest.mark.timeout(600)
+def test_a_reassignment_under_way(three_apaches: list[ApacheKafka], unique: str, tmp_path: Path) -> None:
+    bootstrap = ",".join(each.bootstrap for each in three_apaches[:2])
+    tool = Tool(bootstrap)
+    tool("create", unique, "--replica-assignment", "1:2")
+    plan = tmp_path / "plan.json"
+    wanted = [{"topic": unique, "partition": 0, "replicas": [3, 1]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    # A paused broker cannot catch up, so that the reassignment goes on.
+    three_apaches[2].server.signal(signal.SIGSTOP)
+    try:
+        command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+        java_tool(command, "--bootstrap-server", bootstrap, "--execute", "--reassignment-json-file", str(plan))
+        [topic] = tool.json("describe", unique)
+        [partition] = topic["partitions"]
+        assert (partition["adding_replicas"], partition["removing_replicas"]) == ([3], [2])
+        assert partition["under_replicated"] is False
+        assert "adding 3, removing 2" in tool("describe", unique)
+        assert kafkas_partitions(kafka_tool(bootstrap, "--describe", "--under-replicated-partitions")) == {}
+        assert tool("describe", unique, "--under-replicated") == "no such partitions\n"
+    finally:
+        three_apaches[2].server.signal(signal.SIGCONT)
+
+    def ended() -> bool:
+        [found] = tool.json("describe", unique)[0]["partitions"]
+        return bool(found["replicas"] == [3, 1] and sorted(found["isr"]) == [1, 3])
+
+    wait_until(ended, "the reassignment has ended", timeout_s=90)
 
 
 @pytest.mark.timeout(600)

@@ -123,6 +123,8 @@ class FakeCluster:
         #: Ids of brokers, where they are others than 0 alone; and those in sync, where not all are.
         self.replicas: dict[TopicPartition, list[int]] = {}
         self.in_sync: dict[TopicPartition, list[int]] = {}
+        #: APIs that a test answers itself (`on_NAME`).
+        self.also_serves: tuple[int, ...] = ()
         #: Where the log of a follower ends, by broker and partition.
         self.follower_ends: dict[tuple[int, TopicPartition], int] = {}
         self.topic_ids: dict[str, uuid.UUID] = {}
@@ -227,7 +229,7 @@ class FakeCluster:
         if request is None:
             served = [ApiVersion(api_key=18, min_version=0, max_version=self.newest_api_versions)]
             return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served)
-        keys = (0, 1, 2, 3, 8, 9, 10, 15, 16, 18, 19, 20, 22, 23, 32, 35, 42)
+        keys = (0, 1, 2, 3, 8, 9, 10, 15, 16, 18, 19, 20, 22, 23, 32, 35, 42, *self.also_serves)
         served = [ApiVersion(api_key=key, min_version=0, max_version=self.newest_versions.get(key, 12)) for key in keys]
         return ApiVersionsResponse(error_code=code or 0, api_keys=served)
 

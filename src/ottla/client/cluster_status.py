@@ -30,12 +30,18 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 
 ANY_REPLICA = -2
 """In place of a replica's broker id: a tool that may ask any replica for the end of its log
 (`ListOffsetsRequest.DEBUGGING_REPLICA_ID`)."""
 MIN_ISR = "min.insync.replicas"
 NO_LEADER = -1
+_Moving = Mapping[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]
+"""Replicas that reassignments add and remove."""
 TOPICS_A_REQUEST = 1000
 """Topics whose settings are asked for in one request."""
 
@@ -56,7 +62,8 @@ class ReplicaStatus:
 class PartitionStatus:
     """A partition and its replicas, the preferred leader first; `leader` is -1 while there is none.
 
-    `log_start_offset` and `high_watermark` are the leader's, None if it did not answer.
+    `log_start_offset` and `high_watermark` are the leader's, None if it did not answer. `adding` and `removing` are the
+    replicas that a reassignment under way brings and takes.
     """
 
     partition: TopicPartition
@@ -67,6 +74,8 @@ class PartitionStatus:
     high_watermark: int | None = None
     min_insync_replicas: int | None = None
     is_leader_alive: bool = True
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -80,8 +89,8 @@ class PartitionStatus:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is not in sync."""
-        return len(self.isr) < len(self.replicas)
+        """Whether fewer replicas are in sync than there are to be, those that a reassignment adds not counted."""
+        return len(self.isr) < len(self.replicas) - len(self.adding)
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -236,6 +245,7 @@ async def read_cluster_status(
         if name not in metadata.topics
     }
     settings = await _configs(cluster, wanted, configs)
+    moving = await _reassignments(cluster) if figures else {}
     nodes = dict(metadata.nodes)
     asked: dict[int, _Asked] = {}
     if figures:
@@ -245,7 +255,7 @@ async def read_cluster_status(
         cluster_id=metadata.cluster_id,
         controller=metadata.controller_id if metadata.controller_id in nodes else None,
         brokers=tuple(_broker_status(nodes[each], asked.get(each, _Asked())) for each in sorted(nodes)),
-        topics=tuple(_topic_status(each, settings.get(each.name, {}), nodes, asked) for each in topics),
+        topics=tuple(_topic_status(each, settings.get(each.name, {}), nodes, asked, moving) for each in topics),
         missing=missing,
     )
 
@@ -274,6 +284,23 @@ async def _configs(
             if result.error_code == ErrorCode.NONE:
                 found[result.resource_name] = {each.name: config_entry(each) for each in result.configs}
     return found
+
+
+async def _reassignments(cluster: Cluster) -> _Moving:
+    """Replicas that are added and removed; nothing where the brokers cannot or may not say, or have no controller now.
+
+    Source: TopicCommand.listAllReassignments.
+    """
+    request = ListPartitionReassignmentsRequest(timeout_ms=cluster.settings.request_timeout_ms)
+    try:
+        answer: ListPartitionReassignmentsResponse = await cluster.request_controller(request)
+    except ClientError:
+        return {}
+    return {
+        TopicPartition(topic.name, each.partition_index): (tuple(each.adding_replicas), tuple(each.removing_replicas))
+        for topic in answer.topics
+        for each in topic.partitions
+    }
 
 
 async def _ask(cluster: Cluster, broker: int, topics: Sequence[TopicMetadata], all_topics: bool) -> _Asked:
@@ -332,12 +359,13 @@ def _topic_status(
     configs: Mapping[str, ConfigEntry],
     nodes: Mapping[int, Node],
     asked: Mapping[int, _Asked],
+    moving: _Moving,
 ) -> TopicStatus:
     min_isr = configs[MIN_ISR].value if MIN_ISR in configs else None
     return TopicStatus(
         name=topic.name,
         partitions=tuple(
-            _partition_status(topic.name, each, None if min_isr is None else int(min_isr), nodes, asked)
+            _partition_status(topic.name, each, None if min_isr is None else int(min_isr), nodes, asked, moving)
             for each in topic.partitions
         ),
         is_internal=topic.is_internal,
@@ -352,6 +380,7 @@ def _partition_status(
     min_isr: int | None,
     nodes: Mapping[int, Node],
     asked: Mapping[int, _Asked],
+    moving: _Moving,
 ) -> PartitionStatus:
     partition = TopicPartition(topic, known.partition)
     leader = asked.get(known.leader, _Asked())
@@ -370,6 +399,9 @@ def _partition_status(
             size_bytes=told.sizes.get(partition),
         )
 
+    adding, removing = moving.get(partition, ((), ()))
+    if not {*adding, *removing} & set(known.replicas):
+        adding, removing = (), ()  # it ended between the two answers
     return PartitionStatus(
         partition=partition,
         leader=known.leader,
@@ -379,4 +411,6 @@ def _partition_status(
         high_watermark=leader.high_watermarks.get(partition),
         min_insync_replicas=min_isr,
         is_leader_alive=known.leader in nodes,
+        adding=adding,
+        removing=removing,
     )

@@ -10,8 +10,11 @@ The coordination metadata are in memory, too, with a session for each broker.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -58,7 +61,7 @@ class _Place:
 
 
 class EmbeddedCluster:
-    """Brokers with the ids 0, 1, …; see the module. Use it with `with`, or by `start` and `stop`.
+    """Brokers with the ids 0, 1, …; see the module. Use it with `with`, with `async with`, or by `start` and `stop`.
 
     Args:
         brokers: how many.
@@ -134,6 +137,29 @@ class EmbeddedCluster:
     ) -> None:
         self.stop()
 
+    def __del__(self) -> None:
+        host, store = getattr(self, "_host", None), getattr(self, "_store", None)
+        if host is None or host.is_forked or sys.is_finalizing():
+            return
+        message = "a test cluster was dropped while it ran: stop it, or use `with`"
+        warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+        brokers = list(self._brokers.values())
+        host.end_soon(None if store is None else lambda: _stop_each(brokers, store))
+
+    async def __aenter__(self) -> Self:
+        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.gather(starting, return_exceptions=True)
+            await asyncio.to_thread(self.stop)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
     async def _start(self, host: LoopHost) -> None:
         from ottla.testing.disk_memory import MemoryDisk
         from ottla.zk.store import TreeStore
@@ -191,10 +217,10 @@ class EmbeddedCluster:
         return parsed
 
     async def _stop_all(self) -> None:
-        # The controller last, so that there is one election less for each of the others.
-        for broker_id in sorted(self._brokers, key=lambda each: self._brokers[each].control.is_controller):
-            await self._take(broker_id).stop()
-        self._store.close()
+        brokers = list(self._brokers.values())
+        self._brokers.clear()
+        self._sessions.clear()
+        await _stop_each(brokers, self._store)
 
     def _take(self, broker_id: int) -> Broker:
         self._sessions.pop(broker_id)
@@ -406,3 +432,10 @@ class EmbeddedCluster:
             return f"all replicas to be in sync: {'there is no controller' if found is None else '; '.join(found)}"
 
         await until(lambda: True if behind() == [] else None, what, timeout_s)
+
+
+async def _stop_each(brokers: Sequence[Broker], store: TreeStore) -> None:
+    # The controller last, so that there is one election less for each of the others.
+    for broker in sorted(brokers, key=lambda each: each.control.is_controller):
+        await broker.stop()
+    store.close()

@@ -6,6 +6,11 @@ from ottla.client.cluster_status import read_cluster_status
 from ottla.client.model import TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 from support.fake_cluster import DROP, FakeCluster
 
 
@@ -57,3 +62,15 @@ def test_without_figures_no_broker_is_asked_for_offsets(fakes, with_cluster):
     state = with_cluster(fakes, lambda cluster: read_cluster_status(cluster, figures=False))
     assert not fakes.asked(ApiKey.LIST_OFFSETS) + fakes.asked(ApiKey.DESCRIBE_LOG_DIRS)
     assert [each.partition for each in state.partitions] == [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
+def test_replicas_that_a_reassignment_adds_are_not_missing(fakes, with_cluster):
+    partition = replicated(fakes)
+    moving = OngoingPartitionReassignment(
+        partition_index=0, replicas=[0, 1, 2], adding_replicas=[2], removing_replicas=[1]
+    )
+    topic = OngoingTopicReassignment(name=partition.topic, partitions=[moving])
+    fakes.also_serves = (ApiKey.LIST_PARTITION_REASSIGNMENTS,)
+    fakes.on_list_partition_reassignments = lambda *_: ListPartitionReassignmentsResponse(topics=[topic])
+    [found] = with_cluster(fakes, read_cluster_status).partitions
+    assert (found.adding, found.removing, found.is_under_replicated) == ((2,), (1,), False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ottla.client.sync import Admin
 from ottla.testing import Cluster, TestBrokerError, WaitedInVainError
 from ottla.testing.disk_memory import MemoryDisk
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("R9")
 
@@ -93,3 +95,27 @@ def test_a_copy_of_a_disk_is_unlocked_and_goes_its_own_way() -> None:
     disk.write_atomic("/d/g", b"later")
     assert (copy.listdir("/d"), copy.read_bytes("/d/f")) == (["f"], b"one")
     assert copy.lock("/d/.lock") is not None
+
+
+def test_in_a_program_on_asyncio() -> None:
+    async def use() -> list[int]:
+        async with Cluster(2) as cluster:
+            return cluster.running
+
+    assert asyncio.run(use()) == [0, 1]
+
+
+def test_a_cluster_that_is_dropped_warns_and_ends() -> None:
+    made = [Cluster(2).start()]
+    port = int(made[0].bootstrap_servers.rpartition(":")[2])
+    with pytest.warns(ResourceWarning, match="a test cluster was dropped while it ran"):
+        made.clear()
+    wait_until(lambda: not _listens(port), "its brokers have stopped")
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True

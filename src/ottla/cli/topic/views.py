@@ -116,6 +116,8 @@ def partition_row(each: PartitionStatus) -> dict[str, Any]:
         "leader_epoch": each.leader_epoch,
         "replicas": [replica.broker for replica in each.replicas],
         "isr": list(each.isr),
+        "adding_replicas": list(each.adding),
+        "removing_replicas": list(each.removing),
         "min_insync_replicas": each.min_insync_replicas,
         "log_start_offset": each.log_start_offset,
         "high_watermark": each.high_watermark,
@@ -146,6 +148,10 @@ def partition_note(each: PartitionStatus) -> Cell:
     if each.is_under_replicated:
         out = [str(replica.broker) for replica in each.replicas if not replica.is_in_sync]
         return Cell(f"not in sync: {', '.join(out)}", Style.BUSY)
+    if each.adding or each.removing:
+        moves = [f"adding {_ids(each.adding)}"] if each.adding else []
+        moves += [f"removing {_ids(each.removing)}"] if each.removing else []
+        return Cell(", ".join(moves), Style.BUSY)
     if each.replicas and each.leader != each.replicas[0].broker:
         return Cell(f"preferred leader {each.replicas[0].broker}", Style.FAINT)
     return Cell("")
@@ -207,6 +213,10 @@ def _partition_cells(each: PartitionStatus) -> Row:
         lag_text(each.replicas, each.leader),
         partition_note(each),
     )
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
 
 
 def _number(value: int | None) -> str:
