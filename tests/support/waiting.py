@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -30,6 +31,14 @@ def wait_until(
             name = what if isinstance(what, str) else what()
             raise AssertionError(f"waited {timeout_s:g} s in vain for {name}")
         time.sleep(interval_s)
+
+
+async def until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+    """Let the event loop run until the condition holds; an AssertionError after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for {what}"
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 def wait_until_ended(pid: int, timeout_s: float = 60.0) -> None:

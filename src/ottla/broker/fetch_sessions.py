@@ -37,6 +37,7 @@ class SessionPartition:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "follower_log_start",
         "high_watermark",
         "index",
         "last_fetched_epoch",
@@ -53,6 +54,7 @@ class SessionPartition:
         max_bytes: int,
         leader_epoch: int,
         last_fetched_epoch: int = -1,
+        follower_log_start: int = -1,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -60,6 +62,8 @@ class SessionPartition:
         self.max_bytes = max_bytes
         self.current_leader_epoch = leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        #: The start of the follower's log; -1 for a consumer.
+        self.follower_log_start = follower_log_start
         self.high_watermark = -1
         self.log_start_offset = -1
 
@@ -69,6 +73,7 @@ class SessionPartition:
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
+        self.follower_log_start = other.follower_log_start
 
     def knows(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether the client has these offsets already, so that without records the partition can be left out."""

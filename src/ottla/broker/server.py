@@ -24,6 +24,9 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.metrics.service import MetricsService
+from ottla.broker.replicas.fetching.fetcher import FetcherSurroundings
+from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
+from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.slices import LoopSlices
 from ottla.broker.zookeeper_offsets import OffsetZnodes
@@ -38,6 +41,7 @@ from ottla.env.outgoing import Network, SystemNetwork
 from ottla.env.randomness import Randomness
 from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.net.plaintext import PlaintextConnection
+from ottla.peer.errors import BrokerUnreachableError
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager
 from ottla.storage.settings import StorageSettings
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from ottla.cluster.image import ClusterImage, TopicImage
     from ottla.config.broker import BrokerConfig
     from ottla.net.connection import Connect
+    from ottla.peer.connection import PeerConnection
 
 log = logging.getLogger("ottla.broker")
 
@@ -296,6 +301,7 @@ class Broker:
         self.config = self.config.with_broker_id(broker_id)
         control = self._control = self._control_plane(coordination, broker_id)
         control.membership.on_fatal = lambda message: self.on_fatal(message)
+        self.partitions.fetchers = self._fetcher_manager(control)
         hosting = Hosting(
             broker_id,
             self.partitions,
@@ -328,6 +334,28 @@ class Broker:
         self._report_storage()
         self._start_coordinators(coordination, control)
         return None
+
+    def _fetcher_manager(self, control: ControlPlane) -> ReplicaFetcherManager:
+        """What copies the partitions that other brokers lead."""
+        settings = ReplicaFetcherSettings.of(self.config)
+
+        async def connect(leader_id: int, client_id: str) -> PeerConnection:
+            leader = control.image.brokers.get(leader_id)
+            if leader is None:
+                raise BrokerUnreachableError(f"broker {leader_id} is not registered in the cluster", retriable=True)
+            return await control.connector.connect(leader, client_id, settings.timeout_ms)
+
+        surroundings = FetcherSurroundings(
+            control.broker_id,
+            lambda: control.membership.broker_epoch,
+            self.partitions,
+            self.logs,
+            self.slices,
+            self.clock,
+            settings,
+            connect,
+        )
+        return ReplicaFetcherManager(surroundings, lambda: self.config.get_int("num.replica.fetchers"))
 
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
         """Start the group coordinator, and follow changes that others make to the metadata."""
@@ -417,6 +445,8 @@ class Broker:
         self.connections.limit_per_host = self.config.get_int("max.connections.per.ip")
         self.logs.apply_settings(StorageSettings.of(self.config))
         self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
+        if self.partitions.fetchers is not None:
+            self.partitions.fetchers.spread()
 
     def _log_dir_failed(self, gone: list[tuple[str, int]], is_last: bool) -> None:
         """Take the partitions of a failed log directory offline; their logs are closed."""
@@ -473,6 +503,8 @@ class Broker:
             acceptor.close()
         self.metrics.close()
         await self.dispatcher.stop()
+        if self.partitions.fetchers is not None:
+            await self.partitions.fetchers.stop()
         self.partitions.flush_timer.stop()
         await self.groups.stop()
         for connection in self.connections.snapshot():

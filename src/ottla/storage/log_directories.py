@@ -207,15 +207,18 @@ class LogDirectories:
                     return
         raise error
 
-    def in_background(self, work: Callable[[], None], log_dir: LogDirectory) -> None:
-        """Run it in a disk thread; if that fails, probe the log directory concerned."""
+    def in_background(
+        self, work: Callable[[], None], log_dir: LogDirectory, ended: Callable[[], None] | None = None
+    ) -> None:
+        """Run it in a disk thread, then call `ended`; if it fails, probe the log directory concerned."""
 
         def done(_: None, error: BaseException | None) -> None:
-            if error is None:
-                return
-            if log_dir.failure is None:
-                self._note(str(error))
-            self.probe_soon(log_dir)
+            if error is not None:
+                if log_dir.failure is None:
+                    self._note(str(error))
+                self.probe_soon(log_dir)
+            if ended is not None:
+                ended()
 
         self._executor.call(work, done)
 

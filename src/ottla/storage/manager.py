@@ -518,6 +518,17 @@ class LogManager:
         for path in renamed:
             self._removals.add(due_ms, path)
 
+    def truncate(self, log: PartitionLog, offset: int) -> None:
+        """Remove a follower's records from `offset` on; before more is appended, `store_recovery_points` must be done.
+
+        Raises DiskError and BatchError; the log takes no appends then until it is opened again.
+        """
+        self._discard(log, log.truncate_to(offset, self._clock.now_ms()))
+
+    def begin_anew(self, log: PartitionLog, offset: int) -> None:
+        """Remove all records of a follower's log, which begins at `offset` then; otherwise as `truncate`."""
+        self._discard(log, log.truncate_fully_and_start_at(offset, self._clock.now_ms()))
+
     def _on_cleaned(self, key: TopicPartitionKey) -> None:
         """A log was compacted: store how far, and apply retention if its policy also says delete."""
         log = self._logs.get(key)
@@ -552,6 +563,24 @@ class LogManager:
                 log_dir.write_checkpoint(changed)
             else:
                 self._directories.in_background(partial(log_dir.write_checkpoint, changed), log_dir)
+
+    def store_recovery_points(self, done: Callable[[], None]) -> None:
+        """Write the recovery points in disk threads, then call `done`; after a failure the log directory is probed."""
+        waiting = 1
+
+        def written() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                done()
+
+        for log_dir in self._directories.live():
+            offsets = self._offsets(RECOVERY_POINT_FILE, log_dir)
+            changed = log_dir.changed_checkpoint(RECOVERY_POINT_FILE, offsets, is_on_disk=True)
+            if changed is not None:
+                waiting += 1
+                self._directories.in_background(partial(log_dir.write_checkpoint, changed), log_dir, written)
+        written()
 
     def _offsets(self, name: str, log_dir: LogDirectory) -> dict[TopicPartitionKey, int]:
         logs = {key: self._logs[key] for key in self._directories.keys_in(log_dir)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.peer.errors import BrokerUnreachableError, ConnectError
@@ -32,8 +33,10 @@ class BrokerConnector:
         self.timeout_ms = config.get_int("controller.socket.timeout.ms")
         self._settings = ConnectionSettings(client_id=str(broker_id), request_timeout_ms=self.timeout_ms)
 
-    async def connect(self, broker: BrokerImage) -> PeerConnection:
-        """A new connection to the broker. Raises ConnectError."""
+    async def connect(
+        self, broker: BrokerImage, client_id: str | None = None, timeout_ms: int | None = None
+    ) -> PeerConnection:
+        """A new connection to the broker, with another client id and time limit if given. Raises ConnectError."""
         from ottla.peer.connection import open_connection  # a broker that is alone needs none
 
         endpoint = broker.endpoint(self.listener_name)
@@ -43,8 +46,12 @@ class BrokerConnector:
                 "inter.broker.listener.name",
                 retriable=True,
             )
+        settings = self._settings
+        if client_id is not None:
+            settings = replace(settings, client_id=client_id)
+        timeout_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         return await open_connection(
-            endpoint.host, endpoint.port, self._settings, self.environment, self.timeout_ms, look_twice=False
+            endpoint.host, endpoint.port, settings, self.environment, timeout_ms, look_twice=False
         )
 
 

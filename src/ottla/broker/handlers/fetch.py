@@ -164,7 +164,7 @@ class _Reading:
 class Fetch:
     """One fetch in work: its partitions, its session, and the limits of its response."""
 
-    __slots__ = ("_beyond", "_context", "_incremental", "_request", "_session", "_terms", "_wanted")
+    __slots__ = ("_beyond", "_context", "_incremental", "_replica_id", "_request", "_session", "_terms", "_wanted")
 
     def __init__(
         self,
@@ -178,6 +178,7 @@ class Fetch:
         self._beyond = beyond
         self._context = context
         self._request = request
+        self._replica_id = _replica_id(request)
         self._wanted = wanted
         self._session = session
         self._incremental = incremental
@@ -213,6 +214,7 @@ class Fetch:
             request.max_wait_ms,
             self._answer_late,
             self._has_visible if request.isolation_level == READ_COMMITTED else None,
+            of_follower=self._replica_id > CONSUMER_REPLICA_ID,
         )
 
     def _answer_late(self) -> None:
@@ -299,7 +301,8 @@ class Fetch:
             reading.at_once = True
             return
         log = partition.log
-        up_to = partition.visible_end(isolation_level)
+        is_follower = self._replica_id > CONSUMER_REPLICA_ID
+        up_to = log.log_end_offset if is_follower else partition.visible_end(isolation_level)
         read: LogRead | None = None
         if wanted.fetch_offset != up_to:
             try:
@@ -322,7 +325,10 @@ class Fetch:
             if read.slice is not None and not read.slice.active:
                 reading.at_once = True
             reading.budget = max(reading.budget - read.size, 0)
-        elif self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
+        if is_follower:
+            now_ms = self._context.broker.clock.monotonic_ms()
+            partition.fetched(self._replica_id, wanted.fetch_offset, wanted.follower_log_start, now_ms)
+        if read is None and self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
             return
         try:
             found.append((wanted, _success(wanted, partition, read, isolation_level)))
@@ -345,6 +351,8 @@ class Fetch:
             or (self._terms is not None and self._terms.setdefault(wanted, partition.term) != partition.term)
         ):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error is ErrorCode.NONE and self._replica_id > CONSUMER_REPLICA_ID:
+            error = _check_follower(partition, self._replica_id)
         if error is not ErrorCode.NONE:
             return _failed(wanted.index, error)
         if wanted.last_fetched_epoch >= 0:
@@ -410,7 +418,7 @@ class Fetch:
             size = data.records.length if data.records else 0
             if session is not None:
                 is_included = wanted.must_include(data.error_code, size, data.high_watermark, data.log_start_offset)
-                if self._incremental and not is_included:
+                if self._incremental and not is_included and data.diverging_epoch.epoch < 0:
                     continue
                 if size:
                     session.served(wanted)
@@ -582,6 +590,14 @@ def _not_converted(index: int, error: ErrorCode) -> PartitionData:
     )
 
 
+def _check_follower(partition: Partition, replica_id: int) -> ErrorCode:
+    """Whether this broker leads, and the replica is one of the partition's (`Partition.fetchRecords`)."""
+    if partition.leader is None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    is_replica = replica_id in partition.leader.replicas.followers
+    return ErrorCode.NONE if is_replica else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
 def _diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | None:
     """Detect a client that diverged from this log (KIP-595): its last fetched epoch is unknown here, or ended earlier.
 
@@ -663,6 +679,7 @@ def _wanted(topic: FetchTopic, version: int) -> Iterable[tuple[PartitionKey, Ses
                 asked.partition_max_bytes,
                 max(asked.current_leader_epoch, NO_EPOCH),
                 asked.last_fetched_epoch,
+                asked.log_start_offset,
             ),
         )
 

@@ -10,10 +10,11 @@ from uuid import UUID
 from ottla.broker.replicas.flush_timer import FlushTimer
 from ottla.broker.replicas.partition import Partition, Replication
 from ottla.config.topic import LONGEST, LogConfig
-from ottla.storage.results import AppendRefusal
+from ottla.storage.results import AppendRefusal, FollowerAppend
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.cluster.image import PartitionImage, TopicImage
     from ottla.storage.log import AppendInfo, PartitionLog
     from ottla.storage.manager import LogManager
@@ -53,6 +54,8 @@ class ReplicaManager:
         #: append to any other partition is committed at once.
         self.held: set[Partition] = set()
         self.shared: set[Partition] = set()
+        #: Copies followed partitions from their leaders; None in tests of single parts.
+        self.fetchers: ReplicaFetcherManager | None = None
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -107,6 +110,7 @@ class ReplicaManager:
         the state. Raises DiskError.
         """
         partition = self.host(topic, index, config)
+        self._stop_fetching(partition)
         hosted = partition.log
         own_end = hosted.recovery_point if self._flush_on_ack else hosted.log_end_offset
         partition.lead(state, own_end, partition_epoch)
@@ -125,7 +129,13 @@ class ReplicaManager:
         partition.follow(state)
         self.shared.discard(partition)
         self.held.discard(partition)
+        if self.fetchers is not None:
+            self.fetchers.follow(partition, state.leader)
         return partition
+
+    def _stop_fetching(self, partition: Partition) -> None:
+        if self.fetchers is not None:
+            self.fetchers.forget(partition.topic, partition.index)
 
     def host(self, topic: TopicImage, index: int, config: LogConfig) -> Partition:
         """Hold the partition, in a role only if it has one; create its log if there is none. Raises DiskError.
@@ -180,6 +190,7 @@ class ReplicaManager:
             self._by_id.pop(partition.topic_id, None)
         self.held.discard(partition)
         self.shared.discard(partition)
+        self._stop_fetching(partition)
         partition.end_role(error)
 
     def check_lags(self) -> None:
@@ -229,6 +240,23 @@ class ReplicaManager:
             _report(partition, info.message, now_ms)
             self._logs.suspect(hosted)
         return info
+
+    def append_fetched(self, partition: Partition, records: memoryview) -> FollowerAppend | AppendRefusal:
+        """Append what the leader of a followed partition sent, as it came."""
+        hosted = partition.log
+        now_ms = self._now_ms()
+        done = hosted.append_as_follower(records, leader_epoch=partition.leader_epoch, now_ms=now_ms)
+        if isinstance(done, AppendRefusal):
+            if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._logs.suspect(hosted)
+        elif done.size:
+            config = hosted.config
+            if config.flush_ms != LONGEST:
+                self.flush_timer.appended(hosted)
+            if self._flush_on_ack or hosted.unflushed.records >= config.flush_messages:
+                partition.own_end = 0
+                self._hold(partition)
+        return done
 
     def _hold(self, partition: Partition) -> None:
         """Make all records of the log wait for the disk before they count."""

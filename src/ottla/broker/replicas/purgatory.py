@@ -20,10 +20,11 @@ from ottla.wire.messages.produce import PartitionProduceResponse
 class DelayedFetch(Pending):
     """A fetch that waits for `min_bytes` in its partitions or for `max_wait_ms`.
 
-    If not all appended records may be read, `ready` says whether any may be read now.
+    If not all appended records may be read, `ready` says whether any may be read now. A follower waits for appended
+    records, others for visible ones.
     """
 
-    __slots__ = ("_client", "_missing_bytes", "_partitions", "_ready", "_respond", "_timer")
+    __slots__ = ("_client", "_missing_bytes", "_of_follower", "_partitions", "_ready", "_respond", "_timer")
 
     def __init__(
         self,
@@ -33,7 +34,9 @@ class DelayedFetch(Pending):
         max_wait_ms: int,
         respond: Callable[[], None],
         ready: Callable[[], bool] | None = None,
+        of_follower: bool = False,
     ) -> None:
+        self._of_follower = of_follower
         self._client = client
         self._partitions = partitions
         self._missing_bytes = missing_bytes
@@ -42,7 +45,10 @@ class DelayedFetch(Pending):
         self._timer = asyncio.get_running_loop().call_later(max_wait_ms / 1000, self.complete)
         client.pending = self
         for partition in partitions:
-            partition.waiting.add(self)
+            self._waiters(partition).add(self)
+
+    def _waiters(self, partition: Partition) -> set[DelayedFetch]:
+        return partition.waiting_followers if self._of_follower else partition.waiting
 
     def grown(self, size: int) -> None:
         """Note that one of the partitions has `size` more bytes."""
@@ -67,7 +73,7 @@ class DelayedFetch(Pending):
         self._timer.cancel()
         self._client.pending = None
         for partition in self._partitions:
-            partition.waiting.discard(self)
+            self._waiters(partition).discard(self)
 
 
 class DelayedProduce(Pending):

@@ -52,7 +52,7 @@ ROWS: tuple[Row, ...] = (
         "Threads that move replicas between log directories.",
     ),
     (
-        "num.replica.fetchers", "int", "1", "", "high", "cluster-wide", "no_effect",
+        "num.replica.fetchers", "int", "1", "", "high", "cluster-wide", "honoured",
         "Fetchers that copy from each other broker.",
     ),
     (
@@ -240,23 +240,23 @@ ROWS: tuple[Row, ...] = (
         "Whether old segments are moved to remote storage.",
     ),
     (
-        "replica.fetch.backoff.ms", "int", "1000", "[0,...]", "medium", "read-only", "no_effect",
+        "replica.fetch.backoff.ms", "int", "1000", "[0,...]", "medium", "read-only", "honoured",
         "The pause after a failed fetch of a follower, in milliseconds.",
     ),
     (
-        "replica.fetch.max.bytes", "int", "1048576", "[0,...]", "medium", "read-only", "no_effect",
+        "replica.fetch.max.bytes", "int", "1048576", "[0,...]", "medium", "read-only", "honoured",
         "The most bytes of a partition that a follower asks for at once.",
     ),
     (
-        "replica.fetch.min.bytes", "int", "1", "", "high", "read-only", "no_effect",
+        "replica.fetch.min.bytes", "int", "1", "", "high", "read-only", "honoured",
         "The fewest bytes that a follower's fetch is answered with, unless it waited its time.",
     ),
     (
-        "replica.fetch.response.max.bytes", "int", "10485760", "[0,...]", "medium", "read-only", "no_effect",
+        "replica.fetch.response.max.bytes", "int", "10485760", "[0,...]", "medium", "read-only", "honoured",
         "The most bytes that a follower asks for at once, over all partitions.",
     ),
     (
-        "replica.fetch.wait.max.ms", "int", "500", "", "high", "read-only", "no_effect",
+        "replica.fetch.wait.max.ms", "int", "500", "", "high", "read-only", "honoured",
         "How long a follower's fetch may wait for data, in milliseconds.",
     ),
     (
@@ -276,7 +276,7 @@ ROWS: tuple[Row, ...] = (
         "Receive buffer of a follower's connections, in bytes.",
     ),
     (
-        "replica.socket.timeout.ms", "int", "30000", "", "high", "read-only", "no_effect",
+        "replica.socket.timeout.ms", "int", "30000", "", "high", "read-only", "honoured",
         "Time limit of a follower's requests, in milliseconds.",
     ),
     (

@@ -1,0 +1,349 @@
+"""One replica fetcher: a connection to a leader, one fetch after the other, and what they bring put into the logs.
+
+The machine (`machine`) decides; this asks, appends and truncates. Work on the loop is cut into slices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from ottla.broker.replicas.fetching.machine import (
+    EARLIEST,
+    LATEST,
+    Action,
+    AskOffset,
+    FetcherMachine,
+    LogEnds,
+    PartitionAnswer,
+    PartitionKey,
+    StartAt,
+    TakeRecords,
+    TruncateByEpoch,
+    TruncateTo,
+    truncation_offset,
+)
+from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings, fetch_request, list_offsets_request
+from ottla.env.disk import DiskError
+from ottla.peer.errors import KNOWN_CODES, ClientError
+from ottla.records.errors import BatchError
+from ottla.storage.results import AppendRefusal
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.replicas.manager import ReplicaManager
+    from ottla.broker.replicas.partition import Partition
+    from ottla.broker.slices import LoopSlices
+    from ottla.env.clock import Clock
+    from ottla.peer.connection import PeerConnection
+    from ottla.storage.log import PartitionLog
+    from ottla.storage.manager import LogManager
+    from ottla.wire.messages.fetch import FetchResponse, PartitionData
+    from ottla.wire.messages.list_offsets import ListOffsetsResponse
+
+log = logging.getLogger("ottla.broker")
+
+#: A fetcher without partitions closes its connection after this time.
+IDLE_S: Final = 10.0
+#: Fetch with topic ids, and without.
+FETCH_VERSION: Final = 17
+FETCH_BY_NAME_VERSION: Final = 12
+LIST_OFFSETS_VERSION: Final = 9
+#: The same trouble of a fetcher is logged again after this time.
+REPORT_AGAIN_MS: Final = 60_000
+
+
+class FetcherSurroundings(NamedTuple):
+    """What all fetchers of a broker share."""
+
+    broker_id: int
+    #: The broker's epoch now, -1 if unknown.
+    broker_epoch: Callable[[], int]
+    replicas: ReplicaManager
+    logs: LogManager
+    slices: LoopSlices
+    clock: Clock
+    settings: ReplicaFetcherSettings
+    #: Connects to a broker, with a client id. Raises ClientError.
+    connect: Callable[[int, str], Awaitable[PeerConnection]]
+
+
+def ends_of(hosted: PartitionLog) -> LogEnds:
+    """What the machine needs to know of a log."""
+    return LogEnds(hosted.log_end_offset, hosted.leader_epoch, hosted.log_start_offset)
+
+
+class ReplicaFetcher:
+    """Copies some of the partitions that one broker leads."""
+
+    def __init__(self, leader_id: int, number: int, surroundings: FetcherSurroundings) -> None:
+        self.leader_id = leader_id
+        self.number = number
+        self._broker = surroundings
+        self.machine = FetcherMachine(surroundings.settings.backoff_ms)
+        self._client_id = f"broker-{surroundings.broker_id}-fetcher-{number}"
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._connection: PeerConnection | None = None
+        self._reported_ms: dict[str, float] = {}
+        #: Whether logs were truncated whose recovery points are not stored yet.
+        self._was_cut = False
+        #: Bytes of batches appended so far.
+        self.bytes_in = 0
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch this partition in its present leader epoch."""
+        hosted = partition.log
+        self.machine.follow(
+            (partition.topic, partition.index),
+            partition.topic_id,
+            partition.leader_epoch,
+            ends_of(hosted),
+            hosted.high_watermark,
+        )
+        self._wake.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def forget(self, key: PartitionKey) -> None:
+        """Fetch this partition no more."""
+        self.machine.forget(key)
+
+    async def stop(self) -> None:
+        """End; a request under way is given up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._disconnect()
+
+    # -- the loop
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    if not await self._round() and not await self._wait():
+                        return
+                except ClientError as error:
+                    self._failed(error)
+                except Exception:
+                    log.exception("the fetcher %d of broker %d failed", self.number, self.leader_id)
+                    self._disconnect()
+                    self.machine.failed_round(self._now_ms())
+        finally:
+            self._disconnect()
+
+    async def _wait(self) -> bool:
+        """Wait for the next partition or the end of a delay; False if there is nothing to do any more."""
+        deadline_ms = self.machine.next_deadline_ms
+        seconds = IDLE_S if deadline_ms is None else max(0.0, deadline_ms - self._now_ms()) / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return bool(len(self.machine))
+        return True
+
+    async def _round(self) -> bool:
+        """Ask and take one answer; False if there is nothing to ask. Raises ClientError."""
+        machine, settings = self.machine, self._broker.settings
+        for key, leader_epoch, action in machine.first_cuts():
+            self._act(key, leader_epoch, action, None)
+        await self._store_cuts()
+        asked = machine.plan(self._now_ms())
+        if asked is None:
+            return False
+        request = fetch_request(asked, settings, self._topic_id_of, self._broker.broker_id, self._broker.broker_epoch())
+        version = FETCH_VERSION if asked.with_topic_ids else FETCH_BY_NAME_VERSION
+        response: FetchResponse = await self._request(request, version)
+        error = KNOWN_CODES.get(response.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if machine.received(error, response.session_id, self._now_ms()):
+            await self._take(response)
+        elif error is not ErrorCode.NONE:
+            log.debug("fetch from broker %d: %s", self.leader_id, error.name)
+        return True
+
+    def _topic_id_of(self, key: PartitionKey) -> UUID:
+        followed = self.machine.get(key)
+        assert followed is not None, "what is asked for is followed"
+        return followed.topic_id
+
+    async def _request(self, message: Any, version: int) -> Any:
+        """Send a request on the fetcher's connection, which is opened if need be. Raises ClientError."""
+        if self._connection is None or not self._connection.is_open:
+            self._connection = await self._broker.connect(self.leader_id, self._client_id)
+        return await self._connection.request(
+            message, timeout_ms=self._broker.settings.timeout_ms, versions=(version, version)
+        )
+
+    def _failed(self, error: ClientError) -> None:
+        self._report("", f"cannot fetch from broker {self.leader_id}: {error}")
+        self._disconnect()
+        self.machine.failed_round(self._now_ms())
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _now_ms(self) -> float:
+        return self._broker.clock.monotonic_ms()
+
+    def _report(self, about: str, message: str) -> None:
+        """Log trouble, but the same not again and again."""
+        now_ms = self._now_ms()
+        before_ms = self._reported_ms.get(about)
+        if before_ms is None or now_ms - before_ms >= REPORT_AGAIN_MS:
+            self._reported_ms[about] = now_ms
+            log.warning("%s", message)
+
+    # -- answers
+
+    async def _take(self, response: FetchResponse) -> None:
+        """Append, truncate and ask what the answer calls for. Raises ClientError."""
+        questions: list[PartitionKey] = []
+        held: list[Partition] = []
+        slices = self._broker.slices
+        for topic in response.responses:
+            for data in topic.partitions:
+                await slices.point()
+                key = self._key_of(topic.topic, topic.topic_id, data.partition_index)
+                if key is not None:
+                    self._take_partition(key, data, questions, held)
+        if questions:
+            await self._ask_offsets(questions)
+        await self._store_cuts()
+        for partition in held:
+            await self._until_on_disk(partition)
+
+    def _key_of(self, name: str, topic_id: UUID, index: int) -> PartitionKey | None:
+        if name:
+            return name, index
+        partition = self._broker.replicas.get_by_id(topic_id, index)
+        return None if partition is None else (partition.topic, index)
+
+    def _take_partition(
+        self, key: PartitionKey, data: PartitionData, questions: list[PartitionKey], held: list[Partition]
+    ) -> None:
+        machine = self.machine
+        followed = machine.get(key)
+        if followed is None:
+            return
+        error = KNOWN_CODES.get(data.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
+        diverging = data.diverging_epoch
+        answer = PartitionAnswer(error, data.high_watermark, diverging.epoch, diverging.end_offset)
+        action = machine.answered(key, answer, self._now_ms())
+        if isinstance(action, AskOffset):
+            questions.append(key)
+        elif action is not None:
+            partition = self._act(key, followed.position.leader_epoch, action, data)
+            if partition is not None and partition in self._broker.replicas.held:
+                held.append(partition)
+        elif error is not ErrorCode.NONE:
+            self._report(f"{key[0]}-{key[1]}", f"{key[0]}-{key[1]} of broker {self.leader_id}: {error.name}")
+
+    def _act(
+        self, key: PartitionKey, leader_epoch: int, action: Action, data: PartitionData | None
+    ) -> Partition | None:
+        """Do what the machine decided, if the replica still has this role; returns the partition then."""
+        partition = self._broker.replicas.get(*key)
+        if partition is None or partition.leader is not None or partition.leader_epoch != leader_epoch:
+            return None
+        hosted = partition.log
+        try:
+            if isinstance(action, TakeRecords):
+                assert data is not None
+                self._take_records(key, partition, data)
+            elif isinstance(action, StartAt):
+                log.warning("%s: begun anew at %d, the start of the leader's log", hosted.name, action.offset)
+                self._broker.logs.begin_anew(hosted, action.offset)
+                self._moved_back(key, partition)
+            elif isinstance(action, TruncateTo | TruncateByEpoch):
+                self._truncate(key, partition, action)
+        except (DiskError, BatchError) as error:
+            self._report(hosted.name, f"{hosted.name} cannot follow broker {self.leader_id}: {error}")
+            self.machine.refused(key, leader_epoch, ErrorCode.KAFKA_STORAGE_ERROR, self._now_ms())
+            self._broker.logs.suspect(hosted)
+        return partition
+
+    def _take_records(self, key: PartitionKey, partition: Partition, data: PartitionData) -> None:
+        hosted, machine, leader_epoch = partition.log, self.machine, partition.leader_epoch
+        followed = machine.get(key)
+        if followed is None or followed.position.log.end_offset != hosted.log_end_offset:
+            machine.moved(key, leader_epoch, ends_of(hosted))
+            return
+        if data.records:
+            done = self._broker.replicas.append_fetched(partition, memoryview(data.records))
+            if isinstance(done, AppendRefusal):
+                self._report(hosted.name, f"{hosted.name} cannot follow broker {self.leader_id}: {done.message}")
+                machine.moved(key, leader_epoch, ends_of(hosted))
+                machine.refused(key, leader_epoch, done.error, self._now_ms())
+                return
+            self.bytes_in += done.size
+        partition.learn_high_watermark(data.high_watermark)
+        hosted.raise_log_start(min(data.log_start_offset, hosted.high_watermark))
+        machine.moved(key, leader_epoch, ends_of(hosted), data.high_watermark)
+
+    def _truncate(self, key: PartitionKey, partition: Partition, action: TruncateTo | TruncateByEpoch) -> None:
+        hosted = partition.log
+        if isinstance(action, TruncateByEpoch):
+            own = hosted.epoch_end_offset(action.epoch)
+            offset = truncation_offset(action, own.leader_epoch, own.end_offset, hosted.log_end_offset)
+        else:
+            offset = action.offset
+        before, high_watermark = hosted.log_end_offset, hosted.high_watermark
+        self._broker.logs.truncate(hosted, offset)
+        if hosted.log_end_offset < high_watermark:
+            log.warning("%s: truncated to %d, below its high watermark %d", hosted.name, offset, high_watermark)
+        elif hosted.log_end_offset < before:
+            log.info("%s: truncated from %d to %d", hosted.name, before, hosted.log_end_offset)
+        self._moved_back(key, partition)
+
+    def _moved_back(self, key: PartitionKey, partition: Partition) -> None:
+        partition.loaded_end_offset = min(partition.loaded_end_offset, partition.log.log_end_offset)
+        self._was_cut = True
+        self.machine.moved(key, partition.leader_epoch, ends_of(partition.log))
+
+    async def _store_cuts(self) -> None:
+        """Store the recovery points before more is appended: below them nothing is checked after a power loss."""
+        if self._was_cut:
+            self._was_cut = False
+            stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._broker.logs.store_recovery_points(lambda: None if stored.done() else stored.set_result(None))
+            await stored
+
+    async def _until_on_disk(self, partition: Partition) -> None:
+        """Wait for the flush of what was appended: the next fetch tells the leader that this replica has it."""
+        if partition in self._broker.replicas.held and partition.leader is None:
+            flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            last = partition.log.log_end_offset - 1
+            partition.forced.add(last, lambda _error: None if flushed.done() else flushed.set_result(None))
+            await flushed
+
+    # -- offsets out of range
+
+    async def _ask_offsets(self, keys: list[PartitionKey]) -> None:
+        """Ask for the ends of the leader's logs, then for the starts of some. Raises ClientError."""
+        for timestamp in (LATEST, EARLIEST):
+            asked = {key: followed.position.leader_epoch for key in keys if (followed := self.machine.get(key))}
+            if not asked:
+                return
+            request = list_offsets_request(asked, timestamp, self._broker.broker_id)
+            response: ListOffsetsResponse = await self._request(request, LIST_OFFSETS_VERSION)
+            keys = []
+            for topic in response.topics:
+                for found in topic.partitions:
+                    await self._broker.slices.point()
+                    key = (topic.name, found.partition_index)
+                    if key not in asked:
+                        continue
+                    error = KNOWN_CODES.get(found.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
+                    action = self.machine.offset_found(key, asked[key], timestamp, error, found.offset, self._now_ms())
+                    if isinstance(action, AskOffset):
+                        keys.append(key)
+                    elif action is not None:
+                        self._act(key, asked[key], action, None)

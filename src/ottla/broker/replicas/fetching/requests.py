@@ -1,0 +1,96 @@
+"""The requests of a follower to its leader. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ottla.broker.replicas.fetching.machine import NO_TOPIC_ID, FetchRound, PartitionKey
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+
+#: The replica id in versions that name the replica elsewhere.
+CONSUMER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetcherSettings:
+    """The settings `replica.fetch.…` and `replica.socket.timeout.ms`."""
+
+    max_bytes: int
+    response_max_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+    backoff_ms: int
+    timeout_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ReplicaFetcherSettings:
+        """The settings of a broker."""
+        return cls(
+            config.get_int("replica.fetch.max.bytes"),
+            config.get_int("replica.fetch.response.max.bytes"),
+            config.get_int("replica.fetch.min.bytes"),
+            config.get_int("replica.fetch.wait.max.ms"),
+            config.get_int("replica.fetch.backoff.ms"),
+            config.get_int("replica.socket.timeout.ms"),
+        )
+
+
+def fetch_request(
+    asked: FetchRound,
+    settings: ReplicaFetcherSettings,
+    topic_id_of: Callable[[PartitionKey], UUID],
+    broker_id: int,
+    broker_epoch: int,
+) -> FetchRequest:
+    """The request of a round: topics by ids, with the replica's state, or in older versions by names."""
+    by_id = asked.with_topic_ids
+    topics: dict[tuple[str, UUID], FetchTopic] = {}
+    for key, (leader_epoch, hosted) in asked.changed.items():
+        name, topic_id = ("", topic_id_of(key)) if by_id else (key[0], NO_TOPIC_ID)
+        topic = topics.get((name, topic_id))
+        if topic is None:
+            topic = topics[name, topic_id] = FetchTopic(topic=name, topic_id=topic_id, partitions=[])
+        topic.partitions.append(
+            FetchPartition(
+                partition=key[1],
+                current_leader_epoch=leader_epoch,
+                fetch_offset=hosted.end_offset,
+                last_fetched_epoch=hosted.last_epoch,
+                log_start_offset=hosted.start_offset,
+                partition_max_bytes=settings.max_bytes,
+            )
+        )
+    forgotten: dict[tuple[str, UUID], ForgottenTopic] = {}
+    for key, old_id in asked.forgotten:
+        name, topic_id = ("", old_id) if by_id else (key[0], NO_TOPIC_ID)
+        leaving = forgotten.setdefault((name, topic_id), ForgottenTopic(topic=name, topic_id=topic_id, partitions=[]))
+        leaving.partitions.append(key[1])
+    return FetchRequest(
+        replica_id=CONSUMER if by_id else broker_id,
+        replica_state=ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch) if by_id else ReplicaState(),
+        max_wait_ms=settings.max_wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.response_max_bytes,
+        session_id=asked.session_id,
+        session_epoch=asked.session_epoch,
+        topics=list(topics.values()),
+        forgotten_topics_data=list(forgotten.values()),
+    )
+
+
+def list_offsets_request(asked: Mapping[PartitionKey, int], timestamp: int, broker_id: int) -> ListOffsetsRequest:
+    """Where the leader's logs of these partitions end or start; `asked` has their leader epochs."""
+    topics: dict[str, ListOffsetsTopic] = {}
+    for (name, index), leader_epoch in asked.items():
+        topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
+        topic.partitions.append(
+            ListOffsetsPartition(partition_index=index, current_leader_epoch=leader_epoch, timestamp=timestamp)
+        )
+    return ListOffsetsRequest(replica_id=broker_id, topics=list(topics.values()))
