@@ -490,12 +490,15 @@ class Broker:
 
     # Stop
 
-    async def stop(self, on_flush: Callable[[int], None] = lambda size: None) -> None:
+    async def stop(
+        self, on_flush: Callable[[int], None] = lambda size: None, *, hands_leaders_over: bool = True
+    ) -> None:
         """Stop serving requests, then flush all logs; `on_flush` is called with the number of bytes to flush.
 
-        Beside other brokers, the leaders of this one are moved to them first (`controlled.shutdown.enable`).
+        Beside other brokers, the leaders of this one are moved to them first (`controlled.shutdown.enable`), unless
+        `hands_leaders_over` is false: all stop together, or a test ends this one as if it were killed.
         """
-        if self.config.get_boolean("controlled.shutdown.enable"):
+        if hands_leaders_over and self.config.get_boolean("controlled.shutdown.enable"):
             await self.control.shut_down_controlled()
         if self._tick is not None:
             self._tick.cancel()

@@ -254,7 +254,7 @@ class EmbeddedCluster:
             connection.close()
         session.kill()
         try:
-            await broker.stop()
+            await broker.stop(hands_leaders_over=False)
         except Exception as error:
             log.debug("a killed broker stopped with %r", error)
 
@@ -437,5 +437,5 @@ class EmbeddedCluster:
 async def _stop_each(brokers: Sequence[Broker], store: TreeStore) -> None:
     # The controller last, so that there is one election less for each of the others.
     for broker in sorted(brokers, key=lambda each: each.control.is_controller):
-        await broker.stop()
+        await broker.stop(hands_leaders_over=False)
     store.close()

@@ -17,6 +17,9 @@ ZOOKEEPER = "ZooKeeper"
 ZOOKEEPER_OUTLIVES_S = 3.0
 """How much longer the ZooKeeper server lives than the brokers where the parent was killed: they need it to stop."""
 
+WHEN_ALL_STOP = {"controlled.shutdown.retry.backoff.ms": "500"}
+"""The last broker finds nobody to hand its leaders over to, however often it asks; Kafka's default has it wait 15 s."""
+
 PER_BROKER = {
     "broker.id": "brokers get the ids 0, 1, …",
     "listeners": "give --host and --port",
@@ -97,7 +100,8 @@ def plan_zookeeper(options: ClusterPlanOptions) -> PlannedProcess | None:
 def plan_brokers(options: ClusterPlanOptions, zookeeper: str) -> list[PlannedProcess]:
     """The brokers with the ids 0, 1, …, on ports in a row, on this ZooKeeper."""
     own = {setting.partition("=")[0].strip() for setting in options.settings}
-    defaults = {name: value for name, value in settings_of_internal_topics(options.brokers).items() if name not in own}
+    defaults = {**settings_of_internal_topics(options.brokers), **WHEN_ALL_STOP}
+    defaults = {name: value for name, value in defaults.items() if name not in own}
     settings = [f"{name}={value}" for name, value in defaults.items()] + list(options.settings)
     processes = []
     for broker in range(options.brokers):

@@ -28,6 +28,7 @@ def test_a_process_and_a_port_for_each_broker() -> None:
         "offsets.topic.replication.factor": "3",
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
+        "controlled.shutdown.retry.backoff.ms": "500",
         "num.partitions": "6",
     }
     assert plans[1].by_hand.startswith("ottla serve --id 1 --host 127.0.0.1 --port 9101 --data d/broker-1 ")
@@ -38,7 +39,7 @@ def test_internal_topics_have_at_most_as_many_replicas_as_there_are_brokers(
     brokers: int, factor: str, min_isr: str
 ) -> None:
     found = settings_of(plan_brokers(ClusterPlanOptions(brokers=brokers), "z:1")[0])
-    assert list(found.values()) == [factor, factor, min_isr]
+    assert list(found.values())[:3] == [factor, factor, min_isr]
 
 
 def test_given_settings_win_and_free_ports_are_any() -> None:
