@@ -142,17 +142,19 @@ def gone(topic: TopicImage, index: int) -> PartitionEntry:
 
 
 def whole_state(
-    topics: Iterable[TopicImage], broker_id: int, entry_of: EntryOf
-) -> tuple[UpdateMetadataBatch, LeaderAndIsrBatch | None]:
-    """What a broker gets that has registered: all partitions, and its own replicas in one LeaderAndIsr if any."""
+    topics: Iterable[TopicImage], broker_ids: Collection[int], entry_of: EntryOf
+) -> tuple[UpdateMetadataBatch, dict[int, LeaderAndIsrBatch]]:
+    """What brokers get that have registered: all partitions, and its own replicas each in one LeaderAndIsr, if any."""
     entries: list[PartitionEntry] = []
-    roles: list[PartitionEntry] = []
+    roles: dict[int, list[PartitionEntry]] = {broker_id: [] for broker_id in broker_ids}
     for topic in topics:
         for index, state in enumerate(topic.partitions):
             if not state.isr:
                 continue  # it never had a leader
             entry = entry_of(topic, index, state)
             entries.append(entry)
-            if broker_id in state.replicas:
-                roles.append(entry)
-    return UpdateMetadataBatch(tuple(entries)), LeaderAndIsrBatch(tuple(roles)) if roles else None
+            for broker_id in state.replicas:
+                if broker_id in roles:
+                    roles[broker_id].append(entry)
+    batches = {broker_id: LeaderAndIsrBatch(tuple(own)) for broker_id, own in roles.items() if own}
+    return UpdateMetadataBatch(tuple(entries)), batches

@@ -146,9 +146,11 @@ class Controller:
     def _elected(self, event: Elected) -> list[Effect]:
         """Bring the metadata into order, then publish the whole image to the broker."""
         state = self._state
+        # What waits for other brokers in a former epoch would be refused.
+        former: list[Effect] = [SetChannels({})] if state.epoch and state.others else []
         state.epoch = event.epoch
         state.forget_outcomes()
-        state.live = event.brokers
+        state.live = self._partitions.registered = event.brokers
         if state.config.get_boolean("delete.topic.enable"):
             state.deleting = set(event.marked)
         state.image = ClusterImage("", state.broker_id, {}, event.applied.topics)
@@ -156,7 +158,7 @@ class Controller:
         brokers = {broker_id: broker.image for broker_id, broker in event.brokers.items()}
         new = tuple(state.image.delta_of(topic.name, topic) for topic in taken_up.topics)
         delta = ImageDelta(new, brokers, state.broker_id)
-        effects: list[Effect] = [Report(problem, True) for problem in taken_up.problems]
+        effects = [*former, *(Report(problem, True) for problem in taken_up.problems)]
         if state.others:
             effects.append(SetChannels(event.brokers))
         for broker_id in state.others:
@@ -179,8 +181,7 @@ class Controller:
         """Publish the whole image: as a change to this broker, in full to the others."""
         state = self._state
         effects = state.notify(delta)
-        for broker_id in state.others:
-            effects.extend(state.inform(broker_id))
+        effects.extend(state.inform(*state.others))
         state.unannounced.clear()
         return effects + self._partitions.elect_leaders()
 

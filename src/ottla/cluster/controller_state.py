@@ -171,12 +171,18 @@ class ControllerState:
         brokers = {known: broker.image for known, broker in self.live.items()}
         return [SendToBroker(broker_id, self.live[broker_id].epoch, self.epoch, brokers, requests)]
 
-    def inform(self, broker_id: int) -> list[Effect]:
-        """Send the whole state to a broker that has registered, or to all once elected."""
-        self.informed.add(broker_id)
+    def inform(self, *broker_ids: int) -> list[Effect]:
+        """Send the whole state to brokers that have registered, or to all once elected."""
+        if not broker_ids:
+            return []
+        self.informed.update(broker_ids)
         topics = (topic for topic in self.image.topics.values() if topic.name not in self.deleting)
-        metadata, roles = whole_state(topics, broker_id, self.entry)
-        return self.send(broker_id, metadata, roles) if roles is not None else self.send(broker_id, metadata)
+        metadata, roles = whole_state(topics, broker_ids, self.entry)
+        return [
+            effect
+            for broker_id in broker_ids
+            for effect in self.send(broker_id, metadata, *([roles[broker_id]] if broker_id in roles else []))
+        ]
 
     def refresh(self, broker_ids: Collection[int]) -> list[Effect]:
         """Send the other brokers anew which replicas are offline, where some of these brokers died or came back.
@@ -203,10 +209,13 @@ class ControllerState:
         key = (topic.name, index)
         failed = self.offline_replicas(*key) if self.offline else ()
         electable = self.electable if self.shutting_down else self.live
-        offline = tuple(broker for broker in state.replicas if broker not in electable or broker in failed)
+        offline: tuple[int, ...] = ()
+        for broker in state.replicas:
+            if broker not in electable or broker in failed:
+                offline = (*offline, broker)
         is_new, is_recovering = key in self.unannounced, key in self.recovering
         return PartitionEntry(
-            topic.name, topic.topic_id, index, state, self.version(*key), offline, is_new, is_recovering
+            topic.name, topic.topic_id, index, state, self.versions.get(key, 0), offline, is_new, is_recovering
         )
 
     @property

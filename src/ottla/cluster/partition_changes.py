@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.cluster.controller_events import (
     Answer,
@@ -53,6 +53,8 @@ class PartitionChanges:
     def __init__(self, state: ControllerState, deletions: TopicDeletions) -> None:
         self._state = state
         self._deletions = deletions
+        #: All that are registered: more than the live ones while the deaths of former registrations are not written.
+        self.registered: Mapping[int, LiveBroker] = {}
 
     def brokers_changed(self, event: BrokersChanged) -> list[Effect]:
         """Handle a change of the live brokers: deaths first, then births.
@@ -61,6 +63,9 @@ class PartitionChanges:
         """
         state = self._state
         before, registered = state.live, event.brokers
+        # Whether deaths before this event are not written yet.
+        is_pending = self.registered.keys() != before.keys()
+        self.registered = registered
         survivors = {
             broker_id: broker
             for broker_id, broker in registered.items()
@@ -74,39 +79,48 @@ class PartitionChanges:
             state.offline.pop(broker_id, None)
         effects: list[Effect] = [SetChannels(survivors)] if gone else []
         if registered.keys() == survivors.keys():
-            return effects + state.notify(_brokers(state)) + state.refresh(gone) + self._lost(gone)
+            effects += state.notify(_brokers(state))
         effects += state.refresh(gone)
-        # Deaths are written before the new registrations are told anything.
-        return effects + (self._lost(gone, lambda: self._born(registered)) if gone else self._born(registered))
+        if gone:
+            effects += self._deletions.brokers_gone(gone)
+        if gone or is_pending:
+            return effects + self.elect_leaders(self._deaths_written)
+        is_born = registered.keys() != survivors.keys()
+        return effects + (self._born() if is_born else self.elect_leaders())
 
-    def _lost(self, gone: Collection[int], then: Callable[[], list[Effect]] = list) -> list[Effect]:
-        effects = self._deletions.brokers_gone(gone) if gone else []
-        return effects + self.elect_leaders(then)
+    def _deaths_written(self, outcome: Written | None = None) -> list[Effect]:
+        """Go on with the new registrations; not before the deaths are written, so that nobody follows what is past."""
+        if outcome is not None and outcome.failure is not None:
+            return []  # repeated by the timer
+        return self._born() if self.registered.keys() != self._state.live.keys() else []
 
-    def _born(self, registered: Mapping[int, LiveBroker]) -> list[Effect]:
+    def _born(self) -> list[Effect]:
         """Inform the new brokers, in Kafka's order, then elect leaders for the partitions that waited for them."""
-        state = self._state
+        state, registered = self._state, self.registered
         born = [broker_id for broker_id in registered if broker_id not in state.live]
         state.live = registered
         effects: list[Effect] = [SetChannels(registered), *state.notify(_brokers(state)), *state.refresh(born)]
+        effects.extend(state.inform(*born))
         for broker_id in born:
-            effects.extend(state.inform(broker_id))
             effects.extend(self._deletions.broker_born(broker_id))
         return effects + self.elect_leaders()
 
     def timer_fired(self, event: TimerFired) -> list[Effect]:
         """Retry failed elections."""
         if event.name == ELECTIONS:
-            return self.elect_leaders()
+            return self.elect_leaders(self._deaths_written)
         return [ReadAll()] if event.name == TAKING_OFFICE else []
 
-    def elect_leaders(self, then: Callable[[], list[Effect]] = list) -> list[Effect]:
+    def elect_leaders(self, then: Callable[[Written | None], list[Effect]] = nothing) -> list[Effect]:
         """Elect leaders for partitions without a live one, and remove dead replicas from ISRs; `then` follows."""
         state = self._state
+        live, is_simple = frozenset(state.live), not state.offline
         changed: dict[PartitionKey, PartitionImage] = {}
         is_put_off = False
         for topic in state.image.topics.values():
             for index, old in enumerate(topic.partitions):
+                if is_simple and old.leader in live and live.issuperset(old.isr):
+                    continue
                 if old.offline and not state.others:
                     continue  # its log directory has failed, and it leads again at the next start
                 new = state.settled(topic.name, topic.configs, index, old)
@@ -117,7 +131,7 @@ class PartitionChanges:
                 else:
                     changed[topic.name, index] = new
         again: list[Effect] = [SetTimer(ELECTIONS, state.now_ms + RETRY_MS)] if is_put_off else []
-        return again + (self.put(changed, lambda _: then()) if changed else then())
+        return again + (self.put(changed, then) if changed else then(None))
 
     def put(
         self, changed: Mapping[PartitionKey, PartitionImage], then: Callable[[Written], list[Effect]] = nothing
@@ -183,11 +197,9 @@ class PartitionChanges:
     def log_dirs_failed(self, event: LogDirsFailed) -> list[Effect]:
         """Send the brokers the state of all their replicas: their responses say which ones are offline."""
         state = self._state
-        effects: list[Effect] = []
-        for broker_id in dict.fromkeys(event.broker_ids):
-            if broker_id in state.informed:
-                effects.extend(state.inform(broker_id))
-        return effects
+        return state.inform(
+            *(broker_id for broker_id in dict.fromkeys(event.broker_ids) if broker_id in state.informed)
+        )
 
     def state_lost(self, event: StateLost) -> list[Effect]:
         """Send a broker everything again."""
