@@ -749,3 +749,39 @@ def test_without_any_directory_there_is_no_start() -> None:
     refusal = Setup(disk, "/one", "/two").manager().open()
     assert refusal is not None
     assert "none of the specified log dirs from /one, /two" in refusal.message
+
+
+@pytest.mark.spec("R2", "L9")
+def test_after_a_truncation_the_recovery_point_is_stored_before_more_is_appended(setup: Setup) -> None:
+    """Below it nothing is checked after an unclean stop, and other records than those that were forced are there."""
+    manager = setup.opened()
+    log = manager.create("t", None, 0)
+    for _ in range(3):
+        append(log)
+    log.flush()
+    manager.checkpoint()
+    assert setup.read("recovery-point-offset-checkpoint").endswith(b"t 0 9\n")
+    done: list[bool] = []
+    manager.truncate(log, 4)
+    manager.store_recovery_points(lambda: done.append(True))
+    assert done == [True]
+    assert setup.read("recovery-point-offset-checkpoint").endswith(b"t 0 3\n")
+    manager.store_recovery_points(lambda: done.append(True))
+    assert done == [True, True], "there is nothing to write"
+    manager.close()
+
+
+@pytest.mark.spec("R2")
+def test_the_files_of_a_log_that_begins_anew_are_removed_later(setup: Setup) -> None:
+    setup.config = log_config(segment_bytes=200, file_delete_delay_ms=1000)
+    manager = setup.opened()
+    log = manager.create("t", None, 0)
+    for _ in range(4):
+        append(log)
+    manager.begin_anew(log, 100)
+    folder = f"{setup.folders[0]}/t-0"
+    assert [name for name in setup.disk.listdir(folder) if name.endswith(".deleted")]
+    setup.later(manager, 2000)
+    assert not [name for name in setup.disk.listdir(folder) if name.endswith(".deleted")]
+    assert append(log).first_offset == 100
+    manager.close()

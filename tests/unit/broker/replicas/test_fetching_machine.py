@@ -114,7 +114,8 @@ def test_the_answer_of_an_older_role_is_dropped(machine: Machine) -> None:
     machine.follow(A, ID_A, 4, LogEnds(5, 2, 0), 4)
     assert machine.answered(A, AGREED, 0) is None
     machine.moved(A, 3, LogEnds(50, 3, 0), 50)
-    machine.refused(A, 3, ErrorCode.KAFKA_STORAGE_ERROR, 0)
+    machine.refused(A, 3, 0)
+    machine.gave_up(A, 3, ErrorCode.KAFKA_STORAGE_ERROR)
     assert machine.offset_found(A, 3, LATEST, ErrorCode.NONE, 0, 0) is None
     followed = machine.get(A)
     assert followed is not None
@@ -182,11 +183,11 @@ def test_a_fenced_partition_waits_for_its_next_role(machine: Machine) -> None:
     assert machine.round().changed.keys() == {A}
 
 
-def test_a_disk_error_here_gives_the_partition_up(machine: Machine) -> None:
+def test_a_log_that_takes_no_more_is_given_up(machine: Machine) -> None:
     machine.round()
-    machine.refused(A, 3, ErrorCode.KAFKA_STORAGE_ERROR, 0)
+    machine.gave_up(A, 3, ErrorCode.KAFKA_STORAGE_ERROR)
     assert (A in machine, machine.failed) == (False, {A: ErrorCode.KAFKA_STORAGE_ERROR})
-    machine.refused(B, 3, ErrorCode.CORRUPT_MESSAGE, 0)
+    machine.refused(B, 3, 0)
     assert B in machine
     assert machine.plan(0) is None
 

@@ -6,6 +6,7 @@ The two brokers are clusters of their own; who leads and who follows is told to 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from ottla.broker.server import Broker
 from ottla.cluster.image import ImageDelta, PartitionImage, TopicImage
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.env.disk import RealDisk
 from ottla.records.batch import split_batches
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record
 from ottla.storage.log import COORDINATOR, PartitionLog
 from ottla.storage.results import AppendInfo
+from ottla.testing.disk_faulty import FaultyDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, batch, of_records
 from support.waiting import until
@@ -37,6 +40,7 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.disks = {broker_id: FaultyDisk(RealDisk()) for broker_id in BOTH}
         self.brokers: dict[int, Broker] = {}
         self.topic: TopicImage | None = None
 
@@ -52,7 +56,7 @@ class Pair:
             }
         )
         assert isinstance(config, BrokerConfig), config
-        broker = self.brokers[broker_id] = Broker(config)
+        broker = self.brokers[broker_id] = Broker(config, disk=self.disks[broker_id])
         assert await broker.start() is None
         if self.topic is None:
             await broker.control.create_topic(TopicSpec("t", 1, 1))
@@ -314,5 +318,24 @@ def test_a_partition_that_is_deleted_is_not_copied_any_more(tmp_path: Path) -> N
         fetchers = pair.brokers[TWO].partitions.fetchers
         assert fetchers is not None
         assert not any(len(fetcher.machine) for fetcher in fetchers._fetchers.values())
+
+    with_pair(tmp_path, scenario)
+
+
+def test_a_follower_goes_on_once_its_full_disk_has_room(tmp_path: Path) -> None:
+    async def scenario(pair: Pair) -> None:
+        pair.give_roles(ONE, 1)
+        pair.append(ONE)
+        await pair.until_equal()
+        pair.disks[TWO].fail("write", "*.log", errno.ENOSPC)
+        pair.append(ONE)
+        fetchers = pair.brokers[TWO].partitions.fetchers
+        assert fetchers is not None
+        [fetcher] = fetchers._fetchers.values()
+        await until(lambda: fetcher._reported_ms, "the full disk to be reported")
+        assert pair.log(TWO).log_end_offset == 3
+        assert fetchers.failed == {}
+        pair.disks[TWO].heal()
+        await pair.until_equal()
 
     with_pair(tmp_path, scenario)

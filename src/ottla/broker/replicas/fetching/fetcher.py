@@ -266,7 +266,7 @@ class ReplicaFetcher:
                 self._truncate(key, partition, action)
         except (DiskError, BatchError) as error:
             self._report(hosted.name, f"{hosted.name} cannot follow broker {self.leader_id}: {error}")
-            self.machine.refused(key, leader_epoch, ErrorCode.KAFKA_STORAGE_ERROR, self._now_ms())
+            self.machine.gave_up(key, leader_epoch, ErrorCode.KAFKA_STORAGE_ERROR)
             self._broker.logs.suspect(hosted)
         return partition
 
@@ -281,7 +281,10 @@ class ReplicaFetcher:
             if isinstance(done, AppendRefusal):
                 self._report(hosted.name, f"{hosted.name} cannot follow broker {self.leader_id}: {done.message}")
                 machine.moved(key, leader_epoch, ends_of(hosted))
-                machine.refused(key, leader_epoch, done.error, self._now_ms())
+                if hosted.failure is None:
+                    machine.refused(key, leader_epoch, self._now_ms())
+                else:
+                    machine.gave_up(key, leader_epoch, done.error)
                 return
             self.bytes_in += done.size
         partition.learn_high_watermark(data.high_watermark)

@@ -2,8 +2,8 @@
 
 As in Kafka (`AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`). A fetcher copies some of the
 partitions that one other broker leads, with one request under way. Each round: `plan` says what the next request names,
-`answered` what to do about one partition's answer, and `moved` or `refused` tell how that went. Every event names the
-leader epoch in which its request was made: what belongs to another role of the replica is dropped.
+`answered` what to do about one partition's answer, and `moved`, `refused` or `gave_up` tell how that went. Every event
+names the leader epoch in which its request was made: what belongs to another role of the replica is dropped.
 """
 
 from __future__ import annotations
@@ -338,15 +338,16 @@ class FetcherMachine:
             if followed.delayed_until_ms is None:
                 self._changed[key] = None
 
-    def refused(self, key: PartitionKey, leader_epoch: int, error: ErrorCode, now_ms: float) -> None:
-        """An action failed here: with a disk error the partition is given up until its next role, else it waits."""
+    def refused(self, key: PartitionKey, leader_epoch: int, now_ms: float) -> None:
+        """An action failed here, and may succeed later: damaged records were received, or the disk is full."""
         followed = self._current(key, leader_epoch)
-        if followed is None:
-            return
-        if error is ErrorCode.KAFKA_STORAGE_ERROR:
-            self._fail(key, error)
-        else:
+        if followed is not None:
             self._delay(key, followed, now_ms)
+
+    def gave_up(self, key: PartitionKey, leader_epoch: int, error: ErrorCode) -> None:
+        """The log takes no more records: the partition is not fetched before its next role."""
+        if self._current(key, leader_epoch) is not None:
+            self._fail(key, error)
 
     def _refuse(self, key: PartitionKey, followed: FollowedPartition, error: ErrorCode, now_ms: float) -> None:
         """The leader refuses: after FENCED_LEADER_EPOCH there is a newer leader, of whom the controller will tell."""
