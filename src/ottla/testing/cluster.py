@@ -409,6 +409,25 @@ class EmbeddedCluster:
 
         return self._running.run(until(look, what, timeout_s))
 
+    def wait_for_records(
+        self, topic: str, count: int, *, broker: int, timeout_s: float = WAIT_TIMEOUT_S
+    ) -> list[Found]:
+        """The records that a broker has of a topic, once there are at least `count`. Raises `WaitedInVainError`."""
+        from ottla.testing.reading import count_records, read_records
+
+        server = self.broker(broker)
+
+        def there() -> int:
+            return count_records(server, topic) if topic in server.image.topics else 0
+
+        def look() -> list[Found] | None:
+            return read_records(server, topic) if there() >= count else None
+
+        def what() -> str:
+            return f"{count} records of {topic} at broker {broker}: {there()} are there"
+
+        return self._running.run(until(look, what, timeout_s))
+
     def wait_until_in_sync(self, topic: str | None = None, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """Wait until all replicas of a topic (None: of all topics) are in sync. Raises `WaitedInVainError`."""
         self._running.run(self._until_in_sync(topic, timeout_s))
