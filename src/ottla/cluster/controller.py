@@ -28,6 +28,7 @@ from ottla.cluster.controller_events import (
     Event,
     IsrProposed,
     IsrRefused,
+    IsrsProposed,
     LeaderAndIsrAnswered,
     LogDirsFailed,
     Notified,
@@ -57,9 +58,25 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
-_ASKED = (TopicAsked, PartitionsAsked, DeletionAsked, ElectionAsked, ReassignmentAsked, IsrProposed, ShutdownAsked)
+_ASKED = (
+    TopicAsked,
+    PartitionsAsked,
+    DeletionAsked,
+    ElectionAsked,
+    ReassignmentAsked,
+    IsrProposed,
+    IsrsProposed,
+    ShutdownAsked,
+)
 Asked: TypeAlias = (
-    TopicAsked | PartitionsAsked | DeletionAsked | ElectionAsked | ReassignmentAsked | IsrProposed | ShutdownAsked
+    TopicAsked
+    | PartitionsAsked
+    | DeletionAsked
+    | ElectionAsked
+    | ReassignmentAsked
+    | IsrProposed
+    | IsrsProposed
+    | ShutdownAsked
 )
 
 
@@ -89,6 +106,7 @@ class Controller:
             ElectionAsked: partitions.election_asked,
             ReassignmentAsked: partitions.reassignment_asked,
             IsrProposed: partitions.isr_proposed,
+            IsrsProposed: partitions.isrs_proposed,
             ShutdownAsked: partitions.shutdown_asked,
             LogDirsFailed: partitions.log_dirs_failed,
             LeaderAndIsrAnswered: partitions.leader_and_isr_answered,
@@ -206,6 +224,8 @@ def _not_controller(event: Event) -> list[Effect]:
     error = ErrorCode.NOT_CONTROLLER
     if isinstance(event, IsrProposed):
         return [Answer(event.token, IsrRefused(error))]
+    if isinstance(event, IsrsProposed):
+        return [Answer(event.token, tuple(IsrRefused(error) for _ in event.proposals))]
     if isinstance(event, _ASKED):
         return [Answer(event.token, TopicRefusal(error, error.message))]
     return []

@@ -219,6 +219,16 @@ class IsrProposed(NamedTuple):
     is_recovering: bool = False
 
 
+class IsrsProposed(NamedTuple):
+    """A leader proposes the ISRs of several partitions; the tokens of the proposals are not used.
+
+    The answer is a tuple of results in their order.
+    """
+
+    token: int
+    proposals: Sequence[IsrProposed]
+
+
 # Events: outcomes of effects
 
 
@@ -273,6 +283,7 @@ Event: TypeAlias = (
     | ElectionAsked
     | ReassignmentAsked
     | IsrProposed
+    | IsrsProposed
     | ShutdownAsked
     | Written
     | Notified

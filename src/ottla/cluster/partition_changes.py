@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.cluster.controller_events import (
     Answer,
@@ -13,6 +13,7 @@ from ottla.cluster.controller_events import (
     IsrAccepted,
     IsrProposed,
     IsrRefused,
+    IsrsProposed,
     LeaderAndIsrAnswered,
     LiveBroker,
     LogDirsFailed,
@@ -317,6 +318,48 @@ class PartitionChanges:
 
     def isr_proposed(self, event: IsrProposed) -> list[Effect]:
         """Accept or refuse a leader's ISR. An ISR change does not bump the leader epoch."""
+        return self._propose((event,), lambda results: Answer(event.token, results[0]))
+
+    def isrs_proposed(self, event: IsrsProposed) -> list[Effect]:
+        """Accept or refuse the ISRs of several partitions, all that are accepted in one write."""
+        return self._propose(event.proposals, lambda results: Answer(event.token, tuple(results)))
+
+    def _propose(
+        self, proposals: Sequence[IsrProposed], answer: Callable[[list[IsrAccepted | IsrRefused]], Answer]
+    ) -> list[Effect]:
+        state = self._state
+        results: list[IsrAccepted | IsrRefused] = []
+        changes: dict[PartitionKey, PutState] = {}
+        #: Where the result of each change stands among the results.
+        places: dict[PartitionKey, int] = {}
+        for event in proposals:
+            decided = self._decide(event)
+            key = (event.topic, event.partition)
+            if isinstance(decided, PutState) and key not in changes:
+                places[key] = len(results)
+                changes[key] = decided
+            if isinstance(decided, PutState):
+                # Replaced when it is written; a second proposal for the partition is not.
+                decided = IsrRefused(ErrorCode.INVALID_UPDATE_VERSION)
+            results.append(decided)
+        if not changes:
+            return [answer(results)]
+
+        def written(outcome: Written) -> list[Effect]:
+            if outcome.failure is not None:
+                if outcome.failure is WriteFailure.UNKNOWN:
+                    for place in places.values():
+                        results[place] = IsrRefused(ErrorCode.NOT_CONTROLLER)
+                return [answer(results), *(ReadBack(name) for name in dict.fromkeys(name for name, _ in changes))]
+            state.note_versions(changes.values())
+            for key, change in changes.items():
+                results[places[key]] = IsrAccepted(change.state, change.version + 1, change.is_recovering)
+            return [answer(results), *state.notify(self._delta_of({key: put.state for key, put in changes.items()}))]
+
+        return state.write(changes.values(), written)
+
+    def _decide(self, event: IsrProposed) -> PutState | IsrAccepted | IsrRefused:
+        """What is to be written for a proposal, or the answer if nothing is."""
         state = self._state
         known = self._known(event.topic, event.partition)
         version = state.version(event.topic, event.partition)
@@ -326,22 +369,10 @@ class PartitionChanges:
         ineligible = state.shutting_down.union(failed)
         error = isr_refusal(event, known, version, state.live, ineligible, is_recovering=was_recovering)
         if error is not ErrorCode.NONE or known is None:
-            return [Answer(event.token, IsrRefused(error))]
+            return IsrRefused(error)
         if set(event.isr) == set(known.isr) and event.is_recovering == was_recovering:
-            return [Answer(event.token, IsrAccepted(known, version, was_recovering))]
-        after = known._replace(isr=event.isr)
-        change = PutState(event.topic, event.partition, after, version, event.is_recovering)
-
-        def written(outcome: Written) -> list[Effect]:
-            if outcome.failure is not None:
-                is_unknown = outcome.failure is WriteFailure.UNKNOWN
-                refused = ErrorCode.NOT_CONTROLLER if is_unknown else ErrorCode.INVALID_UPDATE_VERSION
-                return [Answer(event.token, IsrRefused(refused)), ReadBack(event.topic)]
-            state.note_versions([change])
-            accepted = Answer(event.token, IsrAccepted(after, version + 1, event.is_recovering))
-            return [accepted, *state.notify(self._delta_of({key: after}))]
-
-        return state.write([change], written)
+            return IsrAccepted(known, version, was_recovering)
+        return PutState(event.topic, event.partition, known._replace(isr=event.isr), version, event.is_recovering)
 
     def _known(self, name: str, index: int) -> PartitionImage | None:
         topic = self._state.image.topics.get(name)

@@ -8,6 +8,7 @@ create t [partitions=1] [factor=1] [assigned=1+2,2+3] [validate] [setting=value 
 grow t COUNT | delete t | marked t u | configs t setting=value
 offline BROKER t-0 .. | prefer t-0 .. | unclean t-0 .. | move t-0 2+3 | shutdown BROKER [EPOCH] | dirs BROKER ..
 isr t-0 1+2 [from=1] [broker-epoch=1] [epoch=0] [partition-epoch=0] [recovering]
+isrs t-0=1+2 t-1=2 [from=1] [epoch=0] [partition-epoch=0]
 answered BROKER t-0 .. [offline=t-1,t-2] LeaderAndIsr, by a broker with epoch 1 unless @ says another
 deleted BROKER t-0 .. [failed=t-1,t-2]   StopReplica
 written [refused|unknown|exists]         the outcome of the oldest write that is under way
@@ -146,6 +147,15 @@ class Transcript:
             numbers(words[1]),
             "recovering" in options,
         )
+
+    def _isrs(self, words: list[str]) -> events.Event:
+        options = dict(word.partition("=")[::2] for word in words)
+        epochs = (int(options.pop("epoch", "0")), int(options.pop("partition-epoch", "0")))
+        leader = int(options.pop("from", "1"))
+        proposals = [
+            events.IsrProposed(0, leader, 1, *key(name), *epochs, numbers(isr)) for name, isr in options.items()
+        ]
+        return events.IsrsProposed(self._token(), proposals)
 
     def _written(self, words: list[str]) -> events.Event:
         write_id = self.writes.popleft()
@@ -295,6 +305,8 @@ def delta_texts(delta: ImageDelta) -> list[str]:
 def result_text(result: object) -> str:
     if result is None:
         return "done"
+    if type(result) is tuple:
+        return "; ".join(map(result_text, result))
     if isinstance(result, events.TopicCreated):
         return f"created {result.topic.name}"
     if isinstance(result, TopicRefusal):

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from ottla.broker.control.producer_ids import ProducerIdsUnavailableError
 from ottla.broker.control.refusals import METADATA_ERRORS
 from ottla.broker.control.znodes import PRODUCER_IDS_PER_BLOCK, take_producer_ids
-from ottla.cluster.controller_events import IsrAccepted, IsrProposed, IsrRefused, ShutdownAsked, ShutdownProgress
+from ottla.cluster.controller_events import (
+    IsrAccepted,
+    IsrProposed,
+    IsrRefused,
+    IsrsProposed,
+    ShutdownAsked,
+    ShutdownProgress,
+)
 from ottla.cluster.refusal import TopicRefusal
 from ottla.peer.errors import ClientError
 from ottla.wire.errors import ErrorCode
@@ -76,44 +83,36 @@ class ServedByController:
             return AlterPartitionResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         names = self._controller.controller.image.topic_names
         by_id = version >= TOPIC_IDS_SINCE
+        # Looked up once: topics come and go while the ISRs are written.
+        named = [(names.get(topic.topic_id) if by_id else topic.topic_name, topic) for topic in request.topics]
+        proposals = [
+            _proposed(request, name, partition, version)
+            for name, topic in named
+            if name is not None
+            for partition in topic.partitions
+        ]
+        answers = await self._controller.ask(lambda token: IsrsProposed(token, proposals))
+        if isinstance(answers, TopicRefusal):
+            return AlterPartitionResponse(error_code=int(answers.error))
+        assert isinstance(answers, tuple)
+        if any(isinstance(each, IsrRefused) and each.error_code == ErrorCode.STALE_BROKER_EPOCH for each in answers):
+            return AlterPartitionResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+        results = iter(answers)
         topics = []
-        for topic in request.topics:
-            name = names.get(topic.topic_id) if by_id else topic.topic_name
+        for name, topic in named:
+            partitions = [
+                _altered(
+                    partition.partition_index,
+                    IsrRefused(ErrorCode.UNKNOWN_TOPIC_ID) if name is None else next(results),
+                    version,
+                )
+                for partition in topic.partitions
+            ]
             answered = AlterPartitionResponseTopicData(
-                topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=[]
+                topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=partitions
             )
             topics.append(answered)
-            proposals = [self._proposed(request, name, partition, version) for partition in topic.partitions]
-            for partition, result in zip(topic.partitions, await asyncio.gather(*proposals), strict=True):
-                if isinstance(result, IsrRefused) and result.error_code == ErrorCode.STALE_BROKER_EPOCH:
-                    return AlterPartitionResponse(error_code=result.error_code)
-                answered.partitions.append(_altered(partition.partition_index, result, version))
         return AlterPartitionResponse(topics=topics)
-
-    async def _proposed(
-        self, request: AlterPartitionRequest, name: str | None, asked: AlterPartitionRequestPartitionData, version: int
-    ) -> IsrAccepted | IsrRefused:
-        if name is None:
-            return IsrRefused(ErrorCode.UNKNOWN_TOPIC_ID)
-        with_epochs = (replica.broker_id for replica in asked.new_isr_with_epochs)
-        isr = tuple(with_epochs) if version >= EPOCHS_SINCE else tuple(asked.new_isr)
-        answer = await self._controller.ask(
-            lambda token: IsrProposed(
-                token,
-                request.broker_id,
-                request.broker_epoch,
-                name,
-                asked.partition_index,
-                asked.leader_epoch,
-                asked.partition_epoch,
-                isr,
-                asked.leader_recovery_state == RECOVERING,
-            )
-        )
-        if isinstance(answer, TopicRefusal):
-            return IsrRefused(answer.error)
-        assert isinstance(answer, IsrAccepted | IsrRefused)
-        return answer
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         """Answer ControlledShutdown: move the leaders of a broker that wants to stop."""
@@ -148,6 +147,24 @@ class ServedByController:
     async def take_producer_ids(self, broker_id: int) -> ProducerIdBlock:
         """Take the next block for a broker from the znode. Raises `DiskError`, `ZkError`."""
         return await take_producer_ids(self._zk, broker_id, self._highest_producer_id)
+
+
+def _proposed(
+    request: AlterPartitionRequest, name: str, asked: AlterPartitionRequestPartitionData, version: int
+) -> IsrProposed:
+    with_epochs = (replica.broker_id for replica in asked.new_isr_with_epochs)
+    isr = tuple(with_epochs) if version >= EPOCHS_SINCE else tuple(asked.new_isr)
+    return IsrProposed(
+        0,
+        request.broker_id,
+        request.broker_epoch,
+        name,
+        asked.partition_index,
+        asked.leader_epoch,
+        asked.partition_epoch,
+        isr,
+        asked.leader_recovery_state == RECOVERING,
+    )
 
 
 def _altered(index: int, result: IsrAccepted | IsrRefused, version: int) -> AlterPartitionResponsePartitionData:
