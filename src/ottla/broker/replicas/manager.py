@@ -9,6 +9,7 @@ from uuid import UUID
 
 from ottla.broker.replicas.flush_timer import FlushTimer
 from ottla.broker.replicas.partition import Partition, Replication
+from ottla.cluster.image import NO_LEADER
 from ottla.config.topic import LONGEST, LogConfig
 from ottla.storage.results import AppendRefusal, FollowerAppend
 from ottla.wire.errors import ErrorCode
@@ -129,7 +130,9 @@ class ReplicaManager:
         partition.follow(state)
         self.shared.discard(partition)
         self.held.discard(partition)
-        if self.fetchers is not None:
+        if state.leader == NO_LEADER:
+            self._stop_fetching(partition)
+        elif self.fetchers is not None:
             self.fetchers.follow(partition, state.leader)
         return partition
 

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.server import Broker
-from ottla.cluster.image import ImageDelta, PartitionImage, TopicImage
+from ottla.cluster.image import NO_LEADER, ImageDelta, PartitionImage, TopicImage
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.disk import RealDisk
@@ -336,6 +336,22 @@ def test_a_follower_goes_on_once_its_full_disk_has_room(tmp_path: Path) -> None:
         assert pair.log(TWO).log_end_offset == 3
         assert fetchers.failed == {}
         pair.disks[TWO].heal()
+        await pair.until_equal()
+
+    with_pair(tmp_path, scenario)
+
+
+def test_a_follower_without_a_leader_asks_nobody(tmp_path: Path) -> None:
+    async def scenario(pair: Pair) -> None:
+        pair.give_roles(ONE, 1)
+        pair.append(ONE)
+        await pair.until_equal()
+        pair.give_roles(NO_LEADER, 2, TWO)
+        fetchers = pair.brokers[TWO].partitions.fetchers
+        assert fetchers is not None
+        assert not any(len(fetcher.machine) for fetcher in fetchers._fetchers.values())
+        pair.give_roles(ONE, 3)
+        pair.append(ONE)
         await pair.until_equal()
 
     with_pair(tmp_path, scenario)
