@@ -42,7 +42,7 @@ CHECKS: dict[str, list[Callable[[], bool]]] = {
         missing(ApiKey.SASL_HANDSHAKE, ApiKey.CREATE_ACLS),
     ],
     "quotas": [missing(ApiKey.ALTER_CLIENT_QUOTAS)],
-    "more than one broker": [missing(ApiKey.ALTER_PARTITION_REASSIGNMENTS)],
+    "reassignment of partitions": [missing(ApiKey.ALTER_PARTITION_REASSIGNMENTS)],
     "KRaft": [refused(process__roles="broker"), missing(ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM)],
 }
 

@@ -193,7 +193,7 @@ async def _over_the_wire(
     except (ZkError, ZnodeDataError, DiskError) as error:
         await zk.close()
         return f"{error}"
-    return Coordination(zk, session_timeout_ms)
+    return Coordination(zk, session_timeout_ms, accepts_others=True)
 
 
 def _metadata_elsewhere(disk: Disk, log_dirs: Sequence[str], failed_log_dirs: Collection[str]) -> str | None:

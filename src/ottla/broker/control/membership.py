@@ -213,8 +213,8 @@ class ClusterMembership:
         return TopicRefusal(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"Another broker is registered in this coordination metadata, {name}{await self._address(name)}, and "
-            "clusters of several brokers are not supported yet. Stop it (one that was killed goes when its session "
-            "has timed out), or give this broker coordination metadata of its own (zookeeper.connect=…/chroot)",
+            "metadata that a broker keeps itself is for one broker. Stop the other (one that was killed goes when its "
+            "session has timed out); for a cluster give all brokers one ZooKeeper (zookeeper.connect=…)",
         )
 
     async def _address(self, name: str) -> str:
@@ -342,8 +342,8 @@ class ClusterMembership:
         if not self._accepts_others:
             for other in sorted(others - self._reported_brokers):
                 log.error(
-                    "another broker, %d%s, has registered in the same coordination metadata. Clusters of several "
-                    "brokers are not supported yet: it gets no partitions, and should be stopped",
+                    "another broker, %d%s, has registered in the metadata that this broker keeps itself, which is for "
+                    "one broker: it gets no partitions, and should be stopped",
                     other,
                     await self._address(str(other)),
                 )

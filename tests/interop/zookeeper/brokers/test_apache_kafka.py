@@ -92,26 +92,50 @@ def test_a_broker_of_apache_kafka_is_taken_over_and_given_back(
         theirs.stop()
 
 
-def test_a_broker_of_apache_kafka_that_lives_keeps_us_out(tmp_path: Path, zookeeper: Server, address: str) -> None:
+def test_a_broker_joins_the_cluster_of_apache_kafka_that_lives(
+    tmp_path: Path, zookeeper: Server, address: str, tree: KazooClient
+) -> None:
+    """Apache's controller tells ours which partitions it leads; when Apache's goes, ours is the controller."""
     theirs = ApacheKafka(
         tmp_path / "apache", zookeeper=zookeeper, broker_id=3, overrides={"zookeeper.connect": address}
     )
+
+    def started(broker_id: str) -> OttlaServer:
+        return OttlaServer(
+            tmp_path / broker_id,
+            arguments=["--zookeeper", address, "--id", broker_id],
+            overrides={"zookeeper.session.timeout.ms": "4000"},
+        )
+
+    ours = started("4")
     theirs.start()
     try:
-        for broker_id, told in (
-            ("3", "a broker with id 3 is registered"),
-            ("4", "Another broker is registered in this coordination metadata, 3 at"),
-        ):
-            ours = OttlaServer(
-                tmp_path / broker_id,
-                arguments=["--zookeeper", address, "--id", broker_id],
-                overrides={"zookeeper.session.timeout.ms": "500"},
-            )
-            with pytest.raises(Exception, match="ended"):
-                ours.start()
-            assert told in ours.server.stderr
-        make(theirs, "still-served", 1)
+        refused = started("3")
+        with pytest.raises(Exception, match="ended"):
+            refused.start()
+        assert "a broker with id 3 is registered" in refused.server.stderr
+        make(theirs, "before", 2)
+        ours.start()
+        wait_until(lambda: partitions(ours, "before") == 2, "Apache's controller")
+        make(theirs, "both", 4, **{"retention.ms": "88000000"})
+        wait_until(lambda: partitions(ours, "both") == 4, "Apache's controller")
+        states = [json.loads(tree.get(f"/brokers/topics/both/partitions/{n}/state")[0]) for n in range(4)]
+        assert sorted(state["leader"] for state in states) == [3, 3, 4, 4]
+        assert setting(ours, "both", "retention.ms") == "88000000"
+        values = [str(number) for number in range(100)]
+        send(ours, "both", *values[:50])
+        send(theirs, "both", *values[50:])
+        assert sorted(read(theirs, "both", 100)) == sorted(values)
+        assert len(list((tmp_path / "4").rglob("both-*"))) == 2
+        delete(theirs, "both")
+        wait_until(lambda: not list((tmp_path / "4").rglob("both-?")), "our replicas to be deleted")
+        wait_until(lambda: tree.exists("/brokers/topics/both") is None, "Apache's deletion to end")
+        theirs.stop()
+        wait_until(lambda: json.loads(tree.get("/controller")[0])["brokerid"] == 4, "ours to be elected")
+        make(ours, "after", 2)
+        send(ours, "after", "a")  # acknowledged; a group's offsets may have been with Apache's broker
     finally:
+        ours.stop()
         theirs.stop()
 
 
