@@ -13,6 +13,7 @@ from ottla.broker.control.control_requests import ControlRequestShell
 from ottla.broker.control.coordination import Coordination, open_coordination
 from ottla.broker.control.dynamic_settings import DynamicSettings
 from ottla.broker.control.hosting import Hosting, LogsFound
+from ottla.broker.control.isr_proposals import IsrProposals
 from ottla.broker.control.plane import ControlPlane
 from ottla.broker.control.startup import Startup, generate_broker_id
 from ottla.broker.control.watched_changes import WatchedChanges
@@ -28,6 +29,7 @@ from ottla.broker.replicas.fetching.fetcher import FetcherSurroundings
 from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
 from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
 from ottla.broker.replicas.manager import ReplicaManager
+from ottla.broker.replicas.partition import Replication
 from ottla.broker.slices import LoopSlices
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.config.listeners import Endpoint
@@ -127,7 +129,9 @@ class Broker:
         self.listening: list[Endpoint] = []
         self.logs = self._log_manager(None if executor is not None else DiskExecutor(MOST_THREADS))
         self.flush_on_ack = config.get_boolean("ottla.log.flush.on.ack")
-        self.partitions = ReplicaManager(self.logs, self.clock.now_ms, self.flush_on_ack)
+        #: The ISRs proposed to the controller.
+        self.isr_proposals = IsrProposals(lambda topics: self.control.asked.alter_partitions(topics))
+        self.partitions = self._replica_manager()
         self.logs.on_log_dir_failed = self._log_dir_failed
         #: Called with a message when the broker cannot continue; the caller of `start` should then stop it.
         self.on_fatal: Callable[[str], None] = log.critical
@@ -143,6 +147,15 @@ class Broker:
         self._acceptors: list[Acceptor] = []
         self.metrics = MetricsService(self)
         self._tick: asyncio.TimerHandle | None = None
+
+    def _replica_manager(self) -> ReplicaManager:
+        replication = Replication(
+            self.clock.monotonic_ms,
+            self.config.get_long("replica.lag.time.max.ms"),
+            lambda broker_id: broker_id in self.image.brokers,
+            self.isr_proposals.propose,
+        )
+        return ReplicaManager(self.logs, self.clock.now_ms, self.flush_on_ack, replication)
 
     def _log_manager(self, cleaner_executor: Executor | None) -> LogManager:
         return LogManager(
@@ -469,6 +482,7 @@ class Broker:
         except DiskError as error:
             log.error("background work on the logs failed: %s", error)
         self._report_storage()
+        self.partitions.maintain()
         self.tend_connections(self.clock.monotonic_ms())
 
     def tend_connections(self, now_ms: float) -> None:
@@ -506,6 +520,7 @@ class Broker:
             acceptor.close()
         self.metrics.close()
         await self.dispatcher.stop()
+        await self.isr_proposals.stop()
         if self.partitions.fetchers is not None:
             await self.partitions.fetchers.stop()
         self.partitions.flush_timer.stop()

@@ -185,7 +185,7 @@ class InSyncReplicas:
         self.committed = self.maximal = frozenset(isr)
         return True
 
-    def refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
+    def refused(self, proposal: IsrProposal, error: int) -> bool:
         """Handle a refusal, a timeout or a lost connection; return whether to send the proposal again.
 
         Where it is not known whether the controller has changed the ISR, the proposal stays under way.

@@ -164,7 +164,17 @@ class _Reading:
 class Fetch:
     """One fetch in work: its partitions, its session, and the limits of its response."""
 
-    __slots__ = ("_beyond", "_context", "_incremental", "_replica_id", "_request", "_session", "_terms", "_wanted")
+    __slots__ = (
+        "_beyond",
+        "_context",
+        "_incremental",
+        "_is_late",
+        "_replica_id",
+        "_request",
+        "_session",
+        "_terms",
+        "_wanted",
+    )
 
     def __init__(
         self,
@@ -182,6 +192,8 @@ class Fetch:
         self._wanted = wanted
         self._session = session
         self._incremental = incremental
+        #: Whether it has waited: what a follower has was noted when its fetch came.
+        self._is_late = False
         #: The role and leader epoch (`term`) of each partition at the start of the wait.
         self._terms: dict[SessionPartition, int] | None = None
 
@@ -213,12 +225,13 @@ class Fetch:
             request.min_bytes - size,
             request.max_wait_ms,
             self._answer_late,
-            self._has_visible if request.isolation_level == READ_COMMITTED else None,
+            self._has_visible if request.isolation_level == READ_COMMITTED and self._replica_id < 0 else None,
             of_follower=self._replica_id > CONSUMER_REPLICA_ID,
         )
 
     def _answer_late(self) -> None:
         """Reply after the wait. Called by a timer or an append, so exceptions must not leave this method."""
+        self._is_late = True
         try:
             if len(self._wanted) <= PARTITIONS_AT_ONCE:
                 when_warm(self._context, lambda: self._answer(self._read_all().found))
@@ -325,7 +338,7 @@ class Fetch:
             if read.slice is not None and not read.slice.active:
                 reading.at_once = True
             reading.budget = max(reading.budget - read.size, 0)
-        if is_follower:
+        if is_follower and not self._is_late:
             now_ms = self._context.broker.clock.monotonic_ms()
             partition.fetched(self._replica_id, wanted.fetch_offset, wanted.follower_log_start, now_ms)
         if read is None and self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
@@ -352,7 +365,7 @@ class Fetch:
         ):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error is ErrorCode.NONE and self._replica_id > CONSUMER_REPLICA_ID:
-            error = _check_follower(partition, self._replica_id)
+            error = partition.check_follower(self._replica_id, wanted.current_leader_epoch)
         if error is not ErrorCode.NONE:
             return _failed(wanted.index, error)
         if wanted.last_fetched_epoch >= 0:
@@ -588,14 +601,6 @@ def _not_converted(index: int, error: ErrorCode) -> PartitionData:
         aborted_transactions=[],
         records=None,
     )
-
-
-def _check_follower(partition: Partition, replica_id: int) -> ErrorCode:
-    """Whether this broker leads, and the replica is one of the partition's (`Partition.fetchRecords`)."""
-    if partition.leader is None:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    is_replica = replica_id in partition.leader.replicas.followers
-    return ErrorCode.NONE if is_replica else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def _diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | None:

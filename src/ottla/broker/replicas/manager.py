@@ -49,6 +49,8 @@ class ReplicaManager:
         self._by_id: dict[UUID, dict[int, Partition]] = {}
         self._now_ms = clock_now_ms
         self._flush_on_ack = flush_on_ack
+        #: When the leaders look for followers that lag next.
+        self._lags_due_ms = 0.0
         #: Partitions of this broker whose log directory has failed.
         self._offline: dict[str, set[int]] = {}
         #: `held`: partitions with appends that wait for the disk. `shared`: led partitions with other replicas. An
@@ -196,8 +198,15 @@ class ReplicaManager:
         self._stop_fetching(partition)
         partition.end_role(error)
 
+    def maintain(self) -> None:
+        """Look for followers that lag, each half of `replica.lag.time.max.ms`."""
+        now_ms = self.replication.monotonic_ms()
+        if now_ms >= self._lags_due_ms:
+            self._lags_due_ms = now_ms + self.replication.max_lag_ms / 2
+            self.check_lags()
+
     def check_lags(self) -> None:
-        """Have the leaders propose to remove followers that lag; due each half of `replica.lag.time.max.ms`."""
+        """Have the leaders propose to remove followers that lag."""
         now_ms = self.replication.monotonic_ms()
         for partition in tuple(self.shared):
             partition.check_lag(now_ms)

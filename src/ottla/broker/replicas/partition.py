@@ -191,6 +191,16 @@ class Partition:
             self.committed.reached(log.high_watermark)
             self.wake(size)
 
+    def check_follower(self, replica_id: int, current_leader_epoch: int) -> ErrorCode:
+        """Whether a broker may fetch as a follower: this replica leads, and the broker has one, too."""
+        if self.leader is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if replica_id in self.leader.replicas.followers:
+            return ErrorCode.NONE
+        # One of the two has not heard of a reassignment yet.
+        is_known = current_leader_epoch != NO_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def fetched(self, replica_id: int, offset: int, log_start_offset: int, now_ms: float) -> None:
         """As leader, note that a follower has fetched at `offset`, so that it has everything below.
 
@@ -230,7 +240,7 @@ class Partition:
         self.advance(0)
         return True
 
-    def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
+    def isr_refused(self, proposal: IsrProposal, error: int) -> bool:
         """Handle a proposal that failed; return whether to send it again."""
         leader = self.leader
         return leader is not None and leader.replicas.refused(proposal, error)

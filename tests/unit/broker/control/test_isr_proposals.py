@@ -1,0 +1,163 @@
+"""What becomes of the ISRs that leaders propose: sent together, repeated, given up."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ottla.broker.control.isr_proposals import PROPOSALS_PER_REQUEST, IsrProposals
+from ottla.cluster.isr import IsrProposal
+from ottla.peer.errors import ClientTimeoutError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+from support.waiting import until
+
+pytestmark = pytest.mark.spec("R1", "R2")
+
+TOPIC_ID = uuid.UUID(int=7)
+Topics = list[AlterPartitionRequestTopicData]
+
+
+class Led:
+    """A partition led here, as far as proposals need it."""
+
+    topic = "t"
+    topic_id = TOPIC_ID
+
+    def __init__(self, index: int = 0, *, repeats: bool = False) -> None:
+        self.index = index
+        self.repeats = repeats
+        self.accepted: list[tuple[int, int, tuple[int, ...]]] = []
+        self.refused: list[int] = []
+
+    def isr_accepted(
+        self, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...]
+    ) -> bool:
+        self.accepted.append((leader_epoch, partition_epoch, isr))
+        return True
+
+    def isr_refused(self, proposal: IsrProposal, error: int) -> bool:
+        self.refused.append(error)
+        return self.repeats
+
+
+class FakeController:
+    """Answers as `script` says, then accepts everything; keeps what it was asked."""
+
+    def __init__(self, *script: ErrorCode | Exception | AlterPartitionResponse) -> None:
+        self.script = deque(script)
+        self.asked: list[Topics] = []
+
+    async def ask(self, topics: Topics) -> AlterPartitionResponse:
+        self.asked.append(topics)
+        await asyncio.sleep(0)
+        answer = self.script.popleft() if self.script else ErrorCode.NONE
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, AlterPartitionResponse):
+            return answer
+        return AlterPartitionResponse(
+            topics=[
+                AlterPartitionResponseTopicData(
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        AlterPartitionResponsePartitionData(
+                            partition_index=each.partition_index,
+                            error_code=int(answer),
+                            leader_epoch=each.leader_epoch,
+                            partition_epoch=each.partition_epoch + 1,
+                            isr=[replica.broker_id for replica in each.new_isr_with_epochs],
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in topics
+            ]
+        )
+
+
+def running(body: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(body(), 30))  # type: ignore[arg-type]
+
+
+def proposed(*isr: int) -> IsrProposal:
+    return IsrProposal(3, 5, isr)
+
+
+def test_proposals_of_one_turn_are_one_request() -> None:
+    async def body() -> None:
+        controller = FakeController()
+        proposals = IsrProposals(controller.ask)
+        led = [Led(index) for index in range(PROPOSALS_PER_REQUEST + 1)]
+        for partition in led:
+            proposals.propose(partition, proposed(1, 2))  # type: ignore[arg-type]
+        await until(lambda: all(partition.accepted for partition in led), "all answers")
+        assert [sum(len(topic.partitions) for topic in asked) for asked in controller.asked] == [
+            PROPOSALS_PER_REQUEST,
+            1,
+        ]
+        assert led[0].accepted == [(3, 6, (1, 2))]
+        await proposals.stop()
+
+    running(body)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ClientTimeoutError("late"),
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        AlterPartitionResponse(error_code=int(ErrorCode.NOT_CONTROLLER)),
+        AlterPartitionResponse(topics=[]),
+    ],
+)
+def test_what_is_unknown_is_asked_again(trouble: ErrorCode | Exception | AlterPartitionResponse) -> None:
+    async def body() -> None:
+        controller = FakeController(trouble)
+        proposals = IsrProposals(controller.ask)
+        partition = Led(repeats=True)
+        proposals.propose(partition, proposed(1))  # type: ignore[arg-type]
+        await until(lambda: partition.accepted, "the second answer")
+        assert len(partition.refused) == 1
+        assert len(controller.asked) == 2
+        await proposals.stop()
+
+    running(body)
+
+
+def test_what_the_partition_gives_up_is_not_repeated() -> None:
+    async def body() -> None:
+        controller = FakeController(ErrorCode.INELIGIBLE_REPLICA)
+        proposals = IsrProposals(controller.ask)
+        partition = Led()
+        proposals.propose(partition, proposed(1))  # type: ignore[arg-type]
+        await until(lambda: partition.refused, "the answer")
+        assert partition.refused == [ErrorCode.INELIGIBLE_REPLICA]
+        later = Led(1)
+        proposals.propose(later, proposed(1, 2))  # type: ignore[arg-type]
+        await until(lambda: later.accepted, "the answer")
+        assert [[each.partition_index for each in topics[0].partitions] for topics in controller.asked] == [[0], [1]]
+        await proposals.stop()
+
+    running(body)
+
+
+def test_nothing_is_sent_after_the_stop() -> None:
+    async def body() -> None:
+        controller = FakeController()
+        proposals = IsrProposals(controller.ask)
+        await proposals.stop()
+        proposals.propose(Led(), proposed(1))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        assert controller.asked == []
+
+    running(body)
