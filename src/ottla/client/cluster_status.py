@@ -245,15 +245,16 @@ async def read_cluster_status(
         if name not in metadata.topics
     }
     settings = await _configs(cluster, wanted, configs)
+    # As they are in this answer: a request to the controller that fails has it looked up anew.
+    nodes, controller = dict(metadata.nodes), metadata.controller_id
     moving = await _reassignments(cluster) if figures else {}
-    nodes = dict(metadata.nodes)
     asked: dict[int, _Asked] = {}
     if figures:
         answers = await asyncio.gather(*(_ask(cluster, each, topics, names is None) for each in nodes))
         asked = dict(zip(nodes, answers, strict=True))
     return ClusterStatus(
         cluster_id=metadata.cluster_id,
-        controller=metadata.controller_id if metadata.controller_id in nodes else None,
+        controller=controller if controller in nodes else None,
         brokers=tuple(_broker_status(nodes[each], asked.get(each, _Asked())) for each in sorted(nodes)),
         topics=tuple(_topic_status(each, settings.get(each.name, {}), nodes, asked, moving) for each in topics),
         missing=missing,

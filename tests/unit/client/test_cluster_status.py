@@ -27,6 +27,7 @@ def replicated(fakes):
 def test_each_replica_is_asked_for_its_end(fakes, with_cluster):
     partition = replicated(fakes)
     state = with_cluster(fakes, read_cluster_status)
+    assert (state.controller, fakes.controller) == (0, 0)
     [topic] = state.topics
     [found] = topic.partitions
     assert (found.partition, found.leader, found.isr, found.is_under_replicated) == (partition, 0, (0, 1), True)
