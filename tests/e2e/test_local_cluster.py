@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from ottla.client.sync import Producer
 from support.ports import LOOPBACK
 from support.processes import ServerProcess, run_tool
 from support.waiting import wait_until
@@ -144,3 +145,24 @@ def test_stopped_while_it_starts(start: Callable[..., RunningCluster]) -> None:
     cluster.server.wait_until_ready(lambda: "ZooKeeper listening" in cluster.server.stdout, START_TIMEOUT_S)
     assert cluster.server.terminate() == 0
     assert "ready:" not in cluster.server.stdout
+
+
+@pytest.mark.spec("R5")
+def test_three_brokers_survive_the_death_of_one(start: Callable[..., RunningCluster]) -> None:
+    cluster = start(brokers=3).start()
+    assert sorted(cluster.seen) == ["ZooKeeper", "broker 0", "broker 1", "broker 2"]
+    cluster.tool("topic", "create", "orders", "-r", "3", "-c", "min.insync.replicas=2")
+    with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+        producer.send("orders", b"one").result(30)
+        [topic] = cluster.tool("topic", "describe", "orders")
+        leader = topic["partitions"][0]["leader"]
+        cluster.seen[f"broker {leader}"].kill()
+        producer.send("orders", b"two").result(60)
+    wait_until(lambda: "1 under-replicated" in cluster.server.stdout, "the state is shown", timeout_s=30)
+    assert f"broker {leader} was killed by SIGKILL" in cluster.server.stdout
+    [topic] = cluster.tool("topic", "describe", "orders", "--under-replicated")
+    [partition] = topic["partitions"]
+    assert partition["leader"] != leader
+    assert (leader in partition["isr"], partition["high_watermark"]) == (False, 2)
+    assert cluster.server.terminate() == 1
+    assert cluster.nothing_is_left()

@@ -264,7 +264,7 @@ ROWS: tuple[Row, ...] = (
         "How often high watermarks are written to disk, in milliseconds.",
     ),
     (
-        "replica.lag.time.max.ms", "long", "30000", "", "high", "read-only", "no_effect",
+        "replica.lag.time.max.ms", "long", "30000", "", "high", "read-only", "honoured",
         "A follower that did not catch up for this long leaves the in-sync replicas, in milliseconds.",
     ),
     (

@@ -1,0 +1,177 @@
+"""A leader of ours between two Apache Kafka followers, played over TCP: raw Fetch 17 frames with replica state."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.server import Broker
+from ottla.cluster.isr import IsrProposal
+from ottla.wire.codec import decode, encode
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from unit.broker.handlers.test_roles import (
+    WAIT_S,
+    ask_fetch,
+    ask_produce,
+    fetched,
+    lead,
+    produced,
+    topic_of,
+    with_broker,
+)
+
+pytestmark = pytest.mark.spec("R2")
+
+FOLLOWERS = (2, 3)
+
+
+class Follower:
+    """Sends what Apache Kafka's `ReplicaFetcherThread` sends: Fetch 17 with sessions, header version 2."""
+
+    def __init__(self, replica_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.replica_id = replica_id
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+        self._session = (0, 0)
+
+    @classmethod
+    async def connect(cls, replica_id: int, broker: Broker) -> Follower:
+        return cls(replica_id, *await asyncio.open_connection("127.0.0.1", broker.listening[0].port))
+
+    async def fetch(
+        self, broker: Broker, offset: int, *, wait_ms: int = 0, epoch: int = 1, last_epoch: int = -1
+    ) -> PartitionData | None:
+        """Fetch at an offset; None where the session's answer leaves the partition out."""
+        partition = FetchPartition(
+            partition=0,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            log_start_offset=0,
+            partition_max_bytes=1 << 20,
+        )
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self.replica_id, replica_epoch=40 + self.replica_id),
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=10 << 20,
+            session_id=self._session[0],
+            session_epoch=self._session[1],
+            topics=[FetchTopic(topic_id=topic_of(broker).topic_id, partitions=[partition])],
+        )
+        self._correlation_id += 1
+        client_id = f"broker-{self.replica_id}-fetcher-0".encode()
+        head = struct.pack(">hhih", 1, 17, self._correlation_id, len(client_id)) + client_id + b"\0"
+        frame = head + encode(request, 17)
+        self._writer.write(struct.pack(">i", len(frame)) + frame)
+        size = struct.unpack(">i", await self._reader.readexactly(4))[0]
+        body = await asyncio.wait_for(self._reader.readexactly(size), WAIT_S)
+        assert struct.unpack(">i", body[:4])[0] == self._correlation_id
+        response: Any = decode(FetchResponse, body[5:], 17)
+        assert response.error_code == 0
+        self._session = (response.session_id, self._session[1] + 1)
+        found = [each for topic in response.responses for each in topic.partitions]
+        return found[0] if found else None
+
+    async def position(self, broker: Broker, offset: int) -> int:
+        """The high watermark in the answer to a fetch at an offset."""
+        data = await self.fetch(broker, offset)
+        assert data is not None
+        return data.high_watermark
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def led(broker: Broker, isr: tuple[int, ...] = FOLLOWERS) -> Partition:
+    broker.partitions.replication.is_alive = lambda _: True
+    return lead(broker, 1, FOLLOWERS, isr)
+
+
+def test_records_are_committed_once_both_followers_have_fetched_past_them(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        partition = led(broker)
+        two, three = [await Follower.connect(replica, broker) for replica in FOLLOWERS]
+        await two.fetch(broker, 0)
+        await three.fetch(broker, 0)
+        late = asyncio.create_task(two.fetch(broker, 0, wait_ms=60_000))
+        while not partition.waiting_followers:  # noqa: ASYNC110 - a fetch that waits gives no signal
+            await asyncio.sleep(0)  # sleep: until the fetch waits
+        acknowledged, consumer = ask_produce(broker), ask_fetch(broker)
+        data = await late
+        assert data is not None
+        assert len(bytes(data.records or b"")) > 0, (
+            "a follower reads beyond the high watermark, as soon as there is more"
+        )
+        assert (data.high_watermark, partition.log.high_watermark) == (0, 0)
+        await two.fetch(broker, 1)
+        assert (acknowledged.answer, consumer.answer, partition.log.high_watermark) == (None, None, 0)
+        assert await three.position(broker, 1) == 1
+        assert await produced(acknowledged) is ErrorCode.NONE
+        assert await fetched(consumer) is ErrorCode.NONE
+        assert await two.position(broker, 1) == 1, "the other one learns it with its next fetch"
+        for follower in (two, three):
+            follower.close()
+
+    with_broker(tmp_path, scenario, min_insync_replicas="2")
+
+
+def test_a_follower_that_has_caught_up_is_proposed_for_the_isr(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        proposals: list[IsrProposal] = []
+        broker.partitions.replication.propose = lambda _, proposal: proposals.append(proposal)
+        partition = led(broker, (2,))
+        assert await produced(ask_produce(broker, 1)) is ErrorCode.NONE
+        two, three = [await Follower.connect(replica, broker) for replica in FOLLOWERS]
+        await two.fetch(broker, 1)
+        assert partition.log.high_watermark == 1
+        await three.fetch(broker, 0)
+        assert not proposals
+        await three.fetch(broker, 1)
+        assert [proposal.isr for proposal in proposals] == [tuple(sorted((broker.id, *FOLLOWERS)))]
+        for follower in (two, three):
+            follower.close()
+
+    with_broker(tmp_path, scenario)
+
+
+def test_what_a_leader_refuses_to_followers(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        partition = led(broker)
+        assert await produced(ask_produce(broker, 1)) is ErrorCode.NONE
+        two, stranger = await Follower.connect(2, broker), await Follower.connect(9, broker)
+        assert partition.leader is not None
+        known = partition.leader.replicas.followers[2]
+        for offset, epoch, error in (
+            (0, 0, ErrorCode.FENCED_LEADER_EPOCH),
+            (0, 2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            (2, 1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ):
+            refused = await two.fetch(broker, offset, epoch=epoch)
+            assert refused is not None
+            assert (refused.error_code, known.end_offset) == (error, -1)
+        data = await two.fetch(broker, 1, last_epoch=0)
+        assert data is not None
+        assert (data.error_code, data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 0, 0)
+        assert known.end_offset == -1, "a fetch that has diverged is no progress"
+        refused = await stranger.fetch(broker, 0)
+        assert refused is not None
+        assert refused.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        for follower in (two, stranger):
+            follower.close()
+
+    with_broker(tmp_path, scenario)
