@@ -23,7 +23,8 @@ SERVED = {
     "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions", "CreateTopics",
     "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "CreatePartitions",
     "DeleteGroups", "DescribeCluster", "AlterConfigs", "IncrementalAlterConfigs", "DescribeLogDirs",
-    "OffsetDelete", "LeaderAndIsr", "StopReplica", "UpdateMetadata",
+    "OffsetDelete", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition",
+    "AllocateProducerIds", "ElectLeaders",
 }  # fmt: skip
 
 

@@ -10,20 +10,19 @@ The coordination metadata are in memory, too, with a session for each broker.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from ottla.config.internal_topics import settings_of_internal_topics
 from ottla.testing.declarations import check_settings, check_topics, settings_as_text
 from ottla.testing.embedded import DEFAULTS, IN_MEMORY, LOOPBACK
 from ottla.testing.errors import TestBrokerError
+from ottla.testing.lifetime import StartedAndStopped
 from ottla.testing.loop_host import LoopHost
 from ottla.testing.movable_time import MovableClock
 from ottla.testing.waiting import WAIT_TIMEOUT_S, until
@@ -60,7 +59,7 @@ class _Place:
     port: int = 0
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(StartedAndStopped):
     """Brokers with the ids 0, 1, …; see the module. Use it with `with`, with `async with`, or by `start` and `stop`.
 
     Args:
@@ -129,14 +128,6 @@ class EmbeddedCluster:
         for each in (self._brokers, self._sessions, self._places):
             each.clear()
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
     def __del__(self) -> None:
         host, store = getattr(self, "_host", None), getattr(self, "_store", None)
         if host is None or host.is_forked or sys.is_finalizing():
@@ -145,20 +136,6 @@ class EmbeddedCluster:
         warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
         brokers = list(self._brokers.values())
         host.end_soon(None if store is None else lambda: _stop_each(brokers, store))
-
-    async def __aenter__(self) -> Self:
-        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            await asyncio.gather(starting, return_exceptions=True)
-            await asyncio.to_thread(self.stop)
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.stop)
 
     async def _start(self, host: LoopHost) -> None:
         from ottla.testing.disk_memory import MemoryDisk

@@ -8,17 +8,16 @@ It keeps its data in memory, or in a directory, and differs from `ottla serve` i
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.testing.declarations import check_number, check_settings, check_topics, log_directory, settings_as_text
 from ottla.testing.errors import TestBrokerError
 from ottla.testing.interventions import Interventions
+from ottla.testing.lifetime import StartedAndStopped
 from ottla.testing.loop_host import LoopHost
 from ottla.testing.movable_time import LATEST_MS, MovableClock
 from ottla.testing.waiting import WAIT_TIMEOUT_S
@@ -50,7 +49,7 @@ LOOPBACK: Final = "127.0.0.1"
 NOT_RUNNING: Final = "the test broker is not running: use it inside `with Broker() as broker:`"
 
 
-class EmbeddedBroker(Interventions):
+class EmbeddedBroker(Interventions, StartedAndStopped):
     """A broker for tests; see the module. Use it with `with`, with `async with`, or by `start` and `stop`.
 
     Args:
@@ -122,28 +121,6 @@ class EmbeddedBroker(Interventions):
         message = "a test broker was dropped while it ran: stop it, or use `with`"
         warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
         host.end_soon(None if broker is None else broker.stop)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            await asyncio.gather(starting, return_exceptions=True)
-            await asyncio.to_thread(self.stop)
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.stop)
 
     async def _start(self, host: LoopHost) -> tuple[Broker, Faults]:
         from ottla.broker.server import Broker

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ottla.broker.slices import LoopSlices
     from ottla.cluster.control_batches import PartitionEntry, StopEntry
     from ottla.cluster.image import BrokerImage
+    from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
+    from ottla.wire.messages.stop_replica import StopReplicaRequest
+    from ottla.wire.messages.update_metadata import UpdateMetadataRequest
 
 log = logging.getLogger("ottla.controller")
 
@@ -40,6 +43,13 @@ class TopicEntries(NamedTuple):
     name: str
     topic_id: UUID
     entries: Sequence[PartitionEntry]
+
+
+def header_of(request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> ControlHeader:
+    """Which controller sends a request, and to which registration of this broker."""
+    return ControlHeader(
+        request.controller_id, request.controller_epoch, request.broker_epoch, request.is_kraft_controller
+    )
 
 
 class ControlRequestShell:

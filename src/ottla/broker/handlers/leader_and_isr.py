@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION
-from ottla.broker.control.control_requests import TopicEntries
+from ottla.broker.control.control_requests import TopicEntries, header_of
 from ottla.cluster.control_batches import PartitionEntry
-from ottla.cluster.control_requests import ControlHeader
 from ottla.cluster.image import PartitionImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leader_and_isr import (
@@ -54,12 +53,9 @@ def handle(context: RequestContext, request: LeaderAndIsrRequest) -> None:
 
 
 async def _apply(context: RequestContext, request: LeaderAndIsrRequest) -> None:
-    header = ControlHeader(
-        request.controller_id, request.controller_epoch, request.broker_epoch, request.is_kraft_controller
-    )
     topics = await _topics(context, request)
     try:
-        results = await context.broker.control_requests.lead_or_follow(header, topics)
+        results = await context.broker.control_requests.lead_or_follow(header_of(request), topics)
     except ZkError:
         context.disconnect()  # without the settings of topics nothing can be hosted: the controller tries again
         return

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION
+from ottla.broker.control.control_requests import header_of
 from ottla.cluster.control_batches import StopEntry
-from ottla.cluster.control_requests import NO_LEADER_EPOCH, ControlHeader
+from ottla.cluster.control_requests import NO_LEADER_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
@@ -38,11 +39,8 @@ def handle(context: RequestContext, request: StopReplicaRequest) -> None:
 
 
 async def _apply(context: RequestContext, request: StopReplicaRequest) -> None:
-    header = ControlHeader(
-        request.controller_id, request.controller_epoch, request.broker_epoch, request.is_kraft_controller
-    )
     entries = list(_entries(request))
-    errors = await context.broker.control_requests.stop(header, entries)
+    errors = await context.broker.control_requests.stop(header_of(request), entries)
     if isinstance(errors, ErrorCode):
         await context.replied(StopReplicaResponse(error_code=int(errors)))
         return

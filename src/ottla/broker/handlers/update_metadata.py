@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION
-from ottla.broker.control.control_requests import TopicEntries
+from ottla.broker.control.control_requests import TopicEntries, header_of
 from ottla.cluster.control_batches import PartitionEntry
-from ottla.cluster.control_requests import ControlHeader
 from ottla.cluster.image import BrokerImage, PartitionImage
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
 from ottla.wire.errors import ErrorCode
@@ -51,13 +50,10 @@ def handle(context: RequestContext, request: UpdateMetadataRequest) -> None:
 
 
 async def _apply(context: RequestContext, request: UpdateMetadataRequest) -> None:
-    header = ControlHeader(
-        request.controller_id, request.controller_epoch, request.broker_epoch, request.is_kraft_controller
-    )
     brokers = {broker.id: _broker(broker) for broker in request.live_brokers}
     topics = await _topics(context, request)
     try:
-        error = await context.broker.control_requests.update_metadata(header, brokers, topics)
+        error = await context.broker.control_requests.update_metadata(header_of(request), brokers, topics)
     except ZkError:
         context.disconnect()  # the settings of new topics cannot be read: the controller tries again
         return
