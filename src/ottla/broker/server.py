@@ -25,9 +25,6 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.metrics.service import MetricsService
-from ottla.broker.replicas.fetching.fetcher import FetcherSurroundings
-from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
-from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.partition import Replication
 from ottla.broker.slices import LoopSlices
@@ -43,7 +40,6 @@ from ottla.env.outgoing import Network, SystemNetwork
 from ottla.env.randomness import Randomness
 from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.net.plaintext import PlaintextConnection
-from ottla.peer.errors import BrokerUnreachableError
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager
 from ottla.storage.settings import StorageSettings
@@ -52,6 +48,7 @@ from ottla.zk.layout import ZnodeDataError
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
+    from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.cluster.image import ClusterImage, TopicImage
     from ottla.config.broker import BrokerConfig
     from ottla.net.connection import Connect
@@ -314,7 +311,7 @@ class Broker:
         self.config = self.config.with_broker_id(broker_id)
         control = self._control = self._control_plane(coordination, broker_id)
         control.membership.on_fatal = lambda message: self.on_fatal(message)
-        self.partitions.fetchers = self._fetcher_manager(control)
+        self.partitions.make_fetchers = lambda: self._fetcher_manager(control)
         hosting = Hosting(
             broker_id,
             self.partitions,
@@ -350,6 +347,12 @@ class Broker:
 
     def _fetcher_manager(self, control: ControlPlane) -> ReplicaFetcherManager:
         """What copies the partitions that other brokers lead."""
+        # A broker that is alone needs none of this at its start.
+        from ottla.broker.replicas.fetching.fetcher import FetcherSurroundings
+        from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
+        from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
+        from ottla.peer.errors import BrokerUnreachableError
+
         settings = ReplicaFetcherSettings.of(self.config)
 
         async def connect(leader_id: int, client_id: str) -> PeerConnection:

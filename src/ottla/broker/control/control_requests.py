@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from ottla.broker.control.znodes import READ_AT_ONCE, read_topic_config
@@ -20,6 +20,7 @@ from ottla.cluster.image import ImageDelta, TopicDelta, TopicImage
 from ottla.cluster.topics import is_internal_topic
 from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.broker.control.hosting import Hosting
@@ -50,6 +51,26 @@ def header_of(request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadata
     return ControlHeader(
         request.controller_id, request.controller_epoch, request.broker_epoch, request.is_kraft_controller
     )
+
+
+async def entries_by_topic(
+    request: LeaderAndIsrRequest | UpdateMetadataRequest,
+    slices: LoopSlices,
+    entry_of: Callable[[str, UUID, Any], PartitionEntry],
+) -> list[TopicEntries]:
+    """The partitions of a request by topic: older versions have them in one list, and without topic ids.
+
+    `entry_of` makes an entry of a topic's name, its id and the state of a partition.
+    """
+    topics: dict[str, tuple[UUID, list[PartitionEntry]]] = {}
+    for state in request.ungrouped_partition_states:
+        _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
+        entries.append(entry_of(state.topic_name, ZERO_UUID, state))
+    for topic in request.topic_states:
+        await slices.point()
+        _, entries = topics.setdefault(topic.topic_name, (topic.topic_id, []))
+        entries.extend(entry_of(topic.topic_name, topic.topic_id, state) for state in topic.partition_states)
+    return [TopicEntries(name, topic_id, entries) for name, (topic_id, entries) in topics.items()]
 
 
 class ControlRequestShell:

@@ -38,7 +38,7 @@ from ottla.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from ottla.zk.layout import ProducerIdBlock
+from ottla.zk.layout import RECOVERING, ProducerIdBlock
 
 if TYPE_CHECKING:
     from ottla.broker.control.controller_shell import ControllerShell
@@ -52,7 +52,6 @@ log = logging.getLogger("ottla.controller")
 ALTER_PARTITION_VERSION = 3
 TOPIC_IDS_SINCE = 2
 EPOCHS_SINCE = 3
-RECOVERING = 1
 #: Pause before a controller is looked for again, in milliseconds.
 NO_CONTROLLER_MS = 100
 _NO_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH)
@@ -191,12 +190,6 @@ class AskedOfController:
         self._link = link
         self._membership = membership
 
-    @property
-    def broker_epoch(self) -> int:
-        """The epoch of this broker's registration, -1 if it is not registered."""
-        own = self._membership.brokers.get(self._membership.broker_id)
-        return own.epoch if own is not None else -1
-
     async def alter_partitions(self, topics: list[AlterPartitionRequestTopicData]) -> AlterPartitionResponse:
         """Propose ISRs, with topic ids and `new_isr_with_epochs` (their epochs are -1 with ZooKeeper).
 
@@ -204,7 +197,7 @@ class AskedOfController:
         no answer: whether the ISRs were written is unknown then.
         """
         request = AlterPartitionRequest(
-            broker_id=self._membership.broker_id, broker_epoch=self.broker_epoch, topics=topics
+            broker_id=self._membership.broker_id, broker_epoch=self._membership.broker_epoch, topics=topics
         )
         if self._served.is_active:
             return await self._served.alter_partitions(request, ALTER_PARTITION_VERSION)
@@ -215,7 +208,7 @@ class AskedOfController:
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         """The next block of producer ids. Raises ProducerIdsUnavailableError."""
         own_id = self._membership.broker_id
-        request = AllocateProducerIdsRequest(broker_id=own_id, broker_epoch=self.broker_epoch)
+        request = AllocateProducerIdsRequest(broker_id=own_id, broker_epoch=self._membership.broker_epoch)
         try:
             if self._served.is_active:
                 response = await self._served.allocate_producer_ids(request)
@@ -237,7 +230,7 @@ class AskedOfController:
         own_id = self._membership.broker_id
         without_controller = max(1, attempts * backoff_ms // NO_CONTROLLER_MS)
         while attempts and without_controller:
-            request = ControlledShutdownRequest(broker_id=own_id, broker_epoch=self.broker_epoch)
+            request = ControlledShutdownRequest(broker_id=own_id, broker_epoch=self._membership.broker_epoch)
             try:
                 if self._served.is_active:
                     response = await self._served.controlled_shutdown(request)

@@ -51,11 +51,7 @@ class Coordination:
     def session(self) -> ClusterSession:
         """The session in the form that the control plane takes."""
         return ClusterSession(
-            self.zk,
-            self.is_shared,
-            self.accepts_others,
-            self.longest_session_ms,
-            self.transaction_bytes,
+            self.zk, self.is_shared, self.accepts_others, self.longest_session_ms, self.transaction_bytes
         )
 
     @property

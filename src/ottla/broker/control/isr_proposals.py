@@ -64,32 +64,32 @@ class IsrProposals:
             sent = dict(list(self._waiting.items())[:PROPOSALS_PER_REQUEST])
             for partition in sent:
                 del self._waiting[partition]
+            answers = await self._answers(sent)
             again = {
                 partition: proposal
-                for partition, (proposal, answer) in (await self._answers(sent)).items()
-                if _is_to_be_repeated(partition, proposal, answer)
+                for partition, proposal in sent.items()
+                if _is_to_be_repeated(partition, proposal, answers[partition])
             }
             # A newer proposal of the same partition came with a newer leader epoch.
             self._waiting = {**again, **self._waiting}
             if again:
                 await asyncio.sleep(RETRY_MS / 1000)  # sleep: until the controller, or another one, is there
 
-    async def _answers(self, sent: dict[Partition, IsrProposal]) -> dict[Partition, tuple[IsrProposal, _Answer]]:
+    async def _answers(self, sent: dict[Partition, IsrProposal]) -> dict[Partition, _Answer]:
         try:
             response = await self._ask(_topics(sent))
         except ClientError as error:
             log.info("the controller did not answer to %d proposed ISRs: %s", len(sent), error)
-            return {partition: (proposal, ErrorCode.REQUEST_TIMED_OUT) for partition, proposal in sent.items()}
+            return dict.fromkeys(sent, ErrorCode.REQUEST_TIMED_OUT)
         if response.error_code:
-            return {partition: (proposal, response.error_code) for partition, proposal in sent.items()}
-        answers: dict[tuple[UUID, int], AlterPartitionResponsePartitionData] = {
+            return dict.fromkeys(sent, response.error_code)
+        answers: dict[tuple[UUID, int], _Answer] = {
             (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
         }
-        found: dict[Partition, tuple[IsrProposal, _Answer]] = {}
-        for partition, proposal in sent.items():
-            answer = answers.get((partition.topic_id, partition.index))
-            found[partition] = (proposal, ErrorCode.REQUEST_TIMED_OUT if answer is None else answer)
-        return found
+        return {
+            partition: answers.get((partition.topic_id, partition.index), ErrorCode.REQUEST_TIMED_OUT)
+            for partition in sent
+        }
 
 
 _Answer = AlterPartitionResponsePartitionData | int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import CLUSTER_ACTION, CLUSTER_NAME, Operation, ResourceType
+from ottla.broker.authorization import CLUSTER_ACTION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
@@ -29,7 +29,7 @@ def accesses(context: RequestContext, request: AlterPartitionRequest) -> Iterabl
 
 def handle(context: RequestContext, request: AlterPartitionRequest) -> None:
     """Have the controller decide; what it has begun goes on if the broker disconnects."""
-    if not context.permits(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not context.permits(*CLUSTER_ACTION):
         context.reply(AlterPartitionResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
         return
     context.spawn(_answer(context, request))

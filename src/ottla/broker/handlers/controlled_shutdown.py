@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import CLUSTER_ACTION, CLUSTER_NAME, Operation, ResourceType
+from ottla.broker.authorization import CLUSTER_ACTION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
@@ -28,7 +28,7 @@ def accesses(context: RequestContext, request: ControlledShutdownRequest) -> Ite
 
 def handle(context: RequestContext, request: ControlledShutdownRequest) -> None:
     """Have the controller decide; what it has begun goes on if the broker disconnects."""
-    if not context.permits(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not context.permits(*CLUSTER_ACTION):
         context.reply(ControlledShutdownResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
         return
     context.spawn(_answer(context, request))

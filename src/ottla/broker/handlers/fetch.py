@@ -168,6 +168,7 @@ class Fetch:
         "_beyond",
         "_context",
         "_incremental",
+        "_is_follower",
         "_is_late",
         "_replica_id",
         "_request",
@@ -189,6 +190,7 @@ class Fetch:
         self._context = context
         self._request = request
         self._replica_id = _replica_id(request)
+        self._is_follower = self._replica_id > CONSUMER_REPLICA_ID
         self._wanted = wanted
         self._session = session
         self._incremental = incremental
@@ -225,8 +227,8 @@ class Fetch:
             request.min_bytes - size,
             request.max_wait_ms,
             self._answer_late,
-            self._has_visible if request.isolation_level == READ_COMMITTED and self._replica_id < 0 else None,
-            of_follower=self._replica_id > CONSUMER_REPLICA_ID,
+            self._has_visible if request.isolation_level == READ_COMMITTED and not self._is_follower else None,
+            of_follower=self._is_follower,
         )
 
     def _answer_late(self) -> None:
@@ -314,7 +316,7 @@ class Fetch:
             reading.at_once = True
             return
         log = partition.log
-        is_follower = self._replica_id > CONSUMER_REPLICA_ID
+        is_follower = self._is_follower
         up_to = log.log_end_offset if is_follower else partition.visible_end(isolation_level)
         read: LogRead | None = None
         if wanted.fetch_offset != up_to:
@@ -364,7 +366,7 @@ class Fetch:
             or (self._terms is not None and self._terms.setdefault(wanted, partition.term) != partition.term)
         ):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if error is ErrorCode.NONE and self._replica_id > CONSUMER_REPLICA_ID:
+        if error is ErrorCode.NONE and self._is_follower:
             error = partition.check_follower(self._replica_id, wanted.current_leader_epoch)
         if error is not ErrorCode.NONE:
             return _failed(wanted.index, error)

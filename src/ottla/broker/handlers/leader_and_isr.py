@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION
-from ottla.broker.control.control_requests import TopicEntries, header_of
+from ottla.broker.control.control_requests import entries_by_topic, header_of
 from ottla.cluster.control_batches import PartitionEntry
 from ottla.cluster.image import PartitionImage
 from ottla.wire.errors import ErrorCode
@@ -21,7 +21,7 @@ from ottla.wire.messages.leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from ottla.wire.schema import ZERO_UUID
+from ottla.zk.layout import RECOVERING
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 7
 
-RECOVERING = 1
 #: First version with topic ids, and with results by topic id.
 WITH_TOPIC_IDS = 5
 
@@ -53,7 +52,7 @@ def handle(context: RequestContext, request: LeaderAndIsrRequest) -> None:
 
 
 async def _apply(context: RequestContext, request: LeaderAndIsrRequest) -> None:
-    topics = await _topics(context, request)
+    topics = await entries_by_topic(request, context.broker.slices, _entry)
     try:
         results = await context.broker.control_requests.lead_or_follow(header_of(request), topics)
     except ZkError:
@@ -73,18 +72,6 @@ async def _apply(context: RequestContext, request: LeaderAndIsrRequest) -> None:
         else:
             response.partition_errors.extend(partitions)
     await context.replied(response)
-
-
-async def _topics(context: RequestContext, request: LeaderAndIsrRequest) -> list[TopicEntries]:
-    topics: dict[str, tuple[UUID, list[PartitionEntry]]] = {}
-    for state in request.ungrouped_partition_states:
-        _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
-        entries.append(_entry(state.topic_name, ZERO_UUID, state))
-    for topic in request.topic_states:
-        await context.broker.slices.point()
-        _, entries = topics.setdefault(topic.topic_name, (topic.topic_id, []))
-        entries.extend(_entry(topic.topic_name, topic.topic_id, state) for state in topic.partition_states)
-    return [TopicEntries(name, topic_id, entries) for name, (topic_id, entries) in topics.items()]
 
 
 def _entry(topic: str, topic_id: UUID, state: LeaderAndIsrPartitionState) -> PartitionEntry:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION
-from ottla.broker.control.control_requests import TopicEntries, header_of
+from ottla.broker.control.control_requests import entries_by_topic, header_of
 from ottla.cluster.control_batches import PartitionEntry
 from ottla.cluster.image import BrokerImage, PartitionImage
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
@@ -22,7 +22,6 @@ from ottla.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from ottla.wire.schema import ZERO_UUID
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
@@ -51,25 +50,13 @@ def handle(context: RequestContext, request: UpdateMetadataRequest) -> None:
 
 async def _apply(context: RequestContext, request: UpdateMetadataRequest) -> None:
     brokers = {broker.id: _broker(broker) for broker in request.live_brokers}
-    topics = await _topics(context, request)
+    topics = await entries_by_topic(request, context.broker.slices, _entry)
     try:
         error = await context.broker.control_requests.update_metadata(header_of(request), brokers, topics)
     except ZkError:
         context.disconnect()  # the settings of new topics cannot be read: the controller tries again
         return
     context.reply(UpdateMetadataResponse(error_code=int(error)))
-
-
-async def _topics(context: RequestContext, request: UpdateMetadataRequest) -> list[TopicEntries]:
-    topics: dict[str, tuple[UUID, list[PartitionEntry]]] = {}
-    for state in request.ungrouped_partition_states:
-        _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
-        entries.append(_entry(state.topic_name, ZERO_UUID, state))
-    for topic in request.topic_states:
-        await context.broker.slices.point()
-        _, entries = topics.setdefault(topic.topic_name, (topic.topic_id, []))
-        entries.extend(_entry(topic.topic_name, topic.topic_id, state) for state in topic.partition_states)
-    return [TopicEntries(name, topic_id, entries) for name, (topic_id, entries) in topics.items()]
 
 
 def _entry(topic: str, topic_id: UUID, state: UpdateMetadataPartitionState) -> PartitionEntry:

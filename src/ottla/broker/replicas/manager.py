@@ -57,8 +57,10 @@ class ReplicaManager:
         #: append to any other partition is committed at once.
         self.held: set[Partition] = set()
         self.shared: set[Partition] = set()
-        #: Copies followed partitions from their leaders; None in tests of single parts.
+        #: Copies followed partitions from their leaders; None while there are none.
         self.fetchers: ReplicaFetcherManager | None = None
+        #: Makes it for the first followed partition; None in tests of single parts.
+        self.make_fetchers: Callable[[], ReplicaFetcherManager] | None = None
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -134,7 +136,10 @@ class ReplicaManager:
         self.held.discard(partition)
         if state.leader == NO_LEADER:
             self._stop_fetching(partition)
-        elif self.fetchers is not None:
+            return partition
+        if self.fetchers is None and self.make_fetchers is not None:
+            self.fetchers = self.make_fetchers()
+        if self.fetchers is not None:
             self.fetchers.follow(partition, state.leader)
         return partition
 

@@ -46,7 +46,7 @@ class Replication:
         self.max_lag_ms = max_lag_ms
         #: Whether the image has the broker.
         self.is_alive = is_alive
-        #: Called with each proposed ISR; `Partition.isr_answered` takes the outcome.
+        #: Called with each proposed ISR; `Partition.isr_accepted` or `isr_refused` takes the outcome.
         self.propose = propose
 
 

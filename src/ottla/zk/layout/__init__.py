@@ -14,6 +14,7 @@ from ottla.zk.layout.admin import (
     ReassignPartitionsZnode,
 )
 from ottla.zk.layout.brokers import (
+    RECOVERING,
     BrokerIdZnode,
     BrokerRegistration,
     BrokerSequenceZnode,
@@ -55,6 +56,7 @@ from ottla.zk.layout.consumers import (
 __all__ = [
     "DEFAULT_ENTITY",
     "PERSISTENT_PATHS",
+    "RECOVERING",
     "BrokerConfigZnode",
     "BrokerIdZnode",
     "BrokerRegistration",

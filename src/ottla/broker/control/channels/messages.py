@@ -5,8 +5,8 @@ LeaderAndIsr 7, UpdateMetadata 8 and StopReplica 4, as Apache Kafka 3.9 sends th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from ottla.cluster.control_batches import (
@@ -39,13 +39,15 @@ from ottla.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from ottla.zk.layout import RECOVERING
 
 if TYPE_CHECKING:
     from ottla.broker.slices import LoopSlices
     from ottla.cluster.image import BrokerImage
     from ottla.wire.schema import Message
 
-RECOVERING = 1
+TopicState = TypeVar("TopicState", LeaderAndIsrTopicState, UpdateMetadataTopicState)
+
 #: Partitions made into messages in one turn of the loop.
 PARTITIONS_PER_TURN = 1_000
 
@@ -64,14 +66,15 @@ class ControlMessages:
         """The message of one request of `sending`."""
         message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
         if isinstance(request, LeaderAndIsrBatch):
-            topics = await self._roles(request, sending.epoch)
+            topics = await self._by_topic(request.entries, LeaderAndIsrTopicState, _role, sending.epoch)
             leaders = self._leaders(request.entries, sending.brokers)
             message = LeaderAndIsrRequest(topic_states=topics, live_leaders=leaders)
         elif isinstance(request, StopReplicaBatch):
             message = StopReplicaRequest(topic_states=_stops(request))
         else:
             if self._last is None or self._last[0] is not request:
-                self._last = (request, await self._metadata(request, sending.epoch))
+                states = await self._by_topic(request.entries, UpdateMetadataTopicState, _metadata, sending.epoch)
+                self._last = (request, states)
             brokers = list(map(_broker, sending.brokers.values()))
             message = UpdateMetadataRequest(topic_states=self._last[1], live_brokers=brokers)
         message.controller_id = self._controller_id
@@ -79,28 +82,22 @@ class ControlMessages:
         message.broker_epoch = sending.broker_epoch
         return message
 
-    async def _roles(self, request: LeaderAndIsrBatch, epoch: int) -> list[LeaderAndIsrTopicState]:
-        topics: dict[str, LeaderAndIsrTopicState] = {}
-        for count, entry in enumerate(request.entries):
+    async def _by_topic(
+        self,
+        entries: Iterable[PartitionEntry],
+        topic_state: type[TopicState],
+        state_of: Callable[[PartitionEntry, int], Any],
+        epoch: int,
+    ) -> list[TopicState]:
+        """The states of the partitions, in one `topic_state` for each topic."""
+        topics: dict[str, TopicState] = {}
+        for count, entry in enumerate(entries):
             topic = topics.get(entry.topic)
             if topic is None:
-                topic = topics[entry.topic] = LeaderAndIsrTopicState(
+                topic = topics[entry.topic] = topic_state(
                     topic_name=entry.topic, topic_id=entry.topic_id, partition_states=[]
                 )
-            topic.partition_states.append(_role(entry, epoch))
-            if count % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
-                await self._slices.point()
-        return list(topics.values())
-
-    async def _metadata(self, request: UpdateMetadataBatch, epoch: int) -> list[UpdateMetadataTopicState]:
-        topics: dict[str, UpdateMetadataTopicState] = {}
-        for count, entry in enumerate(request.entries):
-            topic = topics.get(entry.topic)
-            if topic is None:
-                topic = topics[entry.topic] = UpdateMetadataTopicState(
-                    topic_name=entry.topic, topic_id=entry.topic_id, partition_states=[]
-                )
-            topic.partition_states.append(_metadata(entry, epoch))
+            topic.partition_states.append(state_of(entry, epoch))
             if count % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await self._slices.point()
         return list(topics.values())
