@@ -7,7 +7,6 @@ its turns, so that a busy machine does not matter.
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.collector import tune_collector
 from ottla.wire.apis import API
 from support.large_requests import RequestMaker, shapes
+from support.server_collector import restored_collector
 
 #: Fewer than the limit of elements, for the sake of the time that the test takes; all work is linear.
 ELEMENTS = 2_000
@@ -31,11 +31,9 @@ LONGEST_OF_ALL_S = 0.5
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
     """The garbage collector as in `ottla serve`; it passes over what was there before, the objects of other tests."""
-    thresholds = gc.get_threshold()
-    tune_collector()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
+    with restored_collector():
+        tune_collector()
+        yield
 
 
 class Probe:

@@ -9,15 +9,13 @@ import pytest
 
 from ottla.env import collector
 from ottla.env.collector import THRESHOLDS, tune_collector
+from support.server_collector import restored_collector
 
 
 @pytest.fixture(autouse=True)
 def undone() -> Iterator[None]:
-    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
-    yield
-    gc.callbacks[:] = callbacks
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
+    with restored_collector():
+        yield
 
 
 def test_a_full_collection_looks_only_at_what_is_new() -> None:
