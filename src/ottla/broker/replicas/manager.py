@@ -170,6 +170,7 @@ class ReplicaManager:
         if partition is not None:
             self.held.discard(partition)
             self.shared.discard(partition)
+            self._stop_fetching(partition)
             partition.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition is not None
 

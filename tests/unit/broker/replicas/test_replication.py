@@ -308,12 +308,13 @@ def test_what_is_acknowledged_is_on_the_followers_disk(tmp_path: Path) -> None:
     with_pair(tmp_path, scenario, ottla_log_flush_on_ack="true")
 
 
-def test_a_partition_that_is_deleted_is_not_copied_any_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["stop", "delete"])
+def test_a_partition_that_is_stopped_or_deleted_is_not_copied_any_more(tmp_path: Path, end: str) -> None:
     async def scenario(pair: Pair) -> None:
         pair.give_roles(ONE, 1)
         pair.append(ONE)
         await pair.until_equal()
-        assert pair.brokers[TWO].partitions.delete("t", 0)
+        assert getattr(pair.brokers[TWO].partitions, end)("t", 0)
         pair.append(ONE)
         fetchers = pair.brokers[TWO].partitions.fetchers
         assert fetchers is not None
