@@ -378,7 +378,7 @@ class Broker:
         zk = coordination.zk
         broker_id = control.broker_id
         self.groups = GroupCoordinatorService(
-            self.config, self.clock, HostedLog(self.partitions), control, self.randomness, broker_id
+            self.config, self.clock, HostedLog(self.partitions), control, self.randomness
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.subscribe(self.groups.image_changed)

@@ -11,7 +11,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.awaited import Committed
-    from ottla.broker.replicas.manager import ReplicaManager
+    from ottla.broker.replicas.manager import ReplicaManager, RoleListener
     from ottla.storage.results import UnreadableRange
 
 
@@ -25,10 +25,20 @@ class Appended(NamedTuple):
 class CoordinatorLog(Protocol):
     """The log of a coordinator's internal topic, as the coordinator needs it."""
 
-    def append(self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None) -> Appended | ErrorCode:
+    def append(
+        self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None, *, needs_replicas: bool
+    ) -> Appended | ErrorCode:
         """Append one encoded batch as leader in `leader_epoch` (None: in any epoch), or return the error.
 
-        If this broker leads the partition in another epoch, nothing is written: NOT_LEADER_OR_FOLLOWER.
+        If this broker leads the partition in another epoch, nothing is written: NOT_LEADER_OR_FOLLOWER. With
+        `needs_replicas` neither if too few replicas are in sync (`min.insync.replicas`): NOT_ENOUGH_REPLICAS.
+        """
+        ...
+
+    def follow_roles(self, topic: str, listener: RoleListener | None) -> None:
+        """Tell `listener` of the partitions of a topic that this broker leads now, and of each later change of role.
+
+        None ends that.
         """
         ...
 
@@ -60,15 +70,23 @@ class HostedLog:
     def __init__(self, partitions: ReplicaManager) -> None:
         self._partitions = partitions
 
-    def append(self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None) -> Appended | ErrorCode:
+    def append(
+        self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None, *, needs_replicas: bool
+    ) -> Appended | ErrorCode:
         """See `CoordinatorLog`."""
         hosted = self._partitions.get(topic, partition)
-        if hosted is None or (leader_epoch is not None and leader_epoch != hosted.leader_epoch):
+        if hosted is None or hosted.leader is None or leader_epoch not in (None, hosted.leader_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if needs_replicas and not hosted.leader.has_enough(hosted.log.config.min_insync_replicas):
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         info = self._partitions.append(hosted, memoryview(batch), COORDINATOR)
         if isinstance(info, AppendRefusal):
             return info.error
         return Appended(info.first_offset, hosted.log.high_watermark)
+
+    def follow_roles(self, topic: str, listener: RoleListener | None) -> None:
+        """See `CoordinatorLog`."""
+        self._partitions.follow_roles(topic, listener)
 
     def read_batches(
         self, topic: str, partition: int, unreadable: Callable[[UnreadableRange], None]

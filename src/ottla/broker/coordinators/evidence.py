@@ -79,7 +79,9 @@ class EvidenceWriter:
         while self._queue:
             evidence = self._queue.popleft()
             record = Record(0, evidence.closed_at_ms, evidence.group_id.encode(), evidence.encode())
-            appended = self._log.append(EVIDENCE_TOPIC, PARTITION, bytearray(encode_batch([record])), None)
+            appended = self._log.append(
+                EVIDENCE_TOPIC, PARTITION, bytearray(encode_batch([record])), None, needs_replicas=False
+            )
             if isinstance(appended, ErrorCode):
                 self.dropped += 1
                 log.warning("evidence of a rebalance of group %s is lost: %s", evidence.group_id, appended.message)

@@ -38,8 +38,6 @@ from ottla.records.compression import Compression
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from ottla.cluster.image import ImageDelta, TopicImage
     from ottla.config.broker import BrokerConfig
     from ottla.env.clock import Clock
@@ -76,12 +74,11 @@ class GroupCoordinatorService:
         coordinator_log: CoordinatorLog,
         topics: Topics,
         randomness: Randomness,
-        broker_id: int,
     ) -> None:
         self.metrics = GroupMetrics()
+        self._log = coordinator_log
         self._topics = topics
         self._randomness = randomness
-        self._broker_id = broker_id
         self._clock = SteadyClock(clock)
         self._retention_ms = config.get_int("offsets.retention.minutes") * MS_PER_MINUTE
         self._expiry_interval_ms = config.get_long("offsets.retention.check.interval.ms")
@@ -103,7 +100,6 @@ class GroupCoordinatorService:
             config.get_int("offsets.commit.timeout.ms"),
         )
         self._shards = self.runtime.shards
-        self._topic_id: UUID | None = None
         self._partition_count = 0
         self._partition_cache: dict[str, int] = {}
         self._expiry_timer: asyncio.TimerHandle | None = None
@@ -114,7 +110,8 @@ class GroupCoordinatorService:
     def start(self) -> None:
         """Load the partitions that this broker leads (in the background) and begin to serve requests."""
         self._active = True
-        self._offsets_topic_changed(self._topics.image.topics.get(OFFSETS_TOPIC))
+        self._count_partitions()
+        self._log.follow_roles(OFFSETS_TOPIC, self.runtime)
         self._arm_expiry()
 
     async def stop(self) -> None:
@@ -122,32 +119,23 @@ class GroupCoordinatorService:
         self._active = False
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
+        self._log.follow_roles(OFFSETS_TOPIC, None)
         self.evidence.stop()
         await self.runtime.stop()
 
     def image_changed(self, delta: ImageDelta) -> None:
-        """Handle a change of topics. The broker calls this once the logs of new partitions exist."""
+        """Handle a change of topics. Which partitions this broker coordinates follows from its roles, not from this."""
         if not self._active:
             return
         if any(topic.name == OFFSETS_TOPIC for topic in delta.topics):
-            self._offsets_topic_changed(self._topics.image.topics.get(OFFSETS_TOPIC))
+            self._count_partitions()
         self._submit_partition_counts(delta)
 
-    def _offsets_topic_changed(self, topic: TopicImage | None) -> None:
-        partitions = topic.partitions if topic is not None else ()
-        topic_id = topic.topic_id if topic is not None else None
-        if topic_id != self._topic_id:
-            for partition in range(self._partition_count):
-                self.runtime.unload(partition, None)
-            self._topic_id = topic_id
-        if len(partitions) != self._partition_count:
-            self._partition_count = len(partitions)
+    def _count_partitions(self) -> None:
+        count = _count(self._topics.image.topics.get(OFFSETS_TOPIC))
+        if count != self._partition_count:
+            self._partition_count = count
             self._partition_cache.clear()
-        for index, state in enumerate(partitions):
-            if state.leader == self._broker_id:
-                self.runtime.load(index, state.leader_epoch)
-            else:
-                self.runtime.unload(index, state.leader_epoch)
 
     @property
     def loading(self) -> bool:
@@ -264,7 +252,7 @@ class GroupCoordinatorService:
         Groups are unknown in partitions of the offsets topic that are led elsewhere or still being loaded.
         """
         counts = dict.fromkeys(CoordinatorState, 0)
-        counts[CoordinatorState.DOWN] = self._partition_count - len(self._shards)
+        counts[CoordinatorState.DOWN] = max(0, self._partition_count - len(self._shards))
         for shard in self._shards.values():
             if shard.loading:
                 counts[CoordinatorState.CATCHING_UP] += 1

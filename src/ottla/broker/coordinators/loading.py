@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +26,15 @@ RECORDS_PER_LOOK = 64
 
 
 async def load_shard(
-    shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], coordinator_log: CoordinatorLog
+    shard: CoordinatorShard[Any],
+    kind: CoordinatorKind[Any, Any],
+    coordinator_log: CoordinatorLog,
+    is_wanted: Callable[[], bool],
 ) -> int:
     """Replay the whole partition; return the number of records. Unreadable parts are reported and skipped.
 
-    Everything in the log counts as committed: an elected leader holds all committed records. Raises DiskError; the
-    shard is then incomplete and must not serve requests.
+    Everything in the log counts as committed: an elected leader holds all committed records. Ends early when it is not
+    wanted any more. Raises DiskError; the shard is then incomplete and must not serve requests.
     """
     loop = asyncio.get_running_loop()
     slice_end = loop.time() + SLICE_S
@@ -42,10 +46,14 @@ async def load_shard(
                 count += 1
                 if count % RECORDS_PER_LOOK == 0 and loop.time() >= slice_end:
                     await asyncio.sleep(0)
+                    if not is_wanted():
+                        return count
                     slice_end = loop.time() + SLICE_S
             shard.committed(header.last_offset + 1)
         if loop.time() >= slice_end:
             await asyncio.sleep(0)
+            if not is_wanted():
+                return count
             slice_end = loop.time() + SLICE_S
     return count
 

@@ -1,17 +1,21 @@
 """The runtime of coordinators: the shell around the state machines whose durable state is an internal topic.
 
-It hosts one shard for each partition of its kind's topic that this broker leads. It appends the batches of each step,
-replays their records at once, and delivers the step's replies and sends its requests when everything that the shard has
-appended is committed. One timer is armed for the earliest deadline. Everything happens on the event loop, so work on
-one shard is serial. Source: Apache Kafka 3.9, `CoordinatorRuntime`.
+It hosts one shard for each partition of its kind's topic that this broker leads: `load` and `unload` follow this
+broker's roles. It appends the batches of each step, replays their records at once, and delivers the step's replies and
+sends its requests when everything that the shard has appended is committed. One timer is armed for the earliest
+deadline. Everything happens on the event loop, so work on one shard is serial. Source: Apache Kafka 3.9,
+`CoordinatorRuntime`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic
 
 from ottla.broker.coordinators.coordinator_log import Appended, CoordinatorLog
@@ -41,8 +45,6 @@ EARLIEST_TIMER_MS = 1
 LOAD_RETRY_S = 2.0
 """Pause before a partition is loaded again after a disk error."""
 
-_FailedResult = Callable[[Any, ErrorCode], Any]
-
 
 @dataclass(slots=True)
 class CoordinatorMetrics:
@@ -57,7 +59,7 @@ class CoordinatorMetrics:
 class _Hosted(Generic[Shard]):
     """A shard, and the progress of its log."""
 
-    __slots__ = ("appended", "committed", "leader_epoch", "shard", "waiting")
+    __slots__ = ("appended", "committed", "is_watched", "leader_epoch", "shard", "waiting")
 
     def __init__(self, shard: Shard, leader_epoch: int) -> None:
         self.shard = shard
@@ -65,8 +67,10 @@ class _Hosted(Generic[Shard]):
         #: The offset after the last appended record, and the high watermark.
         self.appended = 0
         self.committed = 0
-        #: Replies whose records are not committed yet.
-        self.waiting: set[_Uncommitted] = set()
+        #: Steps whose records are not committed yet, in the order of the log.
+        self.waiting: deque[_Uncommitted] = deque()
+        #: Whether the log calls back when the first of these is committed.
+        self.is_watched = False
 
 
 class CoordinatorRuntime(Generic[Shard, Step]):
@@ -117,7 +121,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             self._timer.cancel()
         for hosted in self._hosted.values():
             for waiting in hosted.waiting:
-                waiting.forget()
+                waiting.take_replies()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -140,7 +144,8 @@ class CoordinatorRuntime(Generic[Shard, Step]):
     def load(self, partition: int, leader_epoch: int) -> None:
         """Become coordinator of a partition in `leader_epoch`: replay its log in the background, then serve it.
 
-        A partition that is already hosted continues in the newer epoch. An epoch older than the newest seen is ignored.
+        A partition that is already hosted continues in the newer epoch, as in Apache Kafka: nobody else has written to
+        its log meanwhile. An epoch older than the newest seen is ignored.
         """
         if leader_epoch < self._epochs.get(partition, leader_epoch):
             return
@@ -150,6 +155,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             self._host(partition, leader_epoch, ShardState.ABSENT)
         else:
             hosted.leader_epoch = leader_epoch
+            self._watch(hosted)
 
     def unload(self, partition: int, leader_epoch: int | None) -> None:
         """Resign as coordinator of a partition: fail pending requests with NOT_COORDINATOR.
@@ -168,11 +174,22 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             return
         shard = self.shards.pop(partition)
         self._kind.state_changed(partition, _state_of(shard), ShardState.ABSENT)
-        for waiting in list(hosted.waiting):
-            waiting.done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for step in shard.unload(self._clock.now_ms()):
-            self._kind.unloaded(step)
-            _deliver(step.replies)
+        while hosted.waiting:
+            self._fail(hosted.waiting.popleft().take_replies(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        steps = shard.unload(self._clock.now_ms())
+        for step in islice(steps, STEPS_PER_SLICE):
+            self._unloaded(step)
+        self.spawn(self._unload_rest(steps))
+
+    def _unloaded(self, step: Step) -> None:
+        self._kind.unloaded(step)
+        _deliver(step.replies)
+
+    async def _unload_rest(self, steps: Iterator[Step]) -> None:
+        for number, step in enumerate(steps, 1):
+            self._unloaded(step)
+            if number % STEPS_PER_SLICE == 0:
+                await asyncio.sleep(0)
 
     def _host(self, partition: int, leader_epoch: int, before: ShardState) -> None:
         shard = self.shards[partition] = self._kind.new_shard(partition)
@@ -188,13 +205,17 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         kind, partition = self._kind, shard.partition
         begun_ms = self._clock.now_ms()
         try:
-            records = await load_shard(shard, kind, self._log)
+            records = await load_shard(shard, kind, self._log, lambda: self.is_hosted(shard))
         except DiskError as error:
+            if not self.is_hosted(shard):
+                return
             # Results from part of the records would be wrong: serve nothing until the disk returns all of them.
             kind.log.error("%s-%d cannot be read, it is tried again: %s", kind.topic, partition, error)
             await asyncio.sleep(LOAD_RETRY_S)
             if self.is_hosted(shard):
                 self._host(partition, self._hosted[partition].leader_epoch, ShardState.LOADING)
+            return
+        if not self.is_hosted(shard):
             return
         for number, step in enumerate(shard.loaded(self._clock.now_ms())):
             if number % STEPS_PER_SLICE == 0:
@@ -215,10 +236,11 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         hosted = self._hosted.get(shard.partition)
         if hosted is None or hosted.shard is not shard:
             # A failed append may have removed the partition before its step is carried out.
-            _fail(step.replies, self._kind.failed_result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._fail(step.replies, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        is_awaited = bool(step.replies or step.requests)
         for batch in step.batches:
-            error = self._append(hosted, batch)
+            error = self._append(hosted, batch, is_awaited)
             if error is not None:
                 self.metrics.append_failures += 1
                 self._kind.log.warning(
@@ -229,14 +251,15 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         self._kind.carried_out(shard, step)
         shard.settle(step)
         self._arm(shard)
-        if step.replies or step.requests:
-            if hosted.committed >= hosted.appended:
-                _deliver(step.replies)
-                self._send(shard, step.requests)
-            else:
-                self._wait(hosted, step)
+        if hosted.committed >= hosted.appended:
+            _deliver(step.replies)
+            self._send(shard, step.requests)
+            return
+        if is_awaited:
+            self._wait(hosted, step)
+        self._watch(hosted)
 
-    def _append(self, hosted: _Hosted[Shard], batch: CoordinatorBatch) -> ErrorCode | None:
+    def _append(self, hosted: _Hosted[Shard], batch: CoordinatorBatch, is_awaited: bool) -> ErrorCode | None:
         shard, kind = hosted.shard, self._kind
         now_ms = self._clock.now_ms()
         try:
@@ -251,7 +274,10 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             producer_epoch=batch.producer_epoch,
             is_transactional=batch.producer_id >= 0,
         )
-        appended = self._log.append(kind.topic, shard.partition, bytearray(encoded), hosted.leader_epoch)
+        # What nobody waits for need not be on other brokers, as in Apache Kafka: who takes over writes it again.
+        appended = self._log.append(
+            kind.topic, shard.partition, bytearray(encoded), hosted.leader_epoch, needs_replicas=is_awaited
+        )
         if not isinstance(appended, Appended):
             return appended
         for index, record in enumerate(batch.records):
@@ -262,28 +288,61 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         return None
 
     def _wait(self, hosted: _Hosted[Shard], step: Step) -> None:
-        """Deliver replies and send requests when all is committed; fail the replies after the commit timeout."""
-        shard, topic = hosted.shard, self._kind.topic
-        waiting = _Uncommitted(hosted.waiting, step.replies, self._kind.failed_result)
+        """Keep replies and requests until all is committed; fail the replies after the commit timeout."""
+        waiting = _Uncommitted(hosted.appended, step.replies, step.requests)
+        hosted.waiting.append(waiting)
+        if step.replies:
+            loop = asyncio.get_running_loop()
+            waiting.timer = loop.call_later(self._commit_timeout_s, self._timed_out, hosted, waiting)
 
-        def committed(error: ErrorCode) -> None:
-            if not self.is_hosted(shard):
-                return
-            hosted.committed = self._log.high_watermark(topic, shard.partition)
-            shard.committed(hosted.committed)
-            waiting.done(error)
-            if error is ErrorCode.NONE:
-                self._send(shard, step.requests)
+    def _timed_out(self, hosted: _Hosted[Shard], waiting: _Uncommitted) -> None:
+        """Fail replies; nothing is undone, since their records may still be committed."""
+        if not waiting.requests:
+            hosted.waiting.remove(waiting)
+        self._fail(waiting.take_replies(), ErrorCode.REQUEST_TIMED_OUT)
 
-        loop = asyncio.get_running_loop()
-        waiting.timer = loop.call_later(self._commit_timeout_s, waiting.done, ErrorCode.REQUEST_TIMED_OUT)
-        self._log.when_committed(topic, shard.partition, hosted.appended - 1, committed)
+    def _watch(self, hosted: _Hosted[Shard]) -> None:
+        """Have the log call back when the first that waits is committed, or, if none does, all that was appended."""
+        if hosted.is_watched or hosted.committed >= hosted.appended:
+            return
+        hosted.is_watched = True
+        end = hosted.waiting[0].end if hosted.waiting else hosted.appended
+        self._log.when_committed(
+            self._kind.topic, hosted.shard.partition, end - 1, partial(self._high_watermark_moved, hosted)
+        )
+
+    def _high_watermark_moved(self, hosted: _Hosted[Shard], error: ErrorCode) -> None:
+        """Deliver what is committed now. With an error this broker's role has ended, or its leader epoch: what waits
+        for replies is told so. The requests of steps stay for the newer epoch, which `load` begins.
+        """
+        hosted.is_watched = False
+        shard = hosted.shard
+        if not self.is_hosted(shard):
+            return
+        if error is not ErrorCode.NONE:
+            told, hosted.waiting = hosted.waiting, deque(each for each in hosted.waiting if each.requests)
+            for waiting in told:
+                self._fail(waiting.take_replies(), error)
+            return
+        hosted.committed = self._log.high_watermark(self._kind.topic, shard.partition)
+        shard.committed(hosted.committed)
+        while hosted.waiting and hosted.waiting[0].end <= hosted.committed:
+            waiting = hosted.waiting.popleft()
+            _deliver(waiting.take_replies())
+            self._send(shard, waiting.requests)
+        self._watch(hosted)
 
     def _send(self, shard: Shard, requests: Sequence[BrokerRequest]) -> None:
         for request in requests:
             assert isinstance(shard, RequestingShard)
             assert self._requests is not None
             self._requests.send(request, lambda outcome: self._request_done(shard, outcome))
+
+    def _fail(self, replies: Sequence[CoordinatorReply], error: ErrorCode) -> None:
+        for reply in replies:
+            answer = reply.token
+            assert callable(answer)
+            answer(self._kind.failed_result(reply.result, error))
 
     def _request_done(self, shard: Any, outcome: BrokerOutcome) -> None:
         if self.is_hosted(shard):
@@ -315,37 +374,23 @@ class CoordinatorRuntime(Generic[Shard, Step]):
 
 
 class _Uncommitted:
-    """Replies that wait for their records to be committed, or for the commit timeout."""
+    """Replies and requests of a step, which wait until all records below `end` are committed."""
 
-    __slots__ = ("_among", "_failed_result", "_replies", "timer")
+    __slots__ = ("_replies", "end", "requests", "timer")
 
-    def __init__(
-        self,
-        among: set[_Uncommitted],
-        replies: Sequence[CoordinatorReply],
-        failed_result: _FailedResult,
-    ) -> None:
-        self._among = among
+    def __init__(self, end: int, replies: Sequence[CoordinatorReply], requests: Sequence[BrokerRequest]) -> None:
+        self.end = end
         self._replies = replies
-        self._failed_result = failed_result
+        self.requests = requests
+        #: Runs while replies wait.
         self.timer: asyncio.TimerHandle | None = None
-        among.add(self)
 
-    def done(self, error: ErrorCode) -> None:
-        """Deliver the replies, or fail them; only the first call counts."""
-        self._among.discard(self)
-        replies = self._replies
-        self.forget()
-        if error is ErrorCode.NONE:
-            _deliver(replies)
-        else:
-            _fail(replies, self._failed_result, error)
-
-    def forget(self) -> None:
-        """Drop the replies."""
-        self._replies = ()
+    def take_replies(self) -> Sequence[CoordinatorReply]:
+        """The replies, unless they were taken before."""
+        replies, self._replies = self._replies, ()
         if self.timer is not None:
             self.timer.cancel()
+        return replies
 
 
 def _state_of(shard: Any) -> ShardState:
@@ -357,10 +402,3 @@ def _deliver(replies: Sequence[CoordinatorReply]) -> None:
         answer = reply.token
         assert callable(answer)
         answer(reply.result)
-
-
-def _fail(replies: Sequence[CoordinatorReply], failed_result: _FailedResult, error: ErrorCode) -> None:
-    for reply in replies:
-        answer = reply.token
-        assert callable(answer)
-        answer(failed_result(reply.result, error))

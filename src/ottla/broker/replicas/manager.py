@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from ottla.broker.replicas.flush_timer import FlushTimer
@@ -25,6 +25,18 @@ log = logging.getLogger("ottla.broker")
 
 #: Disk errors of a partition are logged again after this interval.
 REPORT_AGAIN_MS = 60_000
+
+
+class RoleListener(Protocol):
+    """Is told of this broker's roles in the partitions of one topic, in the order in which they change."""
+
+    def load(self, partition: int, leader_epoch: int) -> None:
+        """Note that this broker leads the partition in `leader_epoch`, as it may have done before."""
+        ...
+
+    def unload(self, partition: int, leader_epoch: int | None) -> None:
+        """Note that this broker does not lead the partition in `leader_epoch`; None: its replica is deleted."""
+        ...
 
 
 class ReplicaManager:
@@ -57,6 +69,7 @@ class ReplicaManager:
         #: append to any other partition is committed at once.
         self.held: set[Partition] = set()
         self.shared: set[Partition] = set()
+        self._listeners: dict[str, RoleListener] = {}
         #: Copies followed partitions from their leaders; None while there are none.
         self.fetchers: ReplicaFetcherManager | None = None
         #: Makes it for the first followed partition; None in tests of single parts.
@@ -106,6 +119,21 @@ class ReplicaManager:
 
     # -- roles
 
+    def follow_roles(self, topic: str, listener: RoleListener | None) -> None:
+        """Tell `listener` which partitions of a topic are led here, and of each later change; None ends that."""
+        self._listeners.pop(topic, None)
+        if listener is None:
+            return
+        self._listeners[topic] = listener
+        for partition in tuple(self._by_name.get(topic, {}).values()):
+            if partition.leader is not None:
+                listener.load(partition.index, partition.leader_epoch)
+
+    def _tell_not_led(self, partition: Partition, leader_epoch: int | None) -> None:
+        listener = self._listeners.get(partition.topic)
+        if listener is not None:
+            listener.unload(partition.index, leader_epoch)
+
     def make_leader(
         self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig, partition_epoch: int = 0
     ) -> Partition:
@@ -126,12 +154,16 @@ class ReplicaManager:
             self.shared.add(partition)
         if own_end < hosted.log_end_offset:
             self._hold(partition)
+        listener = self._listeners.get(topic.name)
+        if listener is not None:
+            listener.load(index, partition.leader_epoch)
         return partition
 
     def make_follower(self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig) -> Partition:
         """Follow `state.leader` in `state.leader_epoch`; create the log if there is none. Raises DiskError."""
         partition = self.host(topic, index, config)
         partition.follow(state)
+        self._tell_not_led(partition, partition.leader_epoch)
         self.shared.discard(partition)
         self.held.discard(partition)
         if state.leader == NO_LEADER:
@@ -172,6 +204,7 @@ class ReplicaManager:
             self.shared.discard(partition)
             self._stop_fetching(partition)
             partition.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._tell_not_led(partition, partition.leader_epoch)
         return partition is not None
 
     def delete(self, topic: str, index: int) -> bool:
@@ -179,6 +212,7 @@ class ReplicaManager:
         partition = self.get(topic, index)
         if partition is not None:
             self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._tell_not_led(partition, None)
         offline = self._offline.get(topic, set())
         offline.discard(index)
         if not offline:
@@ -192,6 +226,7 @@ class ReplicaManager:
             partition = self.get(topic, index)
             if partition is not None:
                 self._remove(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+                self._tell_not_led(partition, partition.leader_epoch)
 
     def _remove(self, partition: Partition, error: ErrorCode) -> None:
         partitions = self._by_name[partition.topic]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
 from ottla.broker.coordinators.coordinator_log import Appended
 from ottla.broker.coordinators.groups import GroupCoordinatorService
-from ottla.broker.replicas.partition import Committed
+from ottla.broker.replicas.awaited import Committed
+from ottla.broker.replicas.manager import RoleListener
 from ottla.broker.slices import LoopSlices
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
@@ -44,10 +45,43 @@ class FakeLog:
         self.error: ErrorCode | None = None
         #: Of partitions that are not led in the epoch 0.
         self.epochs: dict[tuple[str, int], int] = {}
+        #: Whether enough replicas are in sync.
+        self.has_enough = True
+        #: The partitions of topics that this broker leads, with their epochs, and who hears of changes.
+        self.led: dict[str, dict[int, int]] = {}
+        self.listeners: dict[str, RoleListener] = {}
 
-    def append(self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None) -> Appended | ErrorCode:
+    def follow_roles(self, topic: str, listener: RoleListener | None) -> None:
+        self.listeners.pop(topic, None)
+        if listener is not None:
+            self.listeners[topic] = listener
+            for partition, leader_epoch in self.led.get(topic, {}).items():
+                listener.load(partition, leader_epoch)
+
+    def take_roles(self, topic: str, states: Sequence[PartitionImage]) -> None:
+        """The broker's roles change, as a controller says; without states the topic is deleted."""
+        listener = self.listeners.get(topic)
+        before = self.led.pop(topic, {})
+        led = self.led[topic] = {index: each.leader_epoch for index, each in enumerate(states) if _leads(each)}
+        for index, each in enumerate(states):
+            self.epochs[topic, index] = each.leader_epoch
+            if listener is None:
+                continue
+            if index in led:
+                listener.load(index, each.leader_epoch)
+            else:
+                listener.unload(index, each.leader_epoch)
+        for index in before.keys() - set(range(len(states))):
+            if listener is not None:
+                listener.unload(index, None)
+
+    def append(
+        self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None, *, needs_replicas: bool
+    ) -> Appended | ErrorCode:
         if self.error is not None:
             return self.error
+        if needs_replicas and not self.has_enough:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         if leader_epoch not in (None, self.epochs.get((topic, partition), 0)):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         key = (topic, partition)
@@ -84,11 +118,16 @@ class FakeLog:
             done(error)
 
 
+def _leads(state: PartitionImage) -> bool:
+    return state.leader == BROKER_ID
+
+
 class FakeTopics:
     """Topics that come into being when asked for."""
 
-    def __init__(self, runtime_of: list[GroupCoordinatorService], partitions: int = 3) -> None:
+    def __init__(self, runtime_of: list[GroupCoordinatorService], log: FakeLog, partitions: int = 3) -> None:
         self.runtime_of = runtime_of
+        self.log = log
         self.partitions = partitions
         self.refusal: TopicRefusal | None = None
         endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "host", 9092)
@@ -105,9 +144,13 @@ class FakeTopics:
 
     def change(self, name: str, topic: TopicImage | None) -> None:
         delta = ImageDelta((self.image.delta_of(name, topic),))
+        if topic is not None:
+            self.log.take_roles(name, topic.partitions)
         self.image.apply(delta)
         for runtime in self.runtime_of:
             runtime.image_changed(delta)
+        if topic is None:
+            self.log.take_roles(name, ())
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
         await asyncio.sleep(0)
@@ -129,11 +172,9 @@ class FakeBroker:
     def __init__(self, log: FakeLog | None = None, **settings: str) -> None:
         runtimes: list[GroupCoordinatorService] = []
         self.log = log or FakeLog()
-        self.control = FakeTopics(runtimes)
+        self.control = FakeTopics(runtimes, self.log)
         self.config = broker_config(**settings)
-        self.groups = GroupCoordinatorService(
-            self.config, SystemClock(), self.log, self.control, Randomness(7), BROKER_ID
-        )
+        self.groups = GroupCoordinatorService(self.config, SystemClock(), self.log, self.control, Randomness(7))
         runtimes.append(self.groups)
         self.tree_disk = FaultyDisk(MemoryDisk())
         self.zk = LocalClient(TreeStore.open(self.tree_disk, "/tree", VirtualClock(1)))

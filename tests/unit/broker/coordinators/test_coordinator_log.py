@@ -11,7 +11,7 @@ from ottla.cluster.image import PartitionImage
 from ottla.storage.results import AppendInfo, AppendRefusal
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
-from support.storage_logs import NOW_MS, append, batch, new_log
+from support.storage_logs import NOW_MS, append, batch, log_config, new_log
 
 
 class FakePartitions:
@@ -38,19 +38,33 @@ def test_append():
     log, partitions = hosted()
     for _ in range(2):
         append(partitions.log)
-    assert log.append("t", 0, bytearray(b"batch"), 0) == Appended(3, 6)
+    assert log.append("t", 0, bytearray(b"batch"), 0, needs_replicas=False) == Appended(3, 6)
     partitions.answer = AppendRefusal(ErrorCode.MESSAGE_TOO_LARGE, "too large")
-    assert log.append("t", 0, bytearray(b"batch"), 0) is ErrorCode.MESSAGE_TOO_LARGE
-    assert log.append("t", 1, bytearray(b"batch"), 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.append("t", 0, bytearray(b"batch"), 0, needs_replicas=False) is ErrorCode.MESSAGE_TOO_LARGE
+    assert log.append("t", 1, bytearray(b"batch"), 0, needs_replicas=False) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_append_in_an_epoch():
     log, partitions = hosted()
     partitions.partition.lead(PartitionImage(1, 3, (1,), (1,)), 0)
     for epoch in (2, 4):
-        assert log.append("t", 0, bytearray(b"batch"), epoch) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert isinstance(log.append("t", 0, bytearray(b"batch"), 3), Appended)
-    assert isinstance(log.append("t", 0, bytearray(b"batch"), None), Appended)
+        assert log.append("t", 0, bytearray(b"batch"), epoch, needs_replicas=False) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert isinstance(log.append("t", 0, bytearray(b"batch"), 3, needs_replicas=False), Appended)
+    assert isinstance(log.append("t", 0, bytearray(b"batch"), None, needs_replicas=False), Appended)
+
+
+def test_append_without_enough_replicas():
+    log, partitions = hosted()
+    log_of = partitions.log
+    log_of.apply_config(log_config(**{"min.insync.replicas": 2}))
+    partitions.partition.lead(PartitionImage(1, 3, (1, 2), (1,)), 0)
+    batch = bytearray(b"batch")
+    assert log.append("t", 0, batch, 3, needs_replicas=True) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert isinstance(log.append("t", 0, batch, 3, needs_replicas=False), Appended)
+    partitions.partition.lead(PartitionImage(1, 4, (1, 2), (1, 2)), 0)
+    assert isinstance(log.append("t", 0, batch, 4, needs_replicas=True), Appended)
+    partitions.partition.follow(PartitionImage(2, 5, (1, 2), (1, 2)))
+    assert log.append("t", 0, batch, 5, needs_replicas=True) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_reading():

@@ -13,6 +13,7 @@ import pytest
 
 from ottla.assign.consumer_protocol import encode_assignment, encode_subscription
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
+from ottla.cluster.image import ImageDelta, PartitionImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.groups.events import DeleteGroup, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, OffsetCommit, SyncGroup
 from ottla.groups.machine import GroupMachine
@@ -238,7 +239,7 @@ def test_loading_does_not_hold_up_the_loop():
     value = StoredOffset(1, -1, "metadata", 1)
     for batch in range(40):
         records = [Record(0, 1, *encode_record(OffsetRecord(f"g{batch}", "t", number, value))) for number in range(500)]
-        log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch(records)), 0)
+        log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch(records)), 0, needs_replicas=False)
 
     async def after(broker: FakeBroker) -> None:
         broker.control.put(OFFSETS_TOPIC, 1)
@@ -263,12 +264,12 @@ def test_unreadable_records_are_reported_and_skipped(caplog: pytest.LogCaptureFi
     good = encode_record(OffsetRecord("g", "t", 0, StoredOffset(5, -1, "", 1)))
     bad = [(b"\x00\x01\x00", None), (b"\x00\x63key", b"x"), (good[0], b"\x00\x09"), good]
     for key, value in bad:
-        log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([Record(0, 1, key, value)])), 0)
+        log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([Record(0, 1, key, value)])), 0, needs_replicas=False)
     broken = bytearray(encode_batch([Record(0, 1, *good)]))
     broken[-3] ^= 0xFF
     log.batches[OFFSETS_TOPIC, 0].append(bytes(broken[:-1]))
     newer = encode_record(OffsetRecord("g", "t", 0, StoredOffset(6, -1, "", 1)))
-    log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([Record(0, 1, *newer)])), 0)
+    log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([Record(0, 1, *newer)])), 0, needs_replicas=False)
 
     async def after(broker: FakeBroker) -> None:
         broker.control.put(OFFSETS_TOPIC, 1)
@@ -289,10 +290,16 @@ def test_offsets_of_transactions_are_loaded_by_their_markers():
         record = OffsetRecord("g", "t", partition, StoredOffset(producer_id, -1, "", 1))
         transactional = {"producer_id": producer_id, "producer_epoch": 0, "is_transactional": True}
         batch = encode_batch([Record(0, 1, *encode_record(record))], base_sequence=0, **transactional)
-        log.append(OFFSETS_TOPIC, 0, bytearray(batch), 0)
+        log.append(OFFSETS_TOPIC, 0, bytearray(batch), 0, needs_replicas=False)
         if marker is not None:
             end = Record(0, 1, *end_transaction_record(marker, 0))
-            log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([end], is_control=True, **transactional)), 0)
+            log.append(
+                OFFSETS_TOPIC,
+                0,
+                bytearray(encode_batch([end], is_control=True, **transactional)),
+                0,
+                needs_replicas=False,
+            )
 
     write(10, 0, ControlRecordType.COMMIT)
     write(11, 1, ControlRecordType.ABORT)
@@ -378,6 +385,60 @@ def test_a_partition_that_moves_away():
         assert broker.groups.groups() == (ErrorCode.NONE, [])
 
     run(test)
+
+
+@pytest.mark.spec("G11")
+def test_a_partition_is_led_before_and_after_the_metadata_say_so():
+    async def test(broker: FakeBroker) -> None:
+        broker.begin()
+        image = broker.image
+        stable_group(broker)
+        gone = [PartitionImage(9, 1, (9, 1), (9, 1))] * PARTITIONS
+        broker.log.take_roles(OFFSETS_TOPIC, gone)
+        assert broker.groups.describe("g") is ErrorCode.NOT_COORDINATOR
+        broker.groups.image_changed(ImageDelta((image.delta_of(OFFSETS_TOPIC, image.topics[OFFSETS_TOPIC]),)))
+        assert broker.groups.describe("g") is ErrorCode.NOT_COORDINATOR, "metadata of the old leader's time"
+        here = [PartitionImage(1, 2, (9, 1), (1,))] * PARTITIONS
+        broker.log.take_roles(OFFSETS_TOPIC, here)
+        await until(lambda: not broker.groups.loading, "loading")
+        assert isinstance(broker.groups.describe("g"), GroupMachine)
+
+    run(test)
+
+
+@pytest.mark.spec("G11", "R2")
+def test_too_few_replicas_in_sync():
+    async def test(broker: FakeBroker) -> None:
+        broker.begin()
+        (joined,) = join(broker)
+        broker.log.has_enough = False
+        (synced,) = sync(broker, joined)
+        assert synced.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        (answer,) = commit(broker, 1, group="other")
+        assert list(answer.errors) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert broker.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+        broker.log.has_enough = True
+        (again,) = join(broker, joined.member_id)
+        (synced,) = sync(broker, again)
+        assert (again.generation_id, synced.error) == (2, ErrorCode.NONE)
+
+    run(test)
+
+
+@pytest.mark.spec("G11")
+def test_an_assignment_that_is_not_committed_in_time_is_in_the_log_all_the_same():
+    async def test(broker: FakeBroker) -> None:
+        broker.begin()
+        broker.log.follows = False
+        (joined,) = join(broker)
+        answers = sync(broker, joined)
+        await until(lambda: answers, "offsets.commit.timeout.ms")
+        assert answers[0].error is ErrorCode.REBALANCE_IN_PROGRESS
+        group = broker.groups.describe("g")
+        assert isinstance(group, GroupMachine)
+        assert (group.state, group.generation_id) == (GroupState.STABLE, 1)
+
+    run(test, offsets_commit_timeout_ms="50")
 
 
 def evidence(broker: FakeBroker) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinators.clock import SteadyClock
-from ottla.broker.coordinators.runtime import CoordinatorRuntime
+from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime
 from ottla.broker.coordinators.shard import ShardState, UnreadableRecord
 from ottla.env.clock import SystemClock
 from ottla.records.compression import Compression
@@ -54,6 +54,7 @@ class CountShard:
         self.loading = True
         self.counts: dict[str, int] = {}
         self.story: list[Any] = []
+        self.unloaded = 0
         self.high_watermark = 0
 
     def count(self, key: str, token: object, ask: bool = False) -> CountStep:
@@ -93,7 +94,9 @@ class CountShard:
         self.loading = False
 
     def unload(self, now_ms: int) -> Iterator[CountStep]:
-        yield CountStep()
+        for _ in self.counts:
+            self.unloaded += 1
+            yield CountStep()
 
 
 class CountKind:
@@ -133,13 +136,13 @@ class SentRequests(list[tuple[BrokerRequest, Callable[[BrokerOutcome], None]]]):
 
 
 class Counters:
-    def __init__(self, log: FakeLog | None = None) -> None:
+    def __init__(self, log: FakeLog | None = None, commit_timeout_ms: int = 60_000) -> None:
         self.log = log or FakeLog()
         self.kind = CountKind()
         self.sent = SentRequests()
         self.answers: list[Any] = []
         self.runtime: CoordinatorRuntime[CountShard, CountStep] = CoordinatorRuntime(
-            self.kind, self.log, SteadyClock(SystemClock()), Compression.NONE, 60_000, self.sent
+            self.kind, self.log, SteadyClock(SystemClock()), Compression.NONE, commit_timeout_ms, self.sent
         )
 
     def lead(self, leader_epoch: int, partition: int = 0) -> CountShard:
@@ -153,9 +156,11 @@ class Counters:
         self.runtime.carry_out(shard, shard.count(key, self.answers.append, ask))
 
 
-def run(test: Callable[[Counters], Coroutine[Any, Any, None]], log: FakeLog | None = None) -> None:
+def run(
+    test: Callable[[Counters], Coroutine[Any, Any, None]], log: FakeLog | None = None, commit_timeout_ms: int = 60_000
+) -> None:
     async def with_stop() -> None:
-        counters = Counters(log)
+        counters = Counters(log, commit_timeout_ms)
         try:
             await test(counters)
         finally:
@@ -193,6 +198,77 @@ def test_a_newer_epoch_of_the_same_leader_keeps_the_shard():
     run(test)
 
 
+@pytest.mark.spec("G11")
+def test_a_newer_epoch_ends_waiting_replies_and_loses_nothing_that_was_appended():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.log.follows = False
+        counters.count("a", ask=True)
+        counters.log.commit(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert counters.answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert (shard.high_watermark, counters.sent) == (0, [])
+        assert counters.lead(6) is shard
+        counters.log.commit()
+        assert (shard.counts, shard.high_watermark, len(counters.answers)) == ({"a": 1}, 1, 1)
+        assert [request.token for request, _ in counters.sent] == ["a"], "what was decided is carried out"
+
+    run(test)
+
+
+def test_a_reply_that_timed_out_undoes_nothing():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.log.follows = False
+        counters.count("a")
+        await asyncio.to_thread(wait_until, lambda: counters.answers, "the commit timeout")
+        assert (counters.answers, shard.counts, shard.story) == ([ErrorCode.REQUEST_TIMED_OUT], {"a": 1}, [])
+        counters.log.commit()
+        assert (shard.high_watermark, len(counters.answers)) == (1, 1)
+
+    run(test, commit_timeout_ms=20)
+
+
+def test_a_shard_learns_that_its_records_are_committed_though_nobody_waits_for_an_answer():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.log.follows = counters.log.has_enough = False
+        counters.runtime.carry_out(shard, CountStep([CountBatch(["a"])]))
+        assert shard.high_watermark == 0
+        counters.log.commit()
+        assert shard.high_watermark == 1
+
+    run(test)
+
+
+def test_replies_come_in_the_order_of_the_log_as_far_as_it_is_committed():
+    async def test(counters: Counters) -> None:
+        counters.lead(5)
+        counters.log.follows = False
+        for key in "abc":
+            counters.count(key)
+        ((_, offset, done),) = counters.log.waiting
+        assert offset == 0
+        counters.log.committed[TOPIC, 0] = 2
+        counters.log.waiting.clear()
+        done(ErrorCode.NONE)
+        assert counters.answers == ["a", "b"]
+        counters.log.commit()
+        assert counters.answers == ["a", "b", "c"]
+
+    run(test)
+
+
+def test_what_is_waited_for_is_not_appended_without_enough_replicas():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.log.has_enough = False
+        counters.count("a")
+        assert counters.answers == [ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert (shard.counts, counters.log.batches) == ({}, {})
+
+    run(test)
+
+
 def test_an_append_in_another_epoch_than_the_logs_is_refused():
     async def test(counters: Counters) -> None:
         shard = counters.lead(5)
@@ -215,6 +291,43 @@ def test_a_removed_replica_is_unloaded_in_whatever_epoch_and_may_begin_anew():
         assert counters.kind.states == [ShardState.ACTIVE, ShardState.ABSENT, ShardState.ACTIVE]
 
     run(test)
+
+
+def test_many_are_unloaded_in_slices():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        shard.counts = dict.fromkeys(map(str, range(2 * STEPS_PER_SLICE + 1)), 1)
+        counters.runtime.unload(0, 6)
+        assert not counters.runtime.is_hosted(shard)
+        assert shard.unloaded == STEPS_PER_SLICE
+        for turns in range(1, 4):
+            await asyncio.sleep(0)
+            assert shard.unloaded == min((turns + 1) * STEPS_PER_SLICE, len(shard.counts))
+
+    run(test)
+
+
+@pytest.mark.spec("G11")
+def test_a_load_ends_where_the_partition_moves_on_and_the_next_reads_all_again():
+    log = FakeLog()
+    for number in range(5_000):
+        batch = bytearray(encode_batch([Record(0, 1, b"%d" % (number % 7), b"1")]))
+        log.append(TOPIC, 0, batch, None, needs_replicas=False)
+
+    async def test(counters: Counters) -> None:
+        first = counters.lead(0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert counters.runtime.loading
+        counters.runtime.unload(0, 1)
+        second = counters.lead(2)
+        await asyncio.to_thread(wait_until, lambda: not counters.runtime.loading, "the load")
+        assert second is not first
+        assert (sum(second.counts.values()), counters.runtime.metrics.loaded_records) == (5_000, 5_000)
+        assert sum(first.counts.values()) < 5_000
+        assert first.loading
+
+    run(test, log)
 
 
 @pytest.mark.parametrize("leader_epoch", [6, None])
@@ -267,10 +380,18 @@ def test_loading_replays_markers_and_counts_everything_as_committed():
     log = FakeLog()
     log.follows = False
     transactional = {"producer_id": 9, "producer_epoch": 3, "is_transactional": True}
-    log.append(TOPIC, 0, bytearray(encode_batch([Record(0, 1, b"a", b"1")], base_sequence=0, **transactional)), None)
+    log.append(
+        TOPIC,
+        0,
+        bytearray(encode_batch([Record(0, 1, b"a", b"1")], base_sequence=0, **transactional)),
+        None,
+        needs_replicas=False,
+    )
     for kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT, ControlRecordType.LEADER_CHANGE):
         marker = Record(0, 1, *end_transaction_record(kind, 7))
-        log.append(TOPIC, 0, bytearray(encode_batch([marker], is_control=True, **transactional)), None)
+        log.append(
+            TOPIC, 0, bytearray(encode_batch([marker], is_control=True, **transactional)), None, needs_replicas=False
+        )
 
     async def test(counters: Counters) -> None:
         shard = counters.lead(0)

@@ -74,6 +74,51 @@ def test_the_only_replica_commits_what_it_appends() -> None:
     assert not setup.replicas.shared
 
 
+class Roles(list[tuple[str, int, int | None]]):
+    """What a listener was told."""
+
+    def load(self, partition: int, leader_epoch: int) -> None:
+        self.append(("led", partition, leader_epoch))
+
+    def unload(self, partition: int, leader_epoch: int | None) -> None:
+        self.append(("not led", partition, leader_epoch))
+
+    def take(self) -> list[tuple[str, int, int | None]]:
+        told = list(self)
+        self.clear()
+        return told
+
+
+@pytest.mark.spec("G11")
+def test_a_listener_hears_of_each_role_in_its_topic() -> None:
+    setup, roles = Setup(), Roles()
+    setup.lead(epoch=3)
+    setup.replicas.follow_roles("t", roles)
+    assert roles.take() == [("led", 0, 3)], "the role that it has already"
+    setup.lead(epoch=4)
+    setup.follow(5)
+    setup.lead(epoch=6)
+    assert roles.take() == [("led", 0, 4), ("not led", 0, 5), ("led", 0, 6)]
+    setup.replicas.stop("t", 0)
+    setup.lead(epoch=7)
+    setup.replicas.take_offline([("t", 0)])
+    assert roles.take() == [("not led", 0, 6), ("led", 0, 7), ("not led", 0, 7)]
+    setup.replicas.make_leader(TOPIC._replace(name="other"), 0, PartitionImage(1, 0, (1,), (1,)), CONFIG)
+    assert roles == []
+
+
+@pytest.mark.spec("G11")
+def test_a_listener_hears_of_deletion_until_it_is_taken_away() -> None:
+    setup, roles = Setup(), Roles()
+    setup.replicas.follow_roles("t", roles)
+    setup.lead(epoch=3)
+    setup.replicas.delete("t", 0)
+    assert roles.take() == [("led", 0, 3), ("not led", 0, None)]
+    setup.replicas.follow_roles("t", None)
+    setup.lead(epoch=0)
+    assert roles == []
+
+
 def test_a_leader_begins_its_epoch_at_the_logs_end_before_any_append() -> None:
     setup = Setup()
     partition = setup.lead(epoch=4)
