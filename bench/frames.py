@@ -6,7 +6,7 @@ import socket
 import struct
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.records.record import Record, encode_batch
@@ -15,6 +15,7 @@ from ottla.wire.codec import decode, encode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import RequestHeader, encode_request_frame, parse_response_header
 from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -24,7 +25,7 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 HOST = "127.0.0.1"
@@ -43,6 +44,7 @@ VERSIONS = {
     ApiKey.SYNC_GROUP: 5,
     ApiKey.HEARTBEAT: 4,
     ApiKey.LEAVE_GROUP: 5,
+    ApiKey.ELECT_LEADERS: 2,
 }
 CALL_TIMEOUT_S = 60.0
 LATEST = -1
@@ -77,11 +79,11 @@ def record_batch(record_bytes: int, batch_bytes: int) -> tuple[bytes, int]:
     return encoded, count
 
 
-def produce_frame(topic: str, batches: dict[int, bytes]) -> bytes:
-    """A Produce request (acks=1) with one batch for each of the partitions given."""
+def produce_frame(topic: str, batches: dict[int, bytes], acks: int = 1) -> bytes:
+    """A Produce request with one batch for each of the partitions given; acks -1 waits for all in-sync replicas."""
     data = [PartitionProduceData(index=index, records=memoryview(batch)) for index, batch in batches.items()]
     topics = [TopicProduceData(name=topic, partition_data=data)]
-    return request_frame(ApiKey.PRODUCE, ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics))
+    return request_frame(ApiKey.PRODUCE, ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics))
 
 
 def fetch_frame(topic_id: uuid.UUID, partition: int, offset: int, max_bytes: int) -> bytes:
@@ -109,6 +111,10 @@ class Caller:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
         self._sock.close()
 
     def exchange(self, frame: bytes) -> bytearray:
@@ -137,10 +143,26 @@ class Caller:
         _, offset = parse_response_header(memoryview(answer), int(key), version)
         return decode(API[key].response, memoryview(answer), version, offset)
 
-    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> uuid.UUID:
-        """Create a topic and give its id."""
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        settings: Mapping[str, str],
+        replication_factor: int = 1,
+        assignments: Sequence[Sequence[int]] = (),
+    ) -> uuid.UUID:
+        """Create a topic and give its id; `assignments` has the brokers of each partition, instead of their numbers."""
         configs = [CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=-1 if assignments else partitions,
+            replication_factor=-1 if assignments else replication_factor,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+                for index, brokers in enumerate(assignments)
+            ],
+            configs=configs,
+        )
         answer = self.call(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
         if any(created.error_code for created in answer.topics):
             raise CallFailed(f"CreateTopics: {answer}")
@@ -155,9 +177,14 @@ class Caller:
 
     def leaders(self, topic: str) -> int:
         """How many partitions of the topic have a leader."""
-        wanted = [MetadataRequestTopic(name=topic)]
-        answer = self.call(ApiKey.METADATA, MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
-        return sum(partition.leader_id >= 0 for partition in answer.topics[0].partitions)
+        return sum(partition.leader_id >= 0 for partition in self.metadata([topic]).topics[0].partitions)
+
+    def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+        """What the broker knows of these topics, and of the cluster."""
+        wanted = [MetadataRequestTopic(name=topic) for topic in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        answer: MetadataResponse = self.call(ApiKey.METADATA, request)
+        return answer
 
     def brokers(self) -> int:
         """How many brokers Metadata names."""
@@ -178,7 +205,11 @@ class Caller:
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
         """The log end offset of each partition."""
-        asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
+        return self.ends(topic, range(partitions))
+
+    def ends(self, topic: str, indexes: Sequence[int]) -> list[int]:
+        """The log end offset of each of these partitions."""
+        asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in indexes]
         topics = [ListOffsetsTopic(name=topic, partitions=asked)]
         answer = self.call(ApiKey.LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, topics=topics))
         found = answer.topics[0].partitions

@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -120,9 +121,12 @@ def connect(port: int) -> socket.socket:
     return sock
 
 
-def stream(port: int, requests: Sequence[Iterable[bytes]], answer_size: int, in_flight: int) -> Load:
-    """Send each connection's requests with `in_flight` of them unanswered; every answer has `answer_size` bytes."""
-    socks = [connect(port) for _ in requests]
+def stream(port: int | Sequence[int], requests: Sequence[Iterable[bytes]], answer_size: int, in_flight: int) -> Load:
+    """Send each connection's requests with `in_flight` of them unanswered; every answer has `answer_size` bytes.
+
+    `port` is one for all connections, or one for each.
+    """
+    socks = [connect(each) for each in ([port] * len(requests) if isinstance(port, int) else port)]
     buffer = bytearray(RECEIVE_BUFFER)
     streams: dict[int, _Stream] = {}
     with select.epoll() as epoll:
@@ -198,3 +202,85 @@ def ping_pong(port: int, frames: Sequence[bytes], answer_size: int, requests: in
     for sock in socks:
         sock.close()
     return Load(requests=requests, seconds=seconds, generator_cpu_s=cpu, latencies_ns=latencies)
+
+
+class _Paced:
+    """One connection of `paced`: what is to be sent, and when each request that is not answered was due."""
+
+    def __init__(self, sock: socket.socket, frame: bytes, whole: int) -> None:
+        self.sock = sock
+        self._frame = frame
+        self._rest = memoryview(b"")
+        self._whole = whole
+        self._to_send = 0
+        self._received = 0
+        self.due_ns: deque[int] = deque()
+
+    def add(self, due_ns: int) -> None:
+        """Another request is due."""
+        self.due_ns.append(due_ns)
+        self._to_send += 1
+        self.write()
+
+    def write(self) -> None:
+        """Send what the socket takes."""
+        while self._rest or self._to_send:
+            if not self._rest:
+                self._rest = memoryview(self._frame)
+                self._to_send -= 1
+            try:
+                self._rest = self._rest[self.sock.send(self._rest) :]
+            except BlockingIOError:
+                return
+
+    def read(self, buffer: bytearray) -> int:
+        """Receive until the socket is empty; the number of answers that came whole."""
+        answers = 0
+        while True:
+            try:
+                count = self.sock.recv_into(buffer)
+            except BlockingIOError:
+                return answers
+            if count == 0:
+                raise LoadFailed("the broker closed the connection")
+            whole, self._received = divmod(self._received + count, self._whole)
+            answers += whole
+
+
+def paced(ports: Sequence[int], frames: Sequence[bytes], answer_size: int, per_s: float, seconds: float) -> Load:
+    """Send requests at a fixed rate over all connections in turn, each with its own request, however slow answers are.
+
+    A latency counts from the moment when its request was due.
+    """
+    socks = [connect(port) for port in ports]
+    whole = SIZE_FIELD + answer_size
+    streams = [_Paced(sock, frame, whole) for sock, frame in zip(socks, frames, strict=True)]
+    by_descriptor = {one.sock.fileno(): one for one in streams}
+    buffer = bytearray(RECEIVE_BUFFER)
+    latencies: list[int] = []
+    now = time.perf_counter_ns
+    requests, every_ns = int(per_s * seconds), 1e9 / per_s
+    with select.epoll() as epoll:
+        for one in streams:
+            one.sock.setblocking(False)
+            epoll.register(one.sock.fileno(), _EVENTS)
+        cpu_before, begun_ns, sent = time.process_time(), now(), 0
+        while len(latencies) < requests:
+            while sent < requests and (due_ns := begun_ns + int(sent * every_ns)) <= now():
+                streams[sent % len(streams)].add(due_ns)
+                sent += 1
+            wait_s = STALL_LIMIT_S if sent == requests else max(0.0, (begun_ns + sent * every_ns - now()) / 1e9)
+            events = epoll.poll(wait_s)
+            if not events and sent == requests:
+                raise LoadFailed(f"no answer for {STALL_LIMIT_S:g} s")
+            for descriptor, event in events:
+                one = by_descriptor[descriptor]
+                if event & ~select.EPOLLOUT:
+                    answers = one.read(buffer)
+                    time_ns = now()
+                    latencies.extend(time_ns - one.due_ns.popleft() for _ in range(answers))
+                one.write()
+        taken_s, cpu = (now() - begun_ns) / 1e9, time.process_time() - cpu_before
+    for sock in socks:
+        sock.close()
+    return Load(requests=requests, seconds=taken_s, generator_cpu_s=cpu, latencies_ns=latencies)
