@@ -36,6 +36,9 @@ class OttlaServer:
         self.data = data or folder / "data"
         self.overrides = dict(overrides or {})
         self.arguments = list(arguments)
+        if "--zookeeper" in self.arguments:
+            # One broker for the tests, though others may come.
+            self.overrides.setdefault("offsets.topic.replication.factor", "1")
         self.env = dict(env or {})
         self.port = port
         #: All addresses of the ready line, in its order.

@@ -80,7 +80,7 @@ def plan_adoption(
 
 def _settings_of_internal(name: str, config: BrokerConfig) -> dict[str, str] | None:
     """The settings with which brokers create an internal topic; None if it is not internal or has none."""
-    spec = internal_topic_spec(name, config, 1)
+    spec = internal_topic_spec(name, config, is_alone=True)
     return {setting: value for setting, value in spec.configs.items() if value is not None} or None
 
 

@@ -31,9 +31,6 @@ LONGEST_NAME = 249
 MOST_PARTITIONS = 100_000
 """Most partitions of one topic: a larger number is probably a mistake, and costs memory."""
 
-MOST_REPLICAS = 1
-"""Replication is not implemented yet."""
-
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -236,17 +233,18 @@ def _assign_by_hand(
     return assignment
 
 
-def internal_topic_spec(name: str, config: BrokerConfig, brokers: int) -> TopicSpec:
+def internal_topic_spec(name: str, config: BrokerConfig, *, is_alone: bool) -> TopicSpec:
     """The specification of an internal topic.
 
-    A replication factor that is not configured is lowered to the number of brokers, so that a single broker works
-    without configuration; a configured one is used as it is.
+    A broker that has its metadata for itself (`is_alone`) asks for one replica, unless a replication factor is
+    configured, so that it works without configuration. Where there may be others the topic has to wait for them, as in
+    Apache Kafka: it would keep its one replica when they come.
     """
     if name == GROUP_METADATA_TOPIC:
         return TopicSpec(
             name,
             config.get_int("offsets.topic.num.partitions"),
-            _factor(config, "offsets.topic.replication.factor", brokers),
+            _factor(config, "offsets.topic.replication.factor", is_alone),
             configs={
                 "compression.type": "producer",
                 "cleanup.policy": "compact",
@@ -257,7 +255,7 @@ def internal_topic_spec(name: str, config: BrokerConfig, brokers: int) -> TopicS
         return TopicSpec(
             name,
             config.get_int("transaction.state.log.num.partitions"),
-            _factor(config, "transaction.state.log.replication.factor", brokers),
+            _factor(config, "transaction.state.log.replication.factor", is_alone),
             configs={
                 "unclean.leader.election.enable": "false",
                 "compression.type": "uncompressed",
@@ -268,11 +266,10 @@ def internal_topic_spec(name: str, config: BrokerConfig, brokers: int) -> TopicS
         )
     if name == REBALANCE_EVIDENCE_TOPIC:
         return TopicSpec(
-            name, 1, _factor(config, "offsets.topic.replication.factor", brokers), configs={"cleanup.policy": "delete"}
+            name, 1, _factor(config, "offsets.topic.replication.factor", is_alone), configs={"cleanup.policy": "delete"}
         )
     return TopicSpec(name)
 
 
-def _factor(config: BrokerConfig, name: str, brokers: int) -> int:
-    factor = config.get_int(name)
-    return factor if name in config.overridden else min(factor, MOST_REPLICAS, max(1, brokers))
+def _factor(config: BrokerConfig, name: str, is_alone: bool) -> int:
+    return 1 if is_alone and name not in config.overridden else config.get_int(name)

@@ -371,10 +371,13 @@ class ControlPlane:
         return made
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
-        """Create a topic if it is missing, with the broker's defaults or, if it is internal, its own settings."""
+        """Create a topic if it is missing, with the broker's defaults or, if it is internal, its own settings.
+
+        LEADER_NOT_AVAILABLE: the topic is there, and the controller, which is another broker, elects its leaders.
+        """
         if name in self.image.topics:
             return None
-        spec = internal_topic_spec(name, self.config, len(self.image.brokers))
+        spec = internal_topic_spec(name, self.config, is_alone=not self.session.accepts_others)
         if not self.is_controller and self.session.accepts_others:
             return await self._announce(spec)
         made = await self.create_topic(spec)

@@ -39,6 +39,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.cluster.image import ImageDelta, TopicImage
+    from ottla.cluster.refusal import TopicRefusal
     from ottla.config.broker import BrokerConfig
     from ottla.env.clock import Clock
     from ottla.env.randomness import Randomness
@@ -101,6 +102,8 @@ class GroupCoordinatorService:
         )
         self._shards = self.runtime.shards
         self._partition_count = 0
+        #: Why the offsets topic could not be created, as it was last logged.
+        self._refusal: TopicRefusal | None = None
         self._partition_cache: dict[str, int] = {}
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._active = False
@@ -154,7 +157,15 @@ class GroupCoordinatorService:
         refusal = await self._topics.ensure_topic(OFFSETS_TOPIC)
         if refusal is None:
             return ErrorCode.NONE
-        log.warning("the topic %s cannot be made: %s", OFFSETS_TOPIC, refusal.message)
+        if refusal.error is not ErrorCode.LEADER_NOT_AVAILABLE and refusal != self._refusal:
+            # Once, though clients ask again and again.
+            self._refusal = refusal
+            log.warning(
+                "the topic %s cannot be made: %s Groups have no coordinator before: start more brokers, or set "
+                "offsets.topic.replication.factor to what there is",
+                OFFSETS_TOPIC,
+                refusal.message,
+            )
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     @property

@@ -198,8 +198,8 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "offsets.topic.replication.factor", "short", "3", "[1,...]", "high", "read-only", "honoured",
-        "Replicas of the offsets topic. Where it is not set, no more replicas are asked for than there are "
-        "brokers.",
+        "Replicas of the offsets topic, which is created once there are so many brokers. Where it is not set, a "
+        "broker without ZooKeeper, which is alone, asks for one.",
     ),
     (
         "offsets.topic.segment.bytes", "int", "104857600", "[1,...]", "high", "read-only", "honoured",

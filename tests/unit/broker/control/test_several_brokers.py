@@ -44,6 +44,7 @@ class Cluster:
                 "log.dirs": str(self.folder / str(broker_id)),
                 "broker.id": str(broker_id),
                 "offsets.topic.num.partitions": "3",
+                "offsets.topic.replication.factor": "1",
             }
         )
         assert isinstance(config, BrokerConfig)
