@@ -14,6 +14,7 @@ from ottla.broker.control.coordination import Coordination, open_coordination
 from ottla.broker.control.dynamic_settings import DynamicSettings
 from ottla.broker.control.hosting import Hosting, LogsFound
 from ottla.broker.control.isr_proposals import IsrProposals
+from ottla.broker.control.lost_logs import LostLogs
 from ottla.broker.control.plane import ControlPlane
 from ottla.broker.control.startup import Startup, generate_broker_id
 from ottla.broker.control.watched_changes import WatchedChanges
@@ -319,8 +320,10 @@ class Broker:
             lambda topic: control.log_config_of(topic.name, topic.configs),
             self._keep_settings,
             self.logs,
+            LostLogs(zk, control.membership, coordination.accepts_others).is_lost,
         )
         control.host = hosting
+        hosting.on_roles = control.note_roles
         self.control_requests = ControlRequestShell(control, hosting, self.slices)
         startup = Startup(
             control,

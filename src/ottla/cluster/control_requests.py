@@ -6,8 +6,8 @@ broker (KIP-380). Each partition is then decided alone, by its leader epoch. In 
 each start, so that the first controller that is heard is obeyed whatever was before.
 
 Source: Apache Kafka 3.9, `ReplicaManager.becomeLeaderOrFollower`, `stopReplicas`, `ZkMetadataCache.updateMetadata`. One
-difference is wanted: a broker that is told to lead a partition that is not new, and that lacks its log, answers
-KAFKA_STORAGE_ERROR in place of leading with an empty log.
+difference is wanted: a broker that is told to lead a partition that is not new, or to wait for a leader of one where it
+is in sync, and that lacks its log, answers KAFKA_STORAGE_ERROR in place of leading with an empty log.
 """
 
 from __future__ import annotations
@@ -135,11 +135,20 @@ class ControlRequests:
         if self._broker_id not in state.replicas:
             return RoleDecision(RoleAction.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         leads = state.leader == self._broker_id
-        if not entry.is_new and not here.has_log and (leads or here.may_be_lost):
+        if self.lacks_log(entry, here, leader_is_alive=leader_is_alive):
             return RoleDecision(RoleAction.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
         if leads:
             return RoleDecision(RoleAction.LEAD)
         return RoleDecision(RoleAction.FOLLOW if leader_is_alive else RoleAction.CREATE)
+
+    def lacks_log(self, entry: PartitionEntry, here: HostedReplica, *, leader_is_alive: bool) -> bool:
+        """Whether this broker lacks the log of an entry of a LeaderAndIsr, and must not begin with an empty one.
+
+        It is needed to lead, and where this replica is in sync and nobody leads, since it may be elected next.
+        """
+        is_needed = entry.state.leader == self._broker_id
+        is_needed |= self._broker_id in entry.state.isr and not leader_is_alive
+        return lacks_log(here, is_new=entry.is_new, is_needed=is_needed)
 
     def stop(self, entry: StopEntry, here: HostedReplica) -> StopDecision:
         """Decide one entry of a StopReplica. The log of a partition that has no role is deleted, too."""
@@ -148,6 +157,11 @@ class ControlRequests:
         if EPOCH_DURING_DELETE != entry.leader_epoch != NO_LEADER_EPOCH and entry.leader_epoch < here.leader_epoch:
             return StopDecision(StopAction.NONE, ErrorCode.FENCED_LEADER_EPOCH)
         return StopDecision(StopAction.DELETE if entry.is_deletion else StopAction.STOP)
+
+
+def lacks_log(here: HostedReplica, *, is_new: bool, is_needed: bool) -> bool:
+    """Whether a replica lacks a log that it should have: one that its role needs, or one on a failed disk."""
+    return not is_new and not here.has_log and (is_needed or here.may_be_lost)
 
 
 def updated_topic(

@@ -10,6 +10,7 @@ from ottla.cluster.control_batches import (
     EPOCH_DURING_DELETE,
     ControlBatches,
     ControlRequest,
+    LeaderAndIsrBatch,
     PartitionEntry,
     StopEntry,
     StopReplicaBatch,
@@ -106,6 +107,9 @@ class ControllerState:
         self.recovering: set[PartitionKey] = set()
         #: Partitions made in this term of which no broker knows yet.
         self.unannounced: set[PartitionKey] = set()
+        #: By broker, the partitions made in this term whose first LeaderAndIsr it has not answered: it may have died
+        #: before it made their logs, and hears once more that they are new.
+        self.unanswered: dict[int, set[PartitionKey]] = {}
         #: Unclean elections since the broker started.
         self.unclean_elections = 0
         #: Deletions of topics that wait for brokers to delete their replicas.
@@ -146,7 +150,8 @@ class ControllerState:
                         version = self.versions.get((after.name, index), 0)
                         if version:
                             epochs[after.name, index] = version
-        delta = delta._replace(partition_epochs=epochs)
+        new = self._new_in(delta) if self.unannounced else frozenset()
+        delta = delta._replace(partition_epochs=epochs, new_partitions=new)
         self.image.apply(delta)
         effects: list[Effect] = [Notify(self._last_id, self.broker_id, delta)]
         others = [broker_id for broker_id in self.informed if broker_id in self.live]
@@ -154,17 +159,25 @@ class ControllerState:
             batches = ControlBatches(others, self.shutting_down, self.entry)
             batches.add(delta)
             for broker_id, requests in batches.requests(with_brokers=delta.brokers is not None):
+                if new and isinstance(requests[0], LeaderAndIsrBatch):
+                    made = {(each.topic, each.partition) for each in requests[0].entries if each.is_new}
+                    self.unanswered.setdefault(broker_id, set()).update(made)
                 effects.extend(self.send(broker_id, *requests))
-        for _, after in delta.topics:
-            if after is not None and self.unannounced:
-                self.unannounced.difference_update((after.name, index) for index in range(len(after.partitions)))
+        self.unannounced -= new
         return effects
+
+    def _new_in(self, delta: ImageDelta) -> frozenset[PartitionKey]:
+        """The partitions of this change that are announced with it."""
+        keys = ((after.name, index) for _, after in delta.topics if after for index in range(len(after.partitions)))
+        return frozenset(self.unannounced.intersection(keys))
 
     def _forget(self, topic: TopicImage) -> None:
         """Forget what is known of a deleted topic's znodes: a later one of its name begins anew."""
         for index in range(len(topic.partitions)):
             self.versions.pop((topic.name, index), None)
             self.recovering.discard((topic.name, index))
+            for waiting in self.unanswered.values():
+                waiting.discard((topic.name, index))
 
     def send(self, broker_id: int, *requests: ControlRequest) -> list[Effect]:
         """Send control requests to another broker."""
@@ -181,8 +194,22 @@ class ControllerState:
         return [
             effect
             for broker_id in broker_ids
-            for effect in self.send(broker_id, metadata, *([roles[broker_id]] if broker_id in roles else []))
+            for effect in self.send(
+                broker_id, metadata, *([self._repeated(broker_id, roles[broker_id])] if broker_id in roles else [])
+            )
         ]
+
+    def _repeated(self, broker_id: int, roles: LeaderAndIsrBatch) -> LeaderAndIsrBatch:
+        """The roles of a broker, with the mark of new partitions where it has not answered it before."""
+        waiting = self.unanswered.get(broker_id)
+        if not waiting:
+            return roles
+        return LeaderAndIsrBatch(
+            tuple(
+                each._replace(is_new=True) if (each.topic, each.partition) in waiting else each
+                for each in roles.entries
+            )
+        )
 
     def refresh(self, broker_ids: Collection[int]) -> list[Effect]:
         """Send the other brokers anew which replicas are offline, where some of these brokers died or came back.
@@ -290,6 +317,7 @@ class ControllerState:
         self.informed.clear()
         self.recovering.clear()
         self.unannounced.clear()
+        self.unanswered.clear()
         self.deletions.clear()
 
     def note_versions(self, changes: Iterable[MetadataChange]) -> None:

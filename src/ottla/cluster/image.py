@@ -5,7 +5,7 @@ It changes by deltas, and a broker applies each delta to the partitions that it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -79,6 +79,8 @@ class ImageDelta(NamedTuple):
     controller_id: int | None = None
     #: Partition epochs (data versions of the state znodes) of the partitions that change; those left out are 0.
     partition_epochs: Mapping[tuple[str, int], int] = MappingProxyType({})
+    #: Partitions that are made by this change: their replicas begin with empty logs.
+    new_partitions: Collection[tuple[str, int]] = frozenset()
 
 
 def offline_delta(image: ClusterImage, broker_id: int, partitions: Iterable[tuple[str, int]]) -> ImageDelta:

@@ -218,6 +218,8 @@ class PartitionChanges:
             return []
         known = state.offline.get(event.broker_id, set())
         known.difference_update(event.online)
+        if event.broker_id in state.unanswered:
+            state.unanswered[event.broker_id].difference_update(event.online)
         new = [key for key in event.offline if key not in known]
         if not new:
             return []
@@ -293,7 +295,7 @@ class PartitionChanges:
         if is_unclean:
             if known.leader in state.live:
                 return TopicRefusal(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message)
-            elected = elect(known, alive, electable, unclean=True)
+            elected = elect(known, alive, electable, unclean=True) or self._begin_anew(key, known)
             if elected is None:
                 return TopicRefusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is alive")
             return elected
@@ -303,6 +305,19 @@ class PartitionChanges:
         if preferred is known:
             return TopicRefusal(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message)
         return preferred
+
+    def _begin_anew(self, key: PartitionKey, known: PartitionImage) -> PartitionImage | None:
+        """Where live brokers have all lost the log, the first of them leads with an empty one; None: none is alive.
+
+        Only an unclean election that was asked for does this. A broker whose log directory has failed refuses again.
+        """
+        state = self._state
+        elected = elect(known._replace(isr=()), state.live, state.electable, unclean=True)
+        if elected is not None:
+            for keys in state.offline.values():
+                keys.discard(key)
+            state.unannounced.add(key)
+        return elected
 
     def reassignment_asked(self, event: ReassignmentAsked) -> list[Effect]:
         """Refuse every reassignment that would need replication."""

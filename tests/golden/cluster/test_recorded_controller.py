@@ -68,6 +68,8 @@ class Play:
                 elif isinstance(effect, events.SendToBroker):
                     for request in effect.requests:
                         add(self.sent, effect.broker_id, *of_ours(request))
+                        if isinstance(request, LeaderAndIsrBatch):
+                            waiting.append(answered(effect, request))
                 elif isinstance(effect, events.Answer):
                     self.answers[effect.token] = effect.result
             self.transcript.controller.check_invariants()
@@ -79,6 +81,12 @@ def add(sent: Sent, broker_id: int, name: str, entries: list[tuple[Any, ...]]) -
         name, before = sent[broker_id].pop()
         entries = [*before, *entries]
     sent[broker_id].append((name, entries))
+
+
+def answered(sent: events.SendToBroker, request: LeaderAndIsrBatch) -> events.Event:
+    """That the broker has taken all these roles."""
+    taken = [(one.topic, one.partition) for one in request.entries]
+    return events.LeaderAndIsrAnswered(sent.broker_id, sent.broker_epoch, taken, ())
 
 
 def of_ours(request: ControlRequest) -> tuple[str, list[tuple[Any, ...]]]:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.client.sync import Producer
 from ottla.testing import Cluster
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("R5")
 
@@ -58,3 +59,43 @@ def test_a_broker_comes_back_with_an_empty_disk() -> None:
         cluster.restart(follower, empty_disk=True)
         cluster.wait_until_in_sync("orders")
         assert values(cluster, "orders", follower) == [b"one", b"two"]
+
+
+def test_a_log_that_only_one_broker_had_is_not_replaced_by_an_empty_one(caplog: pytest.LogCaptureFixture) -> None:
+    with Cluster(2, settings={"unclean.leader.election.enable": True}) as cluster:
+        cluster.create_topic("orders", partitions=2, replication_factor=1)
+        produce(cluster, "orders", *(f"record {number}" for number in range(20)))
+        for broker in (0, 1):  # the first is the controller, then the other one is
+            lose_a_disk(cluster, broker, caplog)
+
+
+def lose_a_disk(cluster: Cluster, broker: int, caplog: pytest.LogCaptureFixture) -> None:
+    [partition] = [each for each in (0, 1) if cluster.replicas("orders", each) == (broker,)]
+    for disk_is_lost in (True, False):  # restarts of this broker do not help
+        cluster.kill(broker)
+        caplog.clear()
+        cluster.restart(broker, empty_disk=disk_is_lost)
+        wait_until(lambda: "this broker has no log of it" in caplog.text, "the broker's refusal")
+        assert cluster.leader("orders", partition) is None
+        assert cluster.broker(broker).partitions.get("orders", partition) is None
+    # This one becomes the controller, and finds it so.
+    cluster.kill(1 - broker)
+    cluster.restart(1 - broker)
+    wait_until(lambda: cluster.controller == broker, "the election of this broker")
+    assert cluster.leader("orders", partition) is None
+    # Only who asks for an unclean election gets an empty partition.
+    wait_until(lambda: elect(cluster, partition), "the election")
+    assert cluster.leader("orders", partition) == broker
+    wait_until(lambda: cluster.broker(broker).partitions.get("orders", partition), "a log")
+    assert cluster.records("orders", partition, broker=broker) == []
+    cluster.kill(1 - broker)
+    cluster.restart(1 - broker)
+
+
+def elect(cluster: Cluster, partition: int) -> bool:
+    """Ask the controller for an unclean election."""
+    controller = cluster.controller
+    if controller is None:
+        return False
+    asked = cluster.broker(controller).control.elect_leaders([("orders", partition)], is_unclean=True)
+    return not cluster._running.run(asked).refusals

@@ -99,7 +99,7 @@ class ControlRequestShell:
                 errors = []
                 for entry in topic.entries:
                     await self._slices.point()
-                    errors.append(self._take_role(header, image, entry))
+                    errors.append(self._take_role(header, image, await self._looked_at(entry)))
                 if any(error is ErrorCode.NONE for error in errors):
                     self._hosting.hosted(image)
                 results.append((topic, errors))
@@ -107,6 +107,14 @@ class ControlRequestShell:
                 self._has_roles = True
                 _report_strays(self._hosting.unclaimed())
             return results
+
+    async def _looked_at(self, entry: PartitionEntry) -> PartitionEntry:
+        """The entry, marked as new where the log it needs is missing because it was never made. Raises `ZkError`."""
+        here = self._hosting.replica(entry.topic, entry.partition)
+        is_alive = entry.state.leader in self._control.image.brokers
+        if not self.machine.lacks_log(entry, here, leader_is_alive=is_alive):
+            return entry
+        return entry._replace(is_new=not await self._hosting.is_lost(entry.topic, entry.partition, here))
 
     def _take_role(self, header: ControlHeader, topic: TopicImage, entry: PartitionEntry) -> ErrorCode:
         if not self._is_current(header):

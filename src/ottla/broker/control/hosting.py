@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.cluster.control_requests import NO_LEADER_EPOCH, HostedReplica, RoleAction, StopAction
+from ottla.cluster.control_requests import NO_LEADER_EPOCH, HostedReplica, RoleAction, StopAction, lacks_log
 from ottla.cluster.image import NO_LEADER, HostAction, hosted_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.slices import LoopSlices
@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from ottla.storage.manager import LogManager
 
 
+async def _never(topic: str, partition: int) -> bool:
+    return False
+
+
 class Hosting:
     """Creates and removes the replicas of one broker. The cost of a change is that of the topics it names.
 
-    `log_config_of` returns the settings of a topic's logs; `on_hosted` is called for a topic that got partitions here.
+    `log_config_of` returns the settings of a topic's logs; `on_hosted` is called for a topic that got partitions here;
+    `is_lost` says whether a partition that has no log here, and is not new, had one.
     """
 
     def __init__(
@@ -37,6 +42,7 @@ class Hosting:
         log_config_of: Callable[[TopicImage], LogConfig],
         on_hosted: Callable[[TopicImage], None],
         logs: LogManager,
+        is_lost: Callable[[str, int], Awaitable[bool]] = _never,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
@@ -44,9 +50,18 @@ class Hosting:
         self._slices = slices
         self._log_config_of = log_config_of
         self._on_hosted = on_hosted
+        self._is_lost = is_lost
+        #: Partitions that this broker refused to lead, since it has lost their logs.
+        self._refused: set[PartitionKey] = set()
+        #: Called with the partitions whose roles were refused so far and are taken now, and with those refused now.
+        self.on_roles: Callable[[Sequence[PartitionKey], Sequence[PartitionKey]], None] = lambda taken, refused: None
 
     async def begin(self, delta: ImageDelta) -> None:
-        """Become leader or follower of partitions, before clients learn of it. Raises DiskError."""
+        """Become leader or follower of partitions, before clients learn of it. Raises DiskError, ZkError.
+
+        Roles that need a log which is lost are refused.
+        """
+        taken, refused = [], []
         for topic_delta in delta.topics:
             topic = topic_delta.after
             if topic is None:
@@ -55,6 +70,12 @@ class Hosting:
             for change in hosted_changes(topic_delta, self._broker_id):
                 if change.action not in (HostAction.LEAD, HostAction.FOLLOW):
                     continue
+                key = (topic.name, change.partition)
+                if await self._must_refuse(key, change.action, is_new=key in delta.new_partitions):
+                    refused.append(key)
+                    continue
+                if key in self._refused:
+                    taken.append(key)
                 if config is None:
                     config = self._log_config_of(topic)
                 await self._slices.point()
@@ -65,6 +86,23 @@ class Hosting:
                 self._replicas.make_leader(topic, change.partition, change.state, config, epoch)
             if config is not None:
                 self._on_hosted(topic)
+        if taken or refused:
+            self._refused.difference_update(taken)
+            self._refused.update(refused)
+            self.on_roles(taken, refused)
+
+    async def _must_refuse(self, key: PartitionKey, action: HostAction, *, is_new: bool) -> bool:
+        """Whether a role cannot be taken: the log is in a failed log directory, or lost and needed."""
+        if self._replicas.get(*key) is not None:
+            return False
+        here = self.replica(*key)
+        if here.is_offline:
+            return True
+        return lacks_log(here, is_new=is_new, is_needed=action is HostAction.LEAD) and await self.is_lost(*key, here)
+
+    async def is_lost(self, topic: str, partition: int, here: HostedReplica) -> bool:
+        """Whether the log that is missing here is lost, rather than never made. Raises `ZkError`."""
+        return here.may_be_lost or await self._is_lost(topic, partition)
 
     async def end(self, delta: ImageDelta) -> None:
         """Stop or delete partitions no longer hosted, after clients have learned of it. Raises DiskError."""

@@ -97,6 +97,8 @@ class ClusterMembership:
         self.on_changed: Callable[[], None] = lambda: None
         #: Called when this broker is elected again, after `join`.
         self.on_elected: Callable[[], None] = lambda: None
+        #: The czxid of this process's first registration; -1 before `join`.
+        self.first_epoch = -1
         #: Called with the reason when this broker can no longer be a member.
         self.on_fatal: Callable[[str], None] = log.critical
 
@@ -132,6 +134,7 @@ class ClusterMembership:
         refusal = await self._take_place()
         if refusal is None:
             self.brokers = self._members(await read_brokers(self._zk))
+            self.first_epoch = self.broker_epoch
         return refusal
 
     def _members(self, registered: dict[int, LiveBroker]) -> dict[int, LiveBroker]:

@@ -34,6 +34,7 @@ from ottla.cluster.controller_events import (
     ElectionAsked,
     ElectionResult,
     FoundTopic,
+    LeaderAndIsrAnswered,
     PartitionKey,
     PartitionsAsked,
     ReassignmentAsked,
@@ -303,6 +304,20 @@ class ControlPlane:
             self.controller.post(ReplicasOffline(self.broker_id, partitions))
         else:
             self._spawn(self._notify_log_dir_failure())
+
+    def note_roles(self, taken: Sequence[PartitionKey], refused: Sequence[PartitionKey]) -> None:
+        """As controller, count replicas of this broker as offline whose logs are lost, and those that have a log now.
+
+        It is what another broker answers to LeaderAndIsr.
+        """
+        for topic, partition in refused:
+            log.error(
+                "%s-%d is not served: this broker has no log of it, and should have one. Bring its log directory back, "
+                "or have another replica elected",
+                topic,
+                partition,
+            )
+        self.controller.post(LeaderAndIsrAnswered(self.broker_id, self.membership.broker_epoch, taken, refused))
 
     async def _notify_log_dir_failure(self) -> None:
         """Have the controller ask which replicas are offline now; they are when LeaderAndIsr answers so."""

@@ -18,6 +18,7 @@ from ottla.wire.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
+from ottla.zk.layout import LeaderAndIsr, PartitionStateZnode
 from support.controlled_broker import CONTROLLER, TOPIC_ID, ControlledBroker
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -234,5 +235,30 @@ def test_first_versions(tmp_path: Path) -> None:
         response = await test.ask(stop, 1)
         assert [(one.topic_name, one.error_code) for one in response.partition_errors] == [("t", 0)]
         assert test.broker.partitions.get(*T0) is None
+
+    run(tmp_path, scenario)
+
+
+def test_what_was_made_while_it_was_registered_has_lost_nothing(tmp_path: Path) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        # The controller wrote the state and died; the next one does not know that no broker has heard of it.
+        state = PartitionStateZnode.encode(LeaderAndIsr(1, 0, (1, 2), 1))
+        await test.zk.create(PartitionStateZnode.path(*T0), state, make_parents=True)
+        assert await test.update_metadata({}) == 0
+        assert names(await test.lead_or_follow({T0: (1, 0, [1, 2])})) == {T0: "NONE"}
+        led = test.broker.partitions.get(*T0)
+        assert led is not None
+        assert led.leader is not None
+        # One that was made before it registered must have a log, also to wait for a leader.
+        await test.zk.create(PartitionStateZnode.path(*T1), state, make_parents=True)
+        await test.restart()
+        assert await test.update_metadata({}) == 0
+        lost = {T1: "KAFKA_STORAGE_ERROR"}
+        assert names(await test.lead_or_follow({T0: (1, 1, [1, 2])})) == {T0: "NONE"}
+        assert names(await test.lead_or_follow({T1: (-1, 1, [1, 2])})) == lost
+        assert names(await test.lead_or_follow({T1: (1, 2, [1, 2])})) == lost
+        assert test.broker.partitions.get(*T1) is None
+        # Where another one leads it is copied.
+        assert names(await test.lead_or_follow({T1: (2, 3, [2, 1])})) == {T1: "NONE"}
 
     run(tmp_path, scenario)
