@@ -312,8 +312,8 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         )
 
     def _high_watermark_moved(self, hosted: _Hosted[Shard], error: ErrorCode) -> None:
-        """Deliver what is committed now. With an error this broker's role has ended, or its leader epoch: what waits
-        for replies is told so. The requests of steps stay for the newer epoch, which `load` begins.
+        """Deliver what is committed now. With an error this broker's role has ended: what waits for replies is told so.
+        The requests of steps stay for the newer epoch, should `load` begin one.
         """
         hosted.is_watched = False
         shard = hosted.shard

@@ -55,6 +55,7 @@ class Partition:
 
     It alone moves the high watermark, which its log keeps for reads, deletion and checkpoints. Requests that
     wait are bound to the role and leader epoch in which they began (`term` counts these), and end when they change.
+    Only appends go on waiting where the same leader enters another epoch: their records are still in its log.
     """
 
     __slots__ = (
@@ -119,7 +120,10 @@ class Partition:
             return
         former = self.leader
         log.assign_leader_epoch(state.leader_epoch)
-        self._begin_term(state.leader_epoch)
+        if former is None:
+            self._begin_term(state.leader_epoch)
+        else:
+            self._change_term(state.leader_epoch)
         now_ms = self.replication.monotonic_ms()
         self.leader = Leader(state, partition_epoch, log.log_end_offset, now_ms, former)
         self.own_end = own_end
@@ -136,11 +140,14 @@ class Partition:
         self._begin_term(self.leader_epoch, error)
 
     def _begin_term(self, leader_epoch: int, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        self._change_term(leader_epoch)
+        self.committed.fail(error)
+        self.forced.fail(error)
+
+    def _change_term(self, leader_epoch: int) -> None:
         self.leader = None
         self.leader_epoch = leader_epoch
         self.term += 1
-        self.committed.fail(error)
-        self.forced.fail(error)
         for waiting in (*self.waiting, *self.waiting_followers):
             waiting.complete()
 
