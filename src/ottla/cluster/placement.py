@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from ottla.assign.java_order import sorted_texts
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 
@@ -76,11 +77,11 @@ def _rack_unaware(
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Broker ids in round-robin order over the racks."""
+    """Broker ids in round-robin order over the racks, in Java's order of their names."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
-    waiting = [iter(by_rack[rack]) for rack in sorted(by_rack)]
+    waiting = [iter(by_rack[rack]) for rack in sorted_texts(by_rack)]
     order: list[int] = []
     while len(order) < len(racks):
         for brokers in waiting:

@@ -1,22 +1,16 @@
-"""Placement and refusals are those of Apache Kafka 3.9.1.
-
-`kafka_3_9_placement.json` holds random brokers and racks, and what `Placement.java` makes of them;
-`kafka_3_9_topic_errors.json` what a broker with id 7 said to its admin client.
-"""
+"""Refusals are those of Apache Kafka 3.9.1: `kafka_3_9_topic_errors.json` is what its broker 7 told an admin client."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ottla.broker.control.plane import ClusterSession, ControlPlane
 from ottla.broker.control.startup import Startup
 from ottla.cluster.controller_events import TopicCreated
-from ottla.cluster.placement import BrokerRack, assign_replicas
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -26,33 +20,9 @@ from ottla.env.randomness import Randomness
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
-from support.java import java_tool
 
 FOLDER = Path(__file__).parent
-CASES: list[dict[str, Any]] = json.loads((FOLDER / "kafka_3_9_placement.json").read_text())["cases"]
 ERRORS: dict[str, str] = dict(json.loads((FOLDER / "kafka_3_9_topic_errors.json").read_text())["errors"])
-
-
-@pytest.mark.spec("R4")
-@pytest.mark.parametrize("case", CASES)
-def test_replicas_go_where_kafka_puts_them(case: dict[str, Any]) -> None:
-    result = assign_replicas(
-        [BrokerRack(broker, rack) for broker, rack in case["brokers"]],
-        case["partitions"],
-        case["factor"],
-        start=case["start"],
-        shift=case["start"],
-        first_partition=case["first"],
-    )
-    expected = {int(partition): tuple(replicas) for partition, replicas in case["assignment"].items()}
-    assert result == expected
-
-
-@pytest.mark.needs_kafka
-def test_the_placements_are_those_of_kafkas_jars() -> None:
-    cases = json.dumps([{key: value for key, value in case.items() if key != "assignment"} for case in CASES])
-    made = json.loads(java_tool(str(FOLDER / "Placement.java"), stdin=cases).stdout)
-    assert made == [case["assignment"] for case in CASES]
 
 
 SPECS: dict[str, TopicSpec] = {
