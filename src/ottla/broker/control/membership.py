@@ -146,10 +146,13 @@ class ClusterMembership:
     async def _take_place(self) -> TopicRefusal | None:
         waited_until_ms = self._clock.monotonic_ms() + self._longest_session_ms + EXPIRY_MARGIN_MS
         for _ in range(MOST_ATTEMPTS):
+            unanswered = None
             try:
                 await self._register()
             except BadVersionError:
                 continue  # another was elected, and is gone again
+            except ConnectionLossError as error:
+                unanswered = error  # whether it was done shows the next attempt
             except NodeExistsError as error:
                 stat = await self._zk.exists(error.path)
                 if stat is None:
@@ -169,6 +172,8 @@ class ClusterMembership:
                     return refusal
             else:
                 return None
+        if unanswered is not None:
+            raise unanswered
         return TopicRefusal(
             ErrorCode.BROKER_NOT_AVAILABLE, f"{BrokerIdZnode.path(self._broker.id)} is made and deleted all the time"
         )

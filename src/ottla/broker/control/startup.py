@@ -27,6 +27,7 @@ from ottla.cluster.controller_events import (
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
+from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import BrokerSequenceZnode, ClusterIdZnode, DeleteTopicZnode, TopicZnode, ZnodeDataError
 from ottla.zk.tree import NodeExistsError
 
@@ -102,8 +103,9 @@ class Startup:
             known = stored if stored is not None else format_uuid(self._plane.new_uuid())
             try:
                 await self._zk.create(ClusterIdZnode.PATH, ClusterIdZnode.encode(known), make_parents=True)
-            except NodeExistsError:
-                return await self.resolve_cluster_id()  # another broker was faster
+            except (NodeExistsError, ConnectionLossError):
+                # Another broker was faster, or the answer was lost: the znode says.
+                return await self.resolve_cluster_id()
         elif stored is not None and stored != known:
             return TopicRefusal(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,

@@ -11,6 +11,7 @@ from uuid import UUID
 from ottla.cluster.controller_events import FoundPartitionState, FoundTopic, LiveBroker
 from ottla.cluster.image import BrokerImage
 from ottla.cluster.topics import is_internal_topic
+from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import (
     PERSISTENT_PATHS,
     BrokerConfigZnode,
@@ -44,7 +45,7 @@ FIRST_CONTROLLER_EPOCH = 0
 MOST_REMOVED = 100
 #: Topics read together: over the network, many pipelined reads take little longer than one.
 READ_AT_ONCE = 50
-#: Attempts to create nodes that others create at the same time.
+#: Attempts to create nodes that others create at the same time, or of which no answer came.
 MOST_ATTEMPTS = 10
 
 
@@ -79,14 +80,17 @@ async def only_broker_of_all_topics(zk: ZkClient) -> int | None:
 
 
 async def write_persistent_paths(zk: ZkClient) -> None:
-    """Create the missing ones of the nodes that every cluster has, in one transaction."""
+    """Create the missing ones of the nodes that every cluster has, in one transaction.
+
+    Raises `ZkError`. If others create them at the same time or an answer is lost, what is missing is looked up again.
+    """
     wanted: dict[str, bytes | None] = dict.fromkeys(PERSISTENT_PATHS)
     wanted[FeatureZnode.PATH] = FeatureZnode.encode()
     wanted[ControllerEpochZnode.PATH] = ControllerEpochZnode.encode(FIRST_CONTROLLER_EPOCH)
     for attempt in range(1, MOST_ATTEMPTS + 1):
         try:
             await zk.multi(await _creations_of_missing(zk, wanted))
-        except NodeExistsError:
+        except (NodeExistsError, ConnectionLossError):
             if attempt == MOST_ATTEMPTS:
                 raise
         else:
