@@ -152,6 +152,8 @@ class Broker:
             self.config.get_long("replica.lag.time.max.ms"),
             lambda broker_id: broker_id in self.image.brokers,
             self.isr_proposals.propose,
+            lambda broker_id: self.control.membership.epoch_of(broker_id),
+            lambda topic, index: self._control is not None and self._control.image.has_partition(topic, index),
         )
         return ReplicaManager(self.logs, self.clock.now_ms, self.flush_on_ack, replication)
 

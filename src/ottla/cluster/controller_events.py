@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -217,6 +218,8 @@ class IsrProposed(NamedTuple):
     isr: tuple[int, ...]
     #: Whether the leader still recovers after an unclean election (KIP-704).
     is_recovering: bool = False
+    #: The registrations under which the leader knows replicas, by broker id (KIP-903); others are not checked.
+    broker_epochs: Mapping[int, int] = MappingProxyType({})
 
 
 class IsrsProposed(NamedTuple):

@@ -140,4 +140,8 @@ def isr_refusal(
         return ErrorCode.INVALID_REQUEST
     if any(replica not in live or replica in ineligible for replica in proposed.isr):
         return ErrorCode.INELIGIBLE_REPLICA
+    if any(
+        live[replica].epoch != epoch for replica, epoch in proposed.broker_epochs.items() if replica in proposed.isr
+    ):
+        return ErrorCode.INELIGIBLE_REPLICA  # it was restarted since it fetched, and may lack what it had
     return ErrorCode.NONE

@@ -202,6 +202,11 @@ class ClusterImage:
         self.topic_names[topic.topic_id] = topic.name
         self._by_metric_name.setdefault(metric_name_of(topic.name), {})[topic.name] = None
 
+    def has_partition(self, topic: str, index: int) -> bool:
+        """Whether the cluster has this partition, on whatever brokers."""
+        known = self.topics.get(topic)
+        return known is not None and 0 <= index < len(known.partitions)
+
     def delta_of(self, name: str, after: TopicImage | None) -> TopicDelta:
         """The delta from the topic's present state to `after`."""
         return TopicDelta(self.topics.get(name), after)

@@ -6,13 +6,16 @@ ISR to the controller (AlterPartition, KIP-497), what becomes of a proposal. Tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.wire.errors import ErrorCode
 
 #: The end offset of a replica that has not fetched from this leader yet.
 UNKNOWN_END: Final = -1
+#: The broker epoch of a follower that has not named one.
+UNKNOWN_BROKER_EPOCH: Final = -1
 #: Before any time of the clock: when a replica that is not in sync was last caught up.
 NEVER_MS: Final = float("-inf")
 
@@ -31,7 +34,7 @@ OUT_OF_DATE = frozenset(
 )
 
 IsAlive = Callable[[int], bool]
-"""Whether a broker is registered, as far as this one knows."""
+"""Whether a follower's broker is registered, as far as this one knows, and has fetched under that registration."""
 
 
 class IsrProposal(NamedTuple):
@@ -40,12 +43,21 @@ class IsrProposal(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
+    #: The registrations under which the followers have fetched, by broker id; those not known are left out (KIP-903).
+    broker_epochs: Mapping[int, int] = MappingProxyType({})
 
 
 class Follower:
     """What a leader knows of one follower (Kafka's `ReplicaState`)."""
 
-    __slots__ = ("end_offset", "last_caught_up_ms", "last_fetch_leader_end", "last_fetch_ms", "log_start_offset")
+    __slots__ = (
+        "broker_epoch",
+        "end_offset",
+        "last_caught_up_ms",
+        "last_fetch_leader_end",
+        "last_fetch_ms",
+        "log_start_offset",
+    )
 
     def __init__(self, last_caught_up_ms: float) -> None:
         self.end_offset = UNKNOWN_END
@@ -55,8 +67,17 @@ class Follower:
         self.last_fetch_ms = NEVER_MS
         #: The latest time at which it is known to have had everything that the leader had.
         self.last_caught_up_ms = last_caught_up_ms
+        #: The registration under which it fetched last.
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
 
-    def fetched(self, offset: int, log_start_offset: int, leader_end: int, now_ms: float) -> None:
+    def fetched(
+        self,
+        offset: int,
+        log_start_offset: int,
+        leader_end: int,
+        now_ms: float,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> None:
         """Note a fetch at `offset`.
 
         A fetch that reaches the leader's end of the fetch before proves that the follower was caught up then. So a
@@ -70,6 +91,7 @@ class Follower:
         self.log_start_offset = log_start_offset
         self.last_fetch_leader_end = max(leader_end, self.last_fetch_leader_end)
         self.last_fetch_ms = now_ms
+        self.broker_epoch = broker_epoch
 
     def elected_again(self, is_in_sync: bool, leader_end: int, now_ms: float) -> None:
         """Begin another epoch of the same leader: what the follower has is still known."""
@@ -170,7 +192,13 @@ class InSyncReplicas:
         )
 
     def _propose(self, isr: frozenset[int]) -> IsrProposal:
-        self.pending = IsrProposal(self.leader_epoch, self.partition_epoch, tuple(sorted(isr)))
+        followers = self.followers
+        epochs = {
+            replica: followers[replica].broker_epoch
+            for replica in isr
+            if replica in followers and followers[replica].broker_epoch != UNKNOWN_BROKER_EPOCH
+        }
+        self.pending = IsrProposal(self.leader_epoch, self.partition_epoch, tuple(sorted(isr)), epochs)
         self.maximal = self.committed | isr
         return self.pending
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ottla.peer.model import Node, PartitionMetadata, TopicMetadata
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import fetch, produce
 
 NOBODY = -1
 NO_EPOCH = -1
@@ -69,10 +73,15 @@ class Metadata:
             return None
         return known.partitions[partition].leader
 
+    def update_nodes(self, endpoints: Sequence[fetch.NodeEndpoint | produce.NodeEndpoint]) -> None:
+        """Apply the addresses of leaders that a response names (KIP-951)."""
+        for each in endpoints:
+            self.nodes[each.node_id] = Node(each.node_id, each.host, each.port, each.rack)
+
     def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """Apply a new leader from a response (KIP-951), if its epoch is newer than the known one."""
+        """Apply a new leader that a response names (KIP-951), if its epoch is newer and its address is known."""
         known = self.topics.get(topic)
-        if known is None or not 0 <= partition < len(known.partitions):
+        if known is None or not 0 <= partition < len(known.partitions) or leader not in self.nodes:
             return
         before = known.partitions[partition]
         if leader_epoch > before.leader_epoch:

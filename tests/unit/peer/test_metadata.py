@@ -12,6 +12,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.messages.produce import NodeEndpoint
 
 
 def topic(name, *leaders, error=0):
@@ -49,6 +50,23 @@ def test_news_of_topics_are_counted():
     metadata.update_leader("a", 0, 1, 4)
     versions.append(metadata.version)
     assert versions == [0, 1, 1, 2, 3, 3, 4]
+
+
+def test_a_leader_that_an_error_names_is_taken_over_if_it_is_newer_and_can_be_reached():
+    """KIP-951."""
+    metadata = Metadata()
+    metadata.update(answer(topic("a", 1)), complete=False)
+    metadata.update_leader("a", 0, 7, 4)
+    assert metadata.leader("a", 0) == 1, "nobody knows where broker 7 is"
+    metadata.update_nodes([NodeEndpoint(node_id=7, host="new", port=9099, rack=None)])
+    metadata.update_leader("a", 0, 7, 3)
+    assert metadata.leader("a", 0) == 1, "not newer"
+    metadata.update_leader("a", 0, 7, 4)
+    assert metadata.leader("a", 0) == 7
+    assert str(metadata.nodes[7]) == "broker 7 at new:9099"
+    metadata.update_leader("a", 0, -1, -1)
+    metadata.update_leader("a", 3, 7, 9)
+    assert metadata.leader("a", 0) == 7
 
 
 def test_an_answer_about_some_topics_leaves_the_others():

@@ -52,6 +52,10 @@ log = logging.getLogger("ottla.controller")
 ALTER_PARTITION_VERSION = 3
 TOPIC_IDS_SINCE = 2
 EPOCHS_SINCE = 3
+#: The newest version for topics without ids.
+WITHOUT_TOPIC_IDS = 1
+#: The epoch of a replica in a proposed ISR that the leader does not know.
+NOT_CHECKED = -1
 #: Pause before a controller is looked for again, in milliseconds.
 NO_CONTROLLER_MS = 100
 _NO_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH)
@@ -163,6 +167,11 @@ def _proposed(
         asked.partition_epoch,
         isr,
         asked.leader_recovery_state == RECOVERING,
+        {
+            replica.broker_id: replica.broker_epoch
+            for replica in asked.new_isr_with_epochs
+            if replica.broker_epoch != NOT_CHECKED
+        },
     )
 
 
@@ -191,7 +200,7 @@ class AskedOfController:
         self._membership = membership
 
     async def alter_partitions(self, topics: list[AlterPartitionRequestTopicData]) -> AlterPartitionResponse:
-        """Propose ISRs, with topic ids and `new_isr_with_epochs` (their epochs are -1 with ZooKeeper).
+        """Propose ISRs: as `new_isr_with_epochs`, or where a topic has no id as `new_isr`, in an older version.
 
         The answer may have NOT_CONTROLLER or STALE_BROKER_EPOCH for the whole request. Raises ClientError if there is
         no answer: whether the ISRs were written is unknown then.
@@ -199,9 +208,10 @@ class AskedOfController:
         request = AlterPartitionRequest(
             broker_id=self._membership.broker_id, broker_epoch=self._membership.broker_epoch, topics=topics
         )
+        newest = ALTER_PARTITION_VERSION if all(topic.topic_id.int for topic in topics) else WITHOUT_TOPIC_IDS
         if self._served.is_active:
-            return await self._served.alter_partitions(request, ALTER_PARTITION_VERSION)
-        response = await self._link.request(request)
+            return await self._served.alter_partitions(request, newest)
+        response = await self._link.request(request, versions=(0, newest))
         assert isinstance(response, AlterPartitionResponse)
         return response
 

@@ -68,14 +68,16 @@ class ControllerLink:
         self._target: BrokerImage | None = None
         self._opening = asyncio.Lock()
 
-    async def request(self, message: Message, *, timeout_ms: int | None = None) -> Any:
+    async def request(
+        self, message: Message, *, timeout_ms: int | None = None, versions: tuple[int, int] | None = None
+    ) -> Any:
         """Send a request to the controller, once, and return the response. Its error codes are the caller's matter.
 
         Raises ClientError if no controller is known or reachable, or it does not answer in time: whether the request
         was carried out is unknown then. If cancelled, the response is ignored when it comes.
         """
         connection = await self._connected()
-        return await connection.request(message, timeout_ms=timeout_ms)
+        return await connection.request(message, timeout_ms=timeout_ms, versions=versions)
 
     async def _connected(self) -> PeerConnection:
         async with self._opening:

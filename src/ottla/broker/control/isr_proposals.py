@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from ottla.cluster.isr import UNKNOWN_BROKER_EPOCH
 from ottla.peer.errors import ClientError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import (
@@ -83,11 +84,16 @@ class IsrProposals:
             return dict.fromkeys(sent, ErrorCode.REQUEST_TIMED_OUT)
         if response.error_code:
             return dict.fromkeys(sent, response.error_code)
-        answers: dict[tuple[UUID, int], _Answer] = {
-            (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
+        by_id = _have_ids(sent)
+        answers: dict[tuple[UUID | str, int], _Answer] = {
+            (topic.topic_id if by_id else topic.topic_name, answer.partition_index): answer
+            for topic in response.topics
+            for answer in topic.partitions
         }
         return {
-            partition: answers.get((partition.topic_id, partition.index), ErrorCode.REQUEST_TIMED_OUT)
+            partition: answers.get(
+                (partition.topic_id if by_id else partition.topic, partition.index), ErrorCode.REQUEST_TIMED_OUT
+            )
             for partition in sent
         }
 
@@ -97,21 +103,36 @@ _Answer = AlterPartitionResponsePartitionData | int
 
 
 def _topics(proposals: dict[Partition, IsrProposal]) -> list[AlterPartitionRequestTopicData]:
-    topics: dict[UUID, AlterPartitionRequestTopicData] = {}
+    by_id = _have_ids(proposals)
+    topics: dict[str, AlterPartitionRequestTopicData] = {}
     for partition, proposal in proposals.items():
         topic = topics.setdefault(
-            partition.topic_id,
+            partition.topic,
             AlterPartitionRequestTopicData(topic_name=partition.topic, topic_id=partition.topic_id, partitions=[]),
         )
         topic.partitions.append(
             AlterPartitionRequestPartitionData(
                 partition_index=partition.index,
                 leader_epoch=proposal.leader_epoch,
-                new_isr_with_epochs=[BrokerState(broker_id=replica) for replica in proposal.isr],
+                new_isr=[] if by_id else list(proposal.isr),
+                new_isr_with_epochs=_with_epochs(proposal) if by_id else [],
                 partition_epoch=proposal.partition_epoch,
             )
         )
     return list(topics.values())
+
+
+def _have_ids(partitions: Iterable[Partition]) -> bool:
+    """Whether all topics have ids; else the request is one of the versions that name topics, and no broker epochs."""
+    return all(partition.topic_id.int for partition in partitions)
+
+
+def _with_epochs(proposal: IsrProposal) -> list[BrokerState]:
+    epochs = proposal.broker_epochs
+    return [
+        BrokerState(broker_id=replica, broker_epoch=epochs.get(replica, UNKNOWN_BROKER_EPOCH))
+        for replica in proposal.isr
+    ]
 
 
 def _is_to_be_repeated(partition: Partition, proposal: IsrProposal, answer: _Answer) -> bool:

@@ -118,6 +118,11 @@ class ClusterMembership:
         registered = self.brokers.get(self._broker.id)
         return registered.epoch if registered is not None else -1
 
+    def epoch_of(self, broker_id: int) -> int | None:
+        """The czxid of a broker's registration, as last read; None if it is not registered."""
+        registered = self.brokers.get(broker_id)
+        return registered.epoch if registered is not None else None
+
     # Joining
 
     async def join(self) -> TopicRefusal | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType, on_topic
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in, when_warm
+from ottla.broker.current_leaders import ASKED_WRONGLY, CurrentLeaders
 from ottla.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -46,6 +47,8 @@ from ottla.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from ottla.wire.stepwise import Steps, encode_steps, joined, mapped
@@ -74,6 +77,8 @@ CONVERTED_BYTES = 1024 * 1024
 STORAGE_ERROR_SINCE = 6
 #: The first version whose consumers may read from followers (KIP-392).
 FOLLOWERS_SINCE = 11
+#: The first version whose errors name the leader (KIP-951).
+LEADERS_SINCE = 16
 #: The first version that names topics by their ids.
 TOPIC_IDS_SINCE = 13
 #: The first version whose clients understand zstd.
@@ -342,7 +347,13 @@ class Fetch:
             reading.budget = max(reading.budget - read.size, 0)
         if is_follower and not self._is_late:
             now_ms = self._context.broker.clock.monotonic_ms()
-            partition.fetched(self._replica_id, wanted.fetch_offset, wanted.follower_log_start, now_ms)
+            partition.fetched(
+                self._replica_id,
+                wanted.fetch_offset,
+                wanted.follower_log_start,
+                now_ms,
+                request.replica_state.replica_epoch,
+            )
         if read is None and self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
             return
         try:
@@ -362,12 +373,15 @@ class Fetch:
             return _failed(wanted.index, error, unknown=error in UNKNOWN)
         error = partition.check_epoch(wanted.current_leader_epoch)
         if error is ErrorCode.NONE and (
-            (partition.leader is None and version < FOLLOWERS_SINCE)
+            partition.leader_id is None
+            or (partition.leader is None and version < FOLLOWERS_SINCE)
             or (self._terms is not None and self._terms.setdefault(wanted, partition.term) != partition.term)
         ):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error is ErrorCode.NONE and self._is_follower:
-            error = partition.check_follower(self._replica_id, wanted.current_leader_epoch)
+            error = partition.check_follower(
+                self._replica_id, wanted.current_leader_epoch, self._request.replica_state.replica_epoch
+            )
         if error is not ErrorCode.NONE:
             return _failed(wanted.index, error)
         if wanted.last_fetched_epoch >= 0:
@@ -428,8 +442,11 @@ class Fetch:
 
     def _answer_with(self, found: list[tuple[SessionPartition, PartitionData]]) -> None:
         session = self._session
+        leaders = CurrentLeaders(self._context, NodeEndpoint)
         by_topic: dict[TopicKey, list[PartitionData]] = {}
         for wanted, data in found:
+            if data.error_code in ASKED_WRONGLY:
+                self._name_leader(wanted.topic, data, leaders)
             size = data.records.length if data.records else 0
             if session is not None:
                 is_included = wanted.must_include(data.error_code, size, data.high_watermark, data.log_start_offset)
@@ -440,12 +457,13 @@ class Fetch:
             by_topic.setdefault(wanted.topic, []).append(data)
         topics = [_topic_response(topic, data) for topic, data in by_topic.items()]
         if self._beyond:
-            topics = joined(topics, mapped(self._beyond.items(), self._answer_beyond))
+            topics = joined(topics, mapped(self._beyond.items(), lambda each: self._answer_beyond(*each, leaders)))
         response = FetchResponse(
             error_code=0,
             session_id=session.session_id if session is not None else NO_SESSION,
             responses=topics,
             throttle_time_ms=self._context.throttle_ms,
+            node_endpoints=leaders.endpoints,
         )
         if len(found) > PARTITIONS_AT_ONCE or self._beyond:
             self._context.run(self._reply_in_slices(response, found))
@@ -466,12 +484,25 @@ class Fetch:
         self._context.reply_parts(parts, length)
         await self._context.broker.slices.empty(self._beyond)
 
-    def _answer_beyond(self, beyond: tuple[TopicKey, set[int]]) -> FetchableTopicResponse:
+    def _answer_beyond(
+        self, topic: TopicKey, indexes: set[int], leaders: CurrentLeaders[NodeEndpoint]
+    ) -> FetchableTopicResponse:
         """The errors of the partitions of one topic in `beyond`."""
-        topic, indexes = beyond
-        return _topic_response(
-            topic, mapped(indexes, lambda index: _failed(index, self._unknown(topic, index), unknown=True))
-        )
+
+        def refused(index: int) -> PartitionData:
+            error = self._unknown(topic, index)
+            data = _failed(index, error, unknown=error in UNKNOWN)
+            if error in ASKED_WRONGLY:
+                self._name_leader(topic, data, leaders)
+            return data
+
+        return _topic_response(topic, mapped(indexes, refused))
+
+    def _name_leader(self, topic: TopicKey, data: PartitionData, leaders: CurrentLeaders[NodeEndpoint]) -> None:
+        name = topic if isinstance(topic, str) else self._context.broker.image.topic_names.get(topic)
+        if name is not None and self._context.api_version >= LEADERS_SINCE:
+            leader_id, leader_epoch = leaders.find(name, data.partition_index)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 
     def _is_permitted(self, topic: TopicKey) -> bool:
         context = self._context

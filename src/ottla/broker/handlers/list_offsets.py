@@ -150,11 +150,7 @@ def _missing(context: RequestContext, topic: str, asked: ListOffsetsPartition) -
     """The error for a partition that is not here, or may not be described."""
     if not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    index = asked.partition_index
-    error = context.broker.partitions.missing(topic, index)
-    known = context.broker.image.topics.get(topic)
-    exists = known is not None and 0 <= index < len(known.partitions)
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists and error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error
+    return context.broker.partitions.missing(topic, asked.partition_index)
 
 
 def _answer(

@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Access, Operation, ResourceType, on_topics
+from ottla.broker.current_leaders import CurrentLeaders
 from ottla.broker.replicas.purgatory import DelayedProduce
 from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
@@ -27,6 +28,8 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_produced
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -53,6 +56,8 @@ BATCHES_SINCE = 3
 ZSTD_SINCE = 7
 #: The first version whose response has the fields that `encode_produced` writes.
 FIXED_ANSWER_SINCE = 5
+#: The first version whose errors name the leader (KIP-951).
+LEADERS_SINCE = 10
 #: Errors for which Kafka does not return the log start offset.
 LOG_START_UNKNOWN = frozenset(
     {
@@ -240,16 +245,23 @@ def _uncommitted(
 
 
 def _reply(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]]) -> None:
-    context.reply_in_steps(
-        ProduceResponse(
-            responses=mapped(
-                found,
-                lambda topic: TopicProduceResponse(
-                    name=topic[0], partition_responses=mapped(topic[1], lambda item: _answer(*item))
-                ),
-            )
+    leaders = CurrentLeaders(context, NodeEndpoint)
+    names_leaders = context.api_version >= LEADERS_SINCE
+
+    def partition_response(topic: str, index: int, done: Done) -> PartitionProduceResponse:
+        answer = _answer(index, done)
+        if names_leaders and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader_id, leader_epoch = leaders.find(topic, index)
+            answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        return answer
+
+    def topic_response(topic: tuple[str, list[tuple[int, Done]]]) -> TopicProduceResponse:
+        name, answers = topic
+        return TopicProduceResponse(
+            name=name, partition_responses=mapped(answers, lambda item: partition_response(name, *item))
         )
-    )
+
+    context.reply_in_steps(ProduceResponse(responses=mapped(found, topic_response), node_endpoints=leaders.endpoints))
 
 
 def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:

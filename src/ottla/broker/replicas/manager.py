@@ -103,6 +103,8 @@ class ReplicaManager:
         """The error for a partition that is not online here."""
         if self.is_offline(topic, index):
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.replication.exists(topic, index):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # another broker's: the client is to look for its leader
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def is_offline(self, topic: str, index: int) -> bool:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from ottla.broker.replicas.awaited import AwaitedOffsets, Committed
 from ottla.broker.replicas.leader import Leader
+from ottla.cluster.isr import UNKNOWN_BROKER_EPOCH
 from ottla.config.topic import LONGEST
 from ottla.wire.errors import ErrorCode
 
@@ -25,14 +26,22 @@ def _any_is_alive(_broker_id: int) -> bool:
     return True
 
 
+def _no_epoch_is_known(_broker_id: int) -> int:
+    return UNKNOWN_BROKER_EPOCH
+
+
+def _none_exists(_topic: str, _index: int) -> bool:
+    return False
+
+
 def _propose_to_nobody(_partition: Partition, _proposal: IsrProposal) -> None:
     """A leader without a controller keeps the proposal."""
 
 
 class Replication:
-    """What the leaders of a broker share: the allowed lag, who is alive, the clock, and the way to the controller."""
+    """What the replicas of a broker share: the allowed lag, the other brokers, the clock, the way to the controller."""
 
-    __slots__ = ("is_alive", "max_lag_ms", "monotonic_ms", "propose")
+    __slots__ = ("epoch_of", "exists", "is_alive", "max_lag_ms", "monotonic_ms", "propose")
 
     def __init__(
         self,
@@ -40,6 +49,8 @@ class Replication:
         max_lag_ms: float = LONGEST,
         is_alive: IsAlive = _any_is_alive,
         propose: Callable[[Partition, IsrProposal], None] = _propose_to_nobody,
+        epoch_of: Callable[[int], int | None] = _no_epoch_is_known,
+        exists: Callable[[str, int], bool] = _none_exists,
     ) -> None:
         self.monotonic_ms = monotonic_ms
         #: `replica.lag.time.max.ms`.
@@ -48,6 +59,10 @@ class Replication:
         self.is_alive = is_alive
         #: Called with each proposed ISR; `Partition.isr_accepted` or `isr_refused` takes the outcome.
         self.propose = propose
+        #: The epoch of a broker's registration; None if it is not registered, -1 if that is not known.
+        self.epoch_of = epoch_of
+        #: Whether the image has a partition.
+        self.exists = exists
 
 
 class Partition:
@@ -66,6 +81,7 @@ class Partition:
         "is_internal",
         "leader",
         "leader_epoch",
+        "leader_id",
         "loaded_end_offset",
         "log",
         "own_end",
@@ -91,6 +107,8 @@ class Partition:
         self.loaded_end_offset = log.log_end_offset
         #: The state as leader; None while this replica does not lead.
         self.leader: Leader | None = None
+        #: The leader's broker id, -1 for none; None while this replica neither leads nor follows.
+        self.leader_id: int | None = None
         #: The current leader epoch, of this or another leader. In memory only: unknown after a start.
         self.leader_epoch = NO_EPOCH
         #: Number of changes of role or leader epoch.
@@ -121,9 +139,9 @@ class Partition:
         former = self.leader
         log.assign_leader_epoch(state.leader_epoch)
         if former is None:
-            self._begin_term(state.leader_epoch)
+            self._begin_term(state.leader_epoch, state.leader)
         else:
-            self._change_term(state.leader_epoch)
+            self._change_term(state.leader_epoch, state.leader)
         now_ms = self.replication.monotonic_ms()
         self.leader = Leader(state, partition_epoch, log.log_end_offset, now_ms, former)
         self.own_end = own_end
@@ -131,21 +149,24 @@ class Partition:
 
     def follow(self, state: PartitionImage) -> None:
         """Follow `state.leader` in `state.leader_epoch`; no effect if it follows in it already."""
-        if self.leader is None and self.leader_epoch == state.leader_epoch:
+        if self.leader is None and self.leader_id is not None and self.leader_epoch == state.leader_epoch:
             return
-        self._begin_term(state.leader_epoch)
+        self._begin_term(state.leader_epoch, state.leader)
 
     def end_role(self, error: ErrorCode) -> None:
         """Stop leading or following; waiting requests fail with `error`."""
-        self._begin_term(self.leader_epoch, error)
+        self._begin_term(self.leader_epoch, None, error)
 
-    def _begin_term(self, leader_epoch: int, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        self._change_term(leader_epoch)
+    def _begin_term(
+        self, leader_epoch: int, leader_id: int | None, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    ) -> None:
+        self._change_term(leader_epoch, leader_id)
         self.committed.fail(error)
         self.forced.fail(error)
 
-    def _change_term(self, leader_epoch: int) -> None:
+    def _change_term(self, leader_epoch: int, leader_id: int | None) -> None:
         self.leader = None
+        self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.term += 1
         for waiting in (*self.waiting, *self.waiting_followers):
@@ -192,23 +213,50 @@ class Partition:
             log.config.min_insync_replicas,
             replication.monotonic_ms(),
             replication.max_lag_ms,
-            replication.is_alive,
+            self._may_join,
         )
         if reached > before and log.update_high_watermark(reached) > before:
             self.committed.reached(log.high_watermark)
             self.wake(size)
 
-    def check_follower(self, replica_id: int, current_leader_epoch: int) -> ErrorCode:
-        """Whether a broker may fetch as a follower: this replica leads, and the broker has one, too."""
+    def _may_join(self, replica_id: int) -> bool:
+        """Whether a follower's broker is alive, and has fetched under its present registration (KIP-903).
+
+        What it had before it was restarted, it may have lost.
+        """
+        assert self.leader is not None, "a leader asks about its followers"
+        replication = self.replication
+        if not replication.is_alive(replica_id):
+            return False
+        fetched_under = self.leader.replicas.followers[replica_id].broker_epoch
+        registered = replication.epoch_of(replica_id)
+        return UNKNOWN_BROKER_EPOCH in (fetched_under, registered) or fetched_under == registered
+
+    def check_follower(
+        self, replica_id: int, current_leader_epoch: int, broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    ) -> ErrorCode:
+        """Whether a broker may fetch as a follower: this replica leads, and the broker has one, too.
+
+        `broker_epoch` is that of its registration: a fetch that it sent before it was restarted is refused.
+        """
         if self.leader is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if replica_id in self.leader.replicas.followers:
-            return ErrorCode.NONE
+            registered = self.replication.epoch_of(replica_id)
+            is_old = broker_epoch != UNKNOWN_BROKER_EPOCH and registered is not None and broker_epoch < registered
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_old else ErrorCode.NONE
         # One of the two has not heard of a reassignment yet.
         is_known = current_leader_epoch != NO_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def fetched(self, replica_id: int, offset: int, log_start_offset: int, now_ms: float) -> None:
+    def fetched(
+        self,
+        replica_id: int,
+        offset: int,
+        log_start_offset: int,
+        now_ms: float,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> None:
         """As leader, note that a follower has fetched at `offset`, so that it has everything below.
 
         Propose to add it to the ISR if it may join, and advance the high watermark. Its id is one of the replicas.
@@ -220,9 +268,9 @@ class Partition:
         follower = replicas.followers[replica_id]
         before = follower.end_offset
         log = self.log
-        follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms)
+        follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms, broker_epoch)
         if replica_id not in replicas.committed:
-            proposal = replicas.expansion(replica_id, log.high_watermark, self.replication.is_alive)
+            proposal = replicas.expansion(replica_id, log.high_watermark, self._may_join)
             if proposal is not None:
                 self.replication.propose(self, proposal)
         if offset != before:

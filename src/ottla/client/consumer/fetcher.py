@@ -264,6 +264,7 @@ class Fetcher:
         return fetch_request(plan, self._settings.limits, rack=self._settings.rack)
 
     def _take(self, node_id: int, answer: FetchResponse, asked: Mapping[TopicPartition, _Asked]) -> None:
+        self._cluster.metadata.update_nodes(answer.node_endpoints)
         for partition, data in partitions_in(answer):
             each = asked.get(partition)
             if each is None or self._subscriptions.state_or_none(partition) is not each.state:
@@ -319,9 +320,10 @@ class Fetcher:
                 return
         elif code in TRIED_AGAIN:
             leader = data.current_leader
-            if leader.leader_id >= 0 and leader.leader_id in self._cluster.metadata.nodes:
-                self._cluster.metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
-            self._hold(partition)
+            metadata = self._cluster.metadata
+            metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
+            if metadata.leader(*partition) in (node_id, NO_LEADER, None):
+                self._hold(partition)  # else another broker is asked
             self._keeper.request_update()
             return
         self._hold(partition)

@@ -298,6 +298,7 @@ class Sender:
             self._figures.throttled(answer.throttle_time_ms)
             if answer.throttle_time_ms > 0:
                 link.throttled(answer.throttle_time_ms, now)
+            self._cluster.metadata.update_nodes(answer.node_endpoints)
             responses = {
                 (topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses
             }
@@ -323,20 +324,18 @@ class Sender:
             limit = "max.message.bytes of the topic (message.max.bytes of the broker)"
             self._give_up(batch, RecordTooLargeError(batch.partition.topic, batch.size, limit))
         else:
+            has_moved = False
             if code in STALE_METADATA:
-                self._cluster.metadata.expire([batch.partition.topic])
-                self._learn_leader(batch.partition, response)
+                metadata = self._cluster.metadata
+                metadata.expire([batch.partition.topic])
+                leader = response.current_leader
+                metadata.update_leader(*batch.partition, leader.leader_id, leader.leader_epoch)
+                has_moved = metadata.leader(*batch.partition) not in (link.node_id, NOBODY, None)
             error = BrokerError(code, f"{batch.partition} at broker {link.node_id}", response.error_message or None)
             reasons = {
                 each.batch_index: each.batch_index_error_message or str(error) for each in response.record_errors
             }
-            self._attempt_failed(batch, error, code, reasons)
-
-    def _learn_leader(self, partition: TopicPartition, response: PartitionProduceResponse) -> None:
-        """Apply a new leader that the response names (KIP-951)."""
-        leader = response.current_leader
-        if leader.leader_id in self._cluster.metadata.nodes:
-            self._cluster.metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
+            self._attempt_failed(batch, error, code, reasons, has_moved=has_moved)
 
     def _attempt_failed(
         self,
@@ -344,7 +343,10 @@ class Sender:
         error: ClientError,
         code: int | None = None,
         record_errors: dict[int, str] | None = None,
+        *,
+        has_moved: bool = False,
     ) -> None:
+        """Put the batch back for another attempt, or give it up; without a pause if another broker leads by now."""
         if batch.result.is_done:  # given up while in flight
             self._queue_of(batch).in_flight -= 1
             return
@@ -357,7 +359,7 @@ class Sender:
             again = error.retriable
         in_time = now - batch.created_ms < self._config.delivery_timeout_ms
         if again and in_time and batch.attempts <= self._config.retries:
-            batch.not_before_ms = now + self._pause_ms(batch.attempts)
+            batch.not_before_ms = now if has_moved else now + self._pause_ms(batch.attempts)
             self._accumulator.put_back(self._queue_of(batch), [batch])
         else:
             if again and not in_time:

@@ -161,3 +161,55 @@ def test_nothing_is_sent_after_the_stop() -> None:
         assert controller.asked == []
 
     running(body)
+
+
+def test_the_request_names_the_registrations_of_the_replicas() -> None:
+    """KIP-903; a replica that has not fetched yet is not checked."""
+
+    async def body() -> None:
+        controller = FakeController()
+        proposals = IsrProposals(controller.ask)
+        partition = Led()
+        proposals.propose(partition, IsrProposal(3, 5, (1, 2), {2: 77}))  # type: ignore[arg-type]
+        await until(lambda: partition.accepted, "the answer")
+        (asked,) = controller.asked[0][0].partitions
+        assert [(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs] == [(1, -1), (2, 77)]
+        assert asked.new_isr == []
+        await proposals.stop()
+
+    running(body)
+
+
+def test_topics_without_ids_are_named() -> None:
+    """As Apache Kafka's: then all of a request are, in a version that has no broker epochs."""
+
+    async def body() -> None:
+        asked: list[Topics] = []
+
+        async def ask(topics: Topics) -> AlterPartitionResponse:
+            asked.append(topics)
+            answers = [
+                AlterPartitionResponseTopicData(
+                    topic_name=topic.topic_name,
+                    partitions=[
+                        AlterPartitionResponsePartitionData(
+                            partition_index=0, error_code=0, leader_epoch=3, partition_epoch=6, isr=[1]
+                        )
+                    ],
+                )
+                for topic in topics
+            ]
+            return AlterPartitionResponse(topics=answers)
+
+        proposals = IsrProposals(ask)
+        first, second = Led(), Led()
+        first.topic, first.topic_id = "old", uuid.UUID(int=0)
+        for partition in (first, second):
+            proposals.propose(partition, IsrProposal(3, 5, (1,), {2: 77}))  # type: ignore[arg-type]
+        await until(lambda: first.accepted and second.accepted, "the answers")
+        assert len(asked) == 1
+        assert [(topic.topic_name, topic.partitions[0].new_isr) for topic in asked[0]] == [("old", [1]), ("t", [1])]
+        assert not any(topic.partitions[0].new_isr_with_epochs for topic in asked[0])
+        await proposals.stop()
+
+    running(body)

@@ -36,10 +36,15 @@ from unit.broker.handlers.test_roles import (
 pytestmark = pytest.mark.spec("R2")
 
 FOLLOWERS = (2, 3)
+#: Broker epochs of the followers, less their ids.
+EPOCHS = 40
 
 
 class Follower:
     """Sends what Apache Kafka's `ReplicaFetcherThread` sends: Fetch 17 with sessions, header version 2."""
+
+    #: Added to its id, the broker epoch in its requests.
+    epochs = EPOCHS
 
     def __init__(self, replica_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.replica_id = replica_id
@@ -65,7 +70,7 @@ class Follower:
             partition_max_bytes=1 << 20,
         )
         request = FetchRequest(
-            replica_state=ReplicaState(replica_id=self.replica_id, replica_epoch=40 + self.replica_id),
+            replica_state=ReplicaState(replica_id=self.replica_id, replica_epoch=self.epochs + self.replica_id),
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=10 << 20,
@@ -99,6 +104,7 @@ class Follower:
 
 def led(broker: Broker, isr: tuple[int, ...] = FOLLOWERS) -> Partition:
     broker.partitions.replication.is_alive = lambda _: True
+    broker.partitions.replication.epoch_of = lambda broker_id: EPOCHS + broker_id
     return lead(broker, 1, FOLLOWERS, isr)
 
 
@@ -173,5 +179,45 @@ def test_what_a_leader_refuses_to_followers(tmp_path: Path) -> None:
         assert refused.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         for follower in (two, stranger):
             follower.close()
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_joins_only_under_its_present_registration(tmp_path: Path) -> None:
+    """KIP-903: what it had before it was restarted, it may have lost."""
+
+    async def scenario(broker: Broker) -> None:
+        proposals: list[IsrProposal] = []
+        broker.partitions.replication.propose = lambda _, proposal: proposals.append(proposal)
+        led(broker, (2,))
+        registered: dict[int, int | None] = {2: EPOCHS + 2, 3: EPOCHS + 4}
+        broker.partitions.replication.epoch_of = registered.get
+        three = await Follower.connect(3, broker)
+        refused = await three.fetch(broker, 0)
+        assert refused is not None
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it was sent before the restart"
+        registered[3] = None
+        await three.fetch(broker, 0)
+        assert not proposals, "its registration is gone"
+        registered[3] = EPOCHS + 2
+        await three.fetch(broker, 0)
+        assert not proposals, "it fetches under a registration that is not known here yet"
+        registered[3] = EPOCHS + 3
+        await three.fetch(broker, 0)
+        assert [proposal.isr for proposal in proposals] == [tuple(sorted((broker.id, *FOLLOWERS)))]
+        assert proposals[0].broker_epochs == {3: EPOCHS + 3}, "the others have not fetched yet"
+        three.close()
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_of_a_version_without_broker_epochs_joins(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        proposals: list[IsrProposal] = []
+        broker.partitions.replication.propose = lambda _, proposal: proposals.append(proposal)
+        partition = led(broker, (2,))
+        partition.fetched(3, 0, 0, 0.0)
+        assert [proposal.isr for proposal in proposals] == [tuple(sorted((broker.id, *FOLLOWERS)))]
+        assert not proposals[0].broker_epochs
 
     with_broker(tmp_path, scenario)

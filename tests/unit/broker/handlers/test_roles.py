@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -87,21 +88,25 @@ def asked(broker: Broker, handler: Any, key: int, version: int, request: Any) ->
     return context
 
 
-def ask_produce(broker: Broker, acks: int = -1) -> Asked:
+def ask_produce(broker: Broker, acks: int = -1, version: int = 9, timeout_ms: int = LONG_MS) -> Asked:
     data = PartitionProduceData(index=0, records=memoryview(bytearray(encode_batch([Record(0, 1, b"k", b"v")]))))
     topics = [TopicProduceData(name="t", partition_data=[data])]
-    request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=LONG_MS, topic_data=topics)
-    return asked(broker, produce, 0, 9, request)
+    request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+    return asked(broker, produce, 0, version, request)
 
 
-def ask_fetch(broker: Broker, offset: int = 0, version: int = 12, min_bytes: int = 1) -> Asked:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1)
+def ask_fetch(broker: Broker, offset: int = 0, version: int = 12, min_bytes: int = 1, epoch: int = -1) -> Asked:
+    partition = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
+    )
+    by_id = version >= fetch.TOPIC_IDS_SINCE
+    topic_id = topic_of(broker).topic_id if by_id else UUID(int=0)
     request = FetchRequest(
         max_wait_ms=LONG_MS,
         min_bytes=min_bytes,
         max_bytes=1 << 20,
         session_epoch=-1,
-        topics=[FetchTopic(topic="t", partitions=[partition])],
+        topics=[FetchTopic(topic="" if by_id else "t", topic_id=topic_id, partitions=[partition])],
     )
     return asked(broker, fetch, 1, version, request)
 

@@ -13,6 +13,7 @@ import pytest
 
 import ottla.client
 import ottla.client.sync
+from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import OffsetReset, SubscriptionState
 from ottla.client.errors import ClientError, RetriableCommitFailedError
@@ -21,6 +22,7 @@ from ottla.client.model import OffsetAndMetadata
 from ottla.peer.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import LeaderIdAndEpoch
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -401,3 +403,33 @@ def test_interceptors_hear_of_a_commit_although_a_callback_fails(fakes, open_con
         consumer.commit({p: 2})
     wait_until(lambda: consumer.poll(10) or len(names) == 2, "the interceptor")
     assert names == [1, 2]
+
+
+@pytest.mark.spec("C1")
+def test_the_leader_that_an_error_names_is_read_from_at_once(fakes, open_consumer, monkeypatch):
+    """KIP-951: without the pause before another attempt, whatever the metadata say."""
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 10)
+    fakes.leader_epochs[p] = 0
+    on_fetch = fakes._fetched
+
+    def fetched(node, topic, wanted, code, is_first):
+        if node == 0 and wanted.fetch_offset >= 10:
+            data = on_fetch(node, topic, wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER, is_first)
+            data.current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=1)
+            fakes.leaders[p] = 1
+            return data
+        return on_fetch(node, topic, wanted, code, is_first)
+
+    fakes.on_offset_for_leader_epoch = lambda node, request, code: epoch_end(p, 20, 0)
+    held = []
+    on_hold = Fetcher._hold
+    monkeypatch.setattr(Fetcher, "_hold", lambda self, what, *pause: (held.append(what), on_hold(self, what, *pause)))
+    consumer = open_consumer()
+    consumer.assign([p])
+    assert read(consumer, 10) == list(range(10))
+    fakes._fetched = fetched
+    fakes.fill(p, 10)
+    assert read(consumer, 10) == list(range(10, 20))
+    assert fakes.leaders[p] == 1
+    assert p not in held

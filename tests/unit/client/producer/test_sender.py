@@ -13,7 +13,14 @@ from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, De
 from ottla.records.batch import parse_batch_header
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.produce import BatchIndexAndErrorMessage
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from support.waiting import wait_until
 
 QUICK = {
@@ -345,3 +352,43 @@ def test_a_full_buffer_is_waited_for(fake):
     [p] = fake.topic("t", 0)
     producing(fake, send_and_wait, batch_size=300, buffer_memory=700)
     assert values(fake, p) == [b"%d" % at for at in range(200)]
+
+
+@pytest.mark.spec("P5")
+def test_the_leader_that_an_error_names_is_sent_to_at_once(fakes):
+    """KIP-951: without the pause before another attempt, and without asking for metadata first."""
+    [p] = fakes.topic("t", 0)
+    fakes.leader_epochs[p] = 3
+    on_metadata, asked = fakes.on_metadata, []
+
+    def metadata(node, request, code):
+        answer = on_metadata(node, request, code)
+        asked.append(request)
+        if len(asked) > 2:  # the topic was asked for; from now on the metadata are old
+            for topic in answer.topics:
+                topic.partitions[0].leader_id, topic.partitions[0].leader_epoch = 0, 3
+        return answer
+
+    fakes.on_metadata = metadata
+
+    def moved(request):
+        fakes.leaders[p], fakes.leader_epochs[p] = 1, 4
+        refused = PartitionProduceResponse(
+            index=0,
+            error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            base_offset=-1,
+            record_errors=[],
+            current_leader=LeaderIdAndEpoch(leader_id=1, leader_epoch=4),
+        )
+        host, port = fakes.advertised[1]
+        return ProduceResponse(
+            responses=[TopicProduceResponse(name="t", partition_responses=[refused])],
+            node_endpoints=[NodeEndpoint(node_id=1, host=host, port=port, rack=None)],
+        )
+
+    async def work(producer):
+        fakes.faults[ApiKey.PRODUCE].append(moved)
+        return (await (await producer.send("t", b"v", partition=0))).offset
+
+    assert producing(fakes, work, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000, delivery_timeout_ms=30_000) == 0
+    assert [node for node, key, _ in fakes.requests if key == ApiKey.PRODUCE] == [0, 1]
