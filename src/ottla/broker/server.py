@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import CONSUMER_REPLICA_ID
 from ottla.broker.control.adoption import FoundPartitionDirectories
 from ottla.broker.control.control_requests import ControlRequestShell
 from ottla.broker.control.coordination import Coordination, open_coordination
@@ -116,11 +117,9 @@ class Broker:
         #: Shares the loop between long-running work.
         self.slices = LoopSlices(self.clock.monotonic_ms)
         self.metadata_cache = MetadataCache()
-        self.fetch_sessions = FetchSessionCache(
-            config.get_int("max.incremental.fetch.session.cache.slots"),
-            lambda: 1 + self.randomness.below(2**31 - 1),
-            lambda asked: self.partitions.hosts(asked.topic, asked.index),
-        )
+        #: The fetch sessions of clients, and of followers: neither takes the place of the other.
+        self.fetch_sessions = self._session_cache()
+        self.follower_sessions = self._session_cache()
         self.connections = ConnectionSet(self._most_connections(), config.get_int("max.connections.per.ip"))
         self.dispatcher = Dispatcher(self)
         #: The endpoints listened on, with resolved ports.
@@ -145,6 +144,17 @@ class Broker:
         self._acceptors: list[Acceptor] = []
         self.metrics = MetricsService(self)
         self._tick: asyncio.TimerHandle | None = None
+
+    def sessions_of(self, replica_id: int) -> FetchSessionCache:
+        """The fetch sessions among which that of a fetch is; the replica id of a client is -1."""
+        return self.follower_sessions if replica_id > CONSUMER_REPLICA_ID else self.fetch_sessions
+
+    def _session_cache(self) -> FetchSessionCache:
+        return FetchSessionCache(
+            self.config.get_int("max.incremental.fetch.session.cache.slots"),
+            lambda: 1 + self.randomness.below(2**31 - 1),
+            lambda asked: self.partitions.hosts(asked.topic, asked.index),
+        )
 
     def _replica_manager(self) -> ReplicaManager:
         replication = Replication(

@@ -682,7 +682,7 @@ def _begin(
     context: RequestContext, request: FetchRequest, asked: _Asked
 ) -> tuple[list[SessionPartition], FetchSession | None, bool] | ErrorCode:
     """The partitions to read and the session, or the error for the whole fetch (KIP-227)."""
-    sessions = context.broker.fetch_sessions
+    sessions = context.broker.sessions_of(_replica_id(request))
     by_id = context.api_version >= TOPIC_IDS_SINCE
     now_ms = context.broker.clock.monotonic_ms()
     epoch = request.session_epoch
@@ -740,7 +740,7 @@ def _collect(context: RequestContext, request: FetchRequest) -> Steps[_Asked]:
                     asked.beyond.setdefault(key, set()).add(index)
                     continue
             asked.wanted[key, index] = partition
-    session = context.broker.fetch_sessions.get(request.session_id)
+    session = context.broker.sessions_of(_replica_id(request)).get(request.session_id)
     if session is None:
         return asked
     known = session.partitions

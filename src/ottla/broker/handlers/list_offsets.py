@@ -168,10 +168,9 @@ def _answer(
     timestamp = asked.timestamp
     if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, MAX_VERSION + 1):
         error = ErrorCode.UNSUPPORTED_VERSION
-    is_end_unknown = is_client and not partition.knows_its_end and timestamp not in (EARLIEST, EARLIEST_LOCAL)
-    if error is ErrorCode.NONE and is_end_unknown:
-        is_known = context.api_version >= NOT_AVAILABLE_SINCE
-        error = ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
+    is_end_unknown = is_client and not partition.knows_its_end
+    if error is ErrorCode.NONE and is_end_unknown and timestamp == LATEST:
+        error = _not_available(context)
     if error is not ErrorCode.NONE:
         return _failed(asked, error)
     visible_end = partition.visible_end(request.isolation_level) if is_client else partition.log.log_end_offset
@@ -179,6 +178,8 @@ def _answer(
     if isinstance(found, ReadRefusal):
         context.broker.partitions.read_refused(partition, found)
         return _failed(asked, found.error)
+    if found is None and is_end_unknown:
+        return _failed(asked, _not_available(context))  # it may be among the records that are not visible yet
     if found is None:
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0)
     return ListOffsetsPartitionResponse(
@@ -188,6 +189,12 @@ def _answer(
         offset=found.offset,
         leader_epoch=found.leader_epoch if context.api_version >= EPOCHS_SINCE else -1,
     )
+
+
+def _not_available(context: RequestContext) -> ErrorCode:
+    """The error while the high watermark has not reached the leader epoch (KIP-207)."""
+    is_known = context.api_version >= NOT_AVAILABLE_SINCE
+    return ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _find(partition: Partition, timestamp: int, visible_end: int) -> OffsetTimestamp | ReadRefusal | None:

@@ -281,16 +281,20 @@ class ReplicaManager:
             config = hosted.config
             if config.flush_ms != LONGEST:
                 self.flush_timer.appended(hosted)
-            if self._flush_on_ack or hosted.unflushed.records >= config.flush_messages:
+            must_be_flushed = self._flush_on_ack or hosted.unflushed.records >= config.flush_messages
+            if must_be_flushed:
                 self._hold(partition)
-            elif partition not in self.held:  # otherwise records after a waiting append count only after it
+            # Records after an append that waits for the disk count only after it.
+            if must_be_flushed or partition in self.held:
+                partition.hidden_bytes += len(records)
+            elif leader.is_alone:
+                partition.own_end = hosted.high_watermark = end
+                if partition.waiting:
+                    partition.wake(len(records))
+            else:
                 partition.own_end = end
-                if leader.is_alone:
-                    hosted.high_watermark = end
-                    if partition.waiting:
-                        partition.wake(len(records))
-                else:
-                    partition.advance(len(records))
+                partition.hidden_bytes += len(records)
+                partition.advance()
         if isinstance(info, AppendRefusal) and info.error is ErrorCode.KAFKA_STORAGE_ERROR:
             _report(partition, info.message, now_ms)
             self._logs.suspect(hosted)
@@ -305,6 +309,7 @@ class ReplicaManager:
             if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._logs.suspect(hosted)
         elif done.size:
+            partition.hidden_bytes += done.size
             config = hosted.config
             if config.flush_ms != LONGEST:
                 self.flush_timer.appended(hosted)
@@ -343,7 +348,7 @@ class ReplicaManager:
             reached = log.log_end_offset
         partition.own_end = max(partition.own_end, reached)
         partition.forced.reached(partition.own_end)
-        partition.advance(size)
+        partition.advance()
 
 
 def _report(partition: Partition, message: str, now_ms: int, trouble: str = "refuses records") -> None:

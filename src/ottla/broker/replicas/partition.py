@@ -70,13 +70,15 @@ class Partition:
 
     It alone moves the high watermark, which its log keeps for reads, deletion and checkpoints. Requests that
     wait are bound to the role and leader epoch in which they began (`term` counts these), and end when they change.
-    Only appends go on waiting where the same leader enters another epoch: their records are still in its log.
+    Only appends and deletions go on waiting where the same leader enters another epoch: its log is still the same.
     """
 
     __slots__ = (
         "committed",
+        "deleted",
         "forced",
         "forced_to",
+        "hidden_bytes",
         "index",
         "is_internal",
         "leader",
@@ -115,11 +117,15 @@ class Partition:
         self.term = 0
         #: The end of the replica's own records that count: the log end, or the flushed end while appends wait for it.
         self.own_end = 0
+        #: Bytes appended in this term beyond the high watermark: nobody waits for those from before.
+        self.hidden_bytes = 0
         #: Appends below this offset count only once they are on the disk.
         self.forced_to = 0
         #: `committed` waits for the high watermark, `forced` for this replica's own records to be on the disk.
         self.committed = AwaitedOffsets()
         self.forced = AwaitedOffsets()
+        #: Waits for the low watermark: all live replicas have deleted what is below it.
+        self.deleted = AwaitedOffsets()
         #: Fetches that wait: of consumers for visible records, of followers for any.
         self.waiting: set[DelayedFetch] = set()
         self.waiting_followers: set[DelayedFetch] = set()
@@ -145,7 +151,7 @@ class Partition:
         now_ms = self.replication.monotonic_ms()
         self.leader = Leader(state, partition_epoch, log.log_end_offset, now_ms, former)
         self.own_end = own_end
-        self.advance(0)
+        self.advance()
 
     def follow(self, state: PartitionImage) -> None:
         """Follow `state.leader` in `state.leader_epoch`; no effect if it follows in it already."""
@@ -161,8 +167,10 @@ class Partition:
         self, leader_epoch: int, leader_id: int | None, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER
     ) -> None:
         self._change_term(leader_epoch, leader_id)
+        self.hidden_bytes = 0
         self.committed.fail(error)
         self.forced.fail(error)
+        self.deleted.fail(error)
 
     def _change_term(self, leader_epoch: int, leader_id: int | None) -> None:
         self.leader = None
@@ -199,8 +207,8 @@ class Partition:
         """The end offset visible to a consumer: the high watermark, or with `read_committed` the last stable offset."""
         return self.log.last_stable_offset if isolation_level == 1 else self.log.high_watermark
 
-    def advance(self, size: int) -> None:
-        """As leader, advance the high watermark as far as possible, which makes `size` more bytes readable."""
+    def advance(self) -> None:
+        """As leader, advance the high watermark as far as possible."""
         leader, log = self.leader, self.log
         if leader is None:
             return
@@ -217,7 +225,7 @@ class Partition:
         )
         if reached > before and log.update_high_watermark(reached) > before:
             self.committed.reached(log.high_watermark)
-            self.wake(size)
+            self._show(before)
 
     def _may_join(self, replica_id: int) -> bool:
         """Whether a follower's broker is alive, and has fetched under its present registration (KIP-903).
@@ -274,13 +282,26 @@ class Partition:
             if proposal is not None:
                 self.replication.propose(self, proposal)
         if offset != before:
-            self.advance(max(offset - before, 0))
+            self.advance()
+        if self.deleted:
+            self.deleted.reached(self.low_watermark)
+
+    @property
+    def low_watermark(self) -> int:
+        """As leader, the least start of the logs of this and all live replicas, -1 if that of one is not known yet."""
+        leader = self.leader
+        assert leader is not None, "a leader is asked"
+        is_alive = self.replication.is_alive
+        starts = [each.log_start_offset for id_, each in leader.replicas.followers.items() if is_alive(id_)]
+        return min([self.log.log_start_offset, *starts])
 
     def check_lag(self, now_ms: float) -> None:
         """As leader, propose to remove the followers that lag from the ISR."""
         leader = self.leader
         if leader is not None and not leader.is_alone:
             replication = self.replication
+            if self.deleted:  # a follower that has died is not waited for
+                self.deleted.reached(self.low_watermark)
             proposal = leader.replicas.shrink(self.log.log_end_offset, now_ms, replication.max_lag_ms)
             if proposal is not None:
                 replication.propose(self, proposal)
@@ -292,7 +313,7 @@ class Partition:
         leader = self.leader
         if leader is None or not leader.replicas.accepted(proposal, leader_epoch, partition_epoch, isr):
             return False
-        self.advance(0)
+        self.advance()
         return True
 
     def isr_refused(self, proposal: IsrProposal, error: int) -> bool:
@@ -305,7 +326,17 @@ class Partition:
         log = self.log
         before = log.high_watermark
         if log.update_high_watermark(offset) > before:
-            self.wake(0)
+            self._show(before)
+
+    def _show(self, before: int) -> None:
+        """Notify waiting fetches of the records from `before` to the high watermark.
+
+        How many bytes these are is reckoned from their share of the records that were not visible.
+        """
+        log = self.log
+        size = self.hidden_bytes * (log.high_watermark - before) // (log.log_end_offset - before)
+        self.hidden_bytes -= size
+        self.wake(max(size, 1))
 
     def wake(self, size: int) -> None:
         """Notify waiting fetches of `size` more readable bytes."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from ottla.broker.context import ConnectionState, Pending
 from ottla.broker.replicas.awaited import AwaitedOffsets
 from ottla.broker.replicas.partition import Partition
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.produce import PartitionProduceResponse
 
 
 class DelayedFetch(Pending):
@@ -76,12 +76,17 @@ class DelayedFetch(Pending):
             self._waiters(partition).discard(self)
 
 
-class DelayedProduce(Pending):
-    """A produce request whose records are in the log, and whose response waits until they are committed (acks=-1) or on
-    the leader's disk (acks=1).
+class PartitionResult(Protocol):
+    """What a response says of a partition."""
 
-    Partitions that are not so far after `timeout_ms` get REQUEST_TIMED_OUT; their records may be committed later, as in
-    Kafka.
+    error_code: int
+
+
+class DelayedResults(Pending):
+    """A request that is carried out, and whose response waits for something at each of some partitions.
+
+    `uncommitted` are the waiters to join, the offset that they have to reach, and the result. Partitions that are not
+    so far after `timeout_ms` get REQUEST_TIMED_OUT.
     """
 
     __slots__ = ("_client", "_respond", "_timer", "_uncommitted")
@@ -89,13 +94,13 @@ class DelayedProduce(Pending):
     def __init__(
         self,
         client: ConnectionState,
-        uncommitted: Sequence[tuple[AwaitedOffsets, int, PartitionProduceResponse]],
+        uncommitted: Sequence[tuple[AwaitedOffsets, int, PartitionResult]],
         timeout_ms: int,
         respond: Callable[[], None],
     ) -> None:
         self._client = client
         self._respond: Callable[[], None] | None = respond
-        #: Unsettled partition responses, by their position in the request.
+        #: Unsettled results, by their position in the request.
         self._uncommitted = dict(enumerate(answer for _, _, answer in uncommitted))
         self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._expire)
         client.pending = self
@@ -127,3 +132,19 @@ class DelayedProduce(Pending):
         self._uncommitted = {}
         self._timer.cancel()
         self._client.pending = None
+
+
+class DelayedProduce(DelayedResults):
+    """A produce request whose records are in the log, and whose response waits until they are committed (acks=-1) or on
+    the leader's disk (acks=1).
+
+    The records of partitions that were not so far in time may be committed later, as in Kafka.
+    """
+
+    __slots__ = ()
+
+
+class DelayedDeleteRecords(DelayedResults):
+    """A DeleteRecords request that waits until all live replicas have deleted the records."""
+
+    __slots__ = ()

@@ -242,7 +242,8 @@ class Faults:
         return ChangeResponse(change)
 
     def _fetched(self, request: Any) -> list[tuple[str | UUID, int]]:
-        session = self._server.fetch_sessions.get(request.session_id)
+        replica_id = max(request.replica_id, request.replica_state.replica_id)
+        session = self._server.sessions_of(replica_id).get(request.session_id)
         return [] if session is None else list(session.partitions)
 
     # Requests seen

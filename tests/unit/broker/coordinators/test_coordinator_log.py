@@ -87,7 +87,7 @@ def test_waiting_for_the_high_watermark():
     assert reported == []
     assert isinstance(partitions.log.append(batch(7), leader_epoch=0, now_ms=NOW_MS), AppendInfo)
     partition.own_end = 7
-    partition.advance(0)
+    partition.advance()
     assert reported == [(5, ErrorCode.NONE), (6, ErrorCode.NONE)]
     log.when_committed("t", 0, 6, lambda error: reported.append((60, error)))
     assert reported[-1] == (60, ErrorCode.NONE)

@@ -221,3 +221,18 @@ def test_a_follower_of_a_version_without_broker_epochs_joins(tmp_path: Path) -> 
         assert not proposals[0].broker_epochs
 
     with_broker(tmp_path, scenario)
+
+
+def test_sessions_of_followers_and_of_consumers_do_not_take_each_others_place(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        led(broker)
+        broker.fetch_sessions = full = broker._session_cache()
+        while full.create(True, [], 0) is not None and len(full) < 1_000:
+            pass
+        two = await Follower.connect(2, broker)
+        await two.fetch(broker, 0)
+        assert (len(broker.follower_sessions), len(full), full.evictions) == (1, 1_000, 0)
+        assert await two.fetch(broker, 0) is None, "its session has the partition as it is"
+        two.close()
+
+    with_broker(tmp_path, scenario)

@@ -95,14 +95,23 @@ def ask_produce(broker: Broker, acks: int = -1, version: int = 9, timeout_ms: in
     return asked(broker, produce, 0, version, request)
 
 
-def ask_fetch(broker: Broker, offset: int = 0, version: int = 12, min_bytes: int = 1, epoch: int = -1) -> Asked:
+def ask_fetch(
+    broker: Broker,
+    offset: int = 0,
+    version: int = 12,
+    min_bytes: int = 1,
+    epoch: int = -1,
+    max_wait_ms: int = LONG_MS,
+    isolation_level: int = 0,
+) -> Asked:
     partition = FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
     )
     by_id = version >= fetch.TOPIC_IDS_SINCE
     topic_id = topic_of(broker).topic_id if by_id else UUID(int=0)
     request = FetchRequest(
-        max_wait_ms=LONG_MS,
+        max_wait_ms=max_wait_ms,
+        isolation_level=isolation_level,
         min_bytes=min_bytes,
         max_bytes=1 << 20,
         session_epoch=-1,
