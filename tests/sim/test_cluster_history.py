@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.sim.cluster_history import (
+    UNKNOWN_OFFSET,
     Acknowledged,
     BrokenPromise,
     CommitSeen,
@@ -76,6 +77,14 @@ def test_an_acknowledged_record_that_is_lost() -> None:
     assert {each.kind for each in found} == {BrokenPromise.LOST, BrokenPromise.LOST_READ}
     assert "p#5" in describe(found)
     assert "orders-0" in describe(found)
+
+
+def test_an_acknowledgement_that_does_not_say_where_the_record_is() -> None:
+    events = well()
+    events[2:2] = [RecordSent(0.5, "p", PLACE, 9), Acknowledged(0.6, "p", PLACE, 9, UNKNOWN_OFFSET)]
+    assert kinds(events) == {BrokenPromise.LOST}
+    records = {number: ("p", number) for number in range(RECORDS)} | {RECORDS: ("p", 9)}
+    assert violations(events[:-3] + logs(records=records, end=RECORDS + 1)) == []
 
 
 def test_a_log_that_was_not_read_proves_nothing() -> None:
@@ -209,3 +218,9 @@ def test_a_commit_that_goes_back(late: Callable[..., Event]) -> None:
     # It was begun before the larger one was acknowledged.
     assert kinds(settled(late(45.0, "g", PLACE, 4, 37.5))) == set()
     assert kinds(settled(late(45.0, "other", PLACE, 4, 44.0))) == set()
+
+
+def test_an_observer_of_a_deposed_coordinator_sees_nothing_go_back_for_itself() -> None:
+    first = CommitSeen(45.0, "g", PLACE, 4, 44.0, "o")
+    assert kinds(settled(first)) == set()
+    assert kinds(settled(first, CommitSeen(47.0, "g", PLACE, 3, 46.0, "o"))) == {BrokenPromise.COMMIT_BACK}

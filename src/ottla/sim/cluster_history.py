@@ -61,8 +61,15 @@ class RecordSent(NamedTuple):
     number: int
 
 
+#: Of an acknowledgement that did not say where the record is.
+UNKNOWN_OFFSET = -1
+
+
 class Acknowledged(NamedTuple):
-    """The cluster acknowledged a record at an offset."""
+    """The cluster acknowledged a record at an offset.
+
+    A client that lost the answer may learn by that to a later request that the record is there, but not where.
+    """
 
     at_s: float
     producer: str
@@ -148,13 +155,18 @@ class Committed(NamedTuple):
 
 
 class CommitSeen(NamedTuple):
-    """OffsetFetch, begun at `began_s`, answered with this offset; -1 for none."""
+    """OffsetFetch, begun at `began_s`, answered with this offset; -1 for none.
+
+    A deposed coordinator that has not heard of it answers from what it knows, as in Kafka. An `observer` that may ask
+    one is named: what it sees must not go back for itself. Without a name it asks the present coordinator.
+    """
 
     at_s: float
     group: str
     place: Place
     offset: int
     began_s: float
+    observer: str = ""
 
 
 class ReplicaLog(NamedTuple):
@@ -240,6 +252,7 @@ class _Records:
         self.producers = {each.producer: each for each in history if isinstance(each, Producing)}
         self.sent = {(each.place, each.producer, each.number) for each in history if isinstance(each, RecordSent)}
         self.leaders = {each.place: each for each in history if isinstance(each, ReplicaLog) and each.leads}
+        self.kept = {place: set(log.records.values()) for place, log in self.leaders.items()}
 
     def check(self) -> Iterator[Violation]:
         """Everything that is wrong with them."""
@@ -261,7 +274,7 @@ class _Records:
         for each in self.history:
             seen: Iterable[tuple[int, Value]] = ()
             match each:
-                case Acknowledged() if self._keeps(each.producer):
+                case Acknowledged() if each.offset != UNKNOWN_OFFSET and self._keeps(each.producer):
                     seen, where = [(each.offset, (each.producer, each.number))], f"acknowledged to {each.producer}"
                 case Read():
                     seen, where = [(each.offset, each.value)], f"read by {each.consumer}"
@@ -286,6 +299,8 @@ class _Records:
             log = self.leaders.get(each.place)
             if log is None:
                 yield Violation(kind, each.at_s, each.place, f"{_said(value)}: no log of the partition was read")
+            elif each.offset == UNKNOWN_OFFSET and log.start == 0 and value not in self.kept[each.place]:
+                yield Violation(kind, each.at_s, each.place, f"{_said(value)} is not in the log of {log.broker}")
             elif each.offset >= log.start and each.offset not in log.records:
                 what = f"offset {each.offset} ({_said(value)}, {who}) is not in the log of {log.broker}, end {log.end}"
                 yield Violation(kind, each.at_s, each.place, what)
@@ -373,10 +388,11 @@ def _ends(history: list[Event]) -> Iterator[Violation]:
 
 def _commits(history: list[Event]) -> Iterator[Violation]:
     """A commit, or a look at it, that began after a commit was acknowledged is not below that one."""
-    known: dict[tuple[str, Place], _Maximum] = defaultdict(_Maximum)
+    known: dict[tuple[str, str, Place], _Maximum] = defaultdict(_Maximum)
     for each in history:
         if isinstance(each, Committed | CommitSeen):
-            maximum = known[each.group, each.place]
+            observer = "" if isinstance(each, Committed) else each.observer
+            maximum = known[each.group, observer, each.place]
             before = maximum.before(each.began_s)
             if each.offset < before:
                 verb = "committed" if isinstance(each, Committed) else "was told"
