@@ -13,6 +13,10 @@ next request, unless the command says otherwise. Commands:
     describe | delete | expire retention=7d | topic t1 3->4
     fail ERROR_CODE      (the next append)
     advance 3000ms | restart
+    isolate              (nothing is copied to other brokers from now on)
+    copy                 (they copy all there is, without the leader's knowledge)
+    takeover             (the leader is killed; another goes on with what it has copied)
+    resign               (the leader hears that it is not the leader any more)
 """
 
 from __future__ import annotations
@@ -287,6 +291,22 @@ class Transcript:
 
     def do_restart(self, rest: list[str]) -> list[str]:
         self.world.restart()
+        return []
+
+    def do_isolate(self, rest: list[str]) -> list[str]:
+        self.world.is_followed = False
+        return []
+
+    def do_copy(self, rest: list[str]) -> list[str]:
+        self.world.copied = len(self.world.log)
+        return []
+
+    def do_takeover(self, rest: list[str]) -> list[str]:
+        self.world.take_over()
+        return []
+
+    def do_resign(self, rest: list[str]) -> list[str]:
+        self.world.resign()
         return []
 
     def _reply(self, reply: Reply) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ottla.groups.events import AppendFailed, GroupEvent, Reply, Step
 from ottla.groups.evidence import Evidence
+from ottla.groups.failures import failed_result
 from ottla.groups.group import GroupLimits
 from ottla.groups.machine import GroupMachine
 from ottla.groups.records import LogRecord, UnknownRecord, decode_record, encode_record
@@ -40,6 +41,12 @@ class World:
         self.next_error: ErrorCode | None = None
         self.open_tokens: set[object] = set()
         self.outcome = Outcome()
+        #: Whether other brokers follow; how much of the log they have, and how much the leader knows them to have.
+        self.is_followed = True
+        self.copied = 0
+        self.committed = 0
+        #: Replies whose records are not committed.
+        self.waiting: list[Reply] = []
 
     def _new_shard(self) -> GroupShard:
         shard = GroupShard(0, self.limits)
@@ -88,14 +95,22 @@ class World:
                 assert decoded == record
                 self.outcome.records.append(decoded)
                 self.shard.replay(decoded, len(self.log) - 1)
-        self.shard.committed(len(self.log))
+        if self.is_followed:
+            self.copied = self.committed = len(self.log)
+        self.shard.committed(self.committed)
         self.shard.settle(step)
         self.outcome.evidence += step.notes
-        for reply in step.replies:
+        if self.committed < len(self.log):
+            self.waiting += step.replies
+        else:
+            self._answer(step.replies)
+        self.check()
+
+    def _answer(self, replies: Iterable[Reply]) -> None:
+        for reply in replies:
             assert reply.token in self.open_tokens, f"token {reply.token} answered twice or never asked"
             self.open_tokens.remove(reply.token)
             self.outcome.replies.append(reply)
-        self.check()
 
     def check(self) -> None:
         """The invariants of every group."""
@@ -117,8 +132,25 @@ class World:
         """The coordinator is killed and loads its log; who waited is never answered."""
         self.shard = self.restored()
         self.open_tokens.clear()
+        self.waiting.clear()
         for step in self._loaded():
             self.carry_out(step)
+
+    def take_over(self) -> None:
+        """The coordinator is killed, and another broker leads, which has what was copied to it."""
+        del self.log[self.copied :]
+        self.is_followed = True
+        self.committed = self.copied
+        self.restart()
+
+    def resign(self) -> None:
+        """Another broker leads, and the coordinator hears of it: it answers those who wait, and has the log later."""
+        waiting, self.waiting = self.waiting, []
+        for reply in waiting:
+            self._answer([Reply(reply.token, failed_result(reply.result, ErrorCode.NOT_LEADER_OR_FOLLOWER))])
+        for step in self.shard.unload(self.now_ms):
+            self.outcome.evidence += step.notes
+            self._answer(step.replies)
 
     def _loaded(self) -> Iterator[Step]:
         return self.shard.loaded(self.now_ms)
