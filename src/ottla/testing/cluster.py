@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.cluster.image import PartitionImage
     from ottla.config.broker import BrokerConfig
     from ottla.testing.disk_memory import MemoryDisk
+    from ottla.testing.faults.declared import Faults
     from ottla.testing.killable_session import KillableSession
     from ottla.testing.reading import Found
     from ottla.testing.seeds import TopicDeclaration
@@ -95,6 +96,7 @@ class EmbeddedCluster(StartedAndStopped):
         self._brokers: dict[int, Broker] = {}
         self._sessions: dict[int, KillableSession] = {}
         self._places: dict[int, _Place] = {}
+        self._faults: dict[int, Faults] = {}
         self._next_session = FIRST_SESSION
 
     # Life
@@ -125,7 +127,7 @@ class EmbeddedCluster(StartedAndStopped):
 
     def _forget(self) -> None:
         self._host = None
-        for each in (self._brokers, self._sessions, self._places):
+        for each in (self._brokers, self._sessions, self._places, self._faults):
             each.clear()
 
     def __del__(self) -> None:
@@ -201,6 +203,7 @@ class EmbeddedCluster(StartedAndStopped):
 
     def _take(self, broker_id: int) -> Broker:
         self._sessions.pop(broker_id)
+        self._faults.pop(broker_id, None)
         return self._brokers.pop(broker_id)
 
     # Brokers by id
@@ -270,6 +273,20 @@ class EmbeddedCluster(StartedAndStopped):
     def broker(self, broker_id: int) -> Broker:
         """A running broker itself; its methods may only be called in its own thread."""
         return self._brokers[self._check(broker_id, is_running=True)]
+
+    def faults(self, broker_id: int) -> Faults:
+        """Makes requests to a running broker fail, as those of `ottla.testing.Broker` do; rules end with the broker.
+
+        Requests of other brokers count, too: `cluster.faults(1).drop("Fetch", client_id="broker-2-fetcher-0")`.
+        """
+        server = self.broker(broker_id)
+        found = self._faults.get(broker_id)
+        if found is None:
+            from ottla.testing.faults.declared import Faults
+
+            found = self._faults[broker_id] = Faults(self._running, server)
+            server.dispatcher.intercept = found.intercept
+        return found
 
     @property
     def bootstrap_servers(self) -> str:

@@ -119,3 +119,17 @@ def _listens(port: int) -> bool:
     except ConnectionRefusedError:
         return False
     return True
+
+
+def test_faults_of_one_broker_end_with_it() -> None:
+    with Cluster(2, {"orders": 1}) as cluster:
+        at = cluster.wait_for_leader("orders")
+        faults = cluster.faults(at)
+        assert cluster.faults(at) is faults
+        rule = faults.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", client_id=f"broker-{1 - at}-fetcher-0")
+        rule.wait_until_fired()
+        cluster.kill(at)
+        cluster.restart(at)
+        assert cluster.faults(at) is not faults
+        with pytest.raises(TestBrokerError, match="the ids are 0 to 1"):
+            cluster.faults(2)
