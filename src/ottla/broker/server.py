@@ -50,6 +50,7 @@ from ottla.zk.layout import ZnodeDataError
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
+    from ottla.broker.coordinators.evidence import EvidenceSender
     from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.cluster.image import ClusterImage, TopicImage
     from ottla.config.broker import BrokerConfig
@@ -392,8 +393,9 @@ class Broker:
         """Start the group coordinator, and follow changes that others make to the metadata."""
         zk = coordination.zk
         broker_id = control.broker_id
+        sender = _evidence_sender(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
-            self.config, self.clock, HostedLog(self.partitions), control, self.randomness
+            self.config, self.clock, HostedLog(self.partitions), control, self.randomness, sender
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.subscribe(self.groups.image_changed)
@@ -557,3 +559,10 @@ class Broker:
         self.logs.close()
         self._report_storage()
         self.executor.close()
+
+
+def _evidence_sender(control: ControlPlane) -> EvidenceSender:
+    # A broker that is alone needs none of this at its start.
+    from ottla.broker.coordinators.evidence_sender import LeaderOfEvidence
+
+    return LeaderOfEvidence(control)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.groups.evidence import EVIDENCE_TOPIC, Evidence
@@ -20,9 +20,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.groups")
 
 QUEUE_LIMIT = 1000
-"""Records queued until the topic exists; beyond this the oldest are dropped."""
+"""Records queued until the topic exists, or its leader has taken them; beyond this the oldest are dropped."""
+SENT_AT_ONCE = 50
+"""Most records of one request to the leader."""
+RETRY_S = 1.0
+"""Pause before records are given again to a leader that did not take them."""
 PARTITION = 0
 """All evidence goes to one partition, so that it is in order."""
+
+TRIED_AGAIN = frozenset(
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+)
+"""Errors while the topic has no leader, or this broker has not heard of a new one yet."""
 
 
 class Topics(Protocol):
@@ -38,18 +47,33 @@ class Topics(Protocol):
         ...
 
 
-class EvidenceWriter:
-    """Appends evidence; the topic is created with the first record.
+class EvidenceSender(Protocol):
+    """Gives evidence to the broker that leads its partition."""
 
-    Where another broker leads the topic, the records are dropped; decision 78 says how they will be sent to it.
+    async def send(self, batch: bytes) -> ErrorCode:
+        """Send one batch, and return the leader's error; LEADER_NOT_AVAILABLE if none is known, or it is away."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class EvidenceWriter:
+    """Appends evidence, or has `sender` give it to the leader; the topic is created with the first record.
+
+    Without a `sender` this broker is the only one.
     """
 
-    def __init__(self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool) -> None:
+    def __init__(
+        self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool, sender: EvidenceSender | None = None
+    ) -> None:
         self._log = coordinator_log
         self._topics = topics
         self._enabled = enabled
-        self._queue: deque[Evidence] = deque(maxlen=QUEUE_LIMIT)
-        self._making: asyncio.Task[None] | None = None
+        self._sender = sender
+        self._queue: deque[Evidence] = deque()
+        self._working: asyncio.Task[None] | None = None
         #: For metrics: records written, and records lost.
         self.written = 0
         self.dropped = 0
@@ -61,39 +85,75 @@ class EvidenceWriter:
             if not self._enabled:
                 continue
             if len(self._queue) == QUEUE_LIMIT:
+                self._queue.popleft()
                 self.dropped += 1
             self._queue.append(evidence)
-        if self._queue:
-            self._write()
+        if self._queue and self._working is None and not self._append_here():
+            self._working = asyncio.get_running_loop().create_task(self._work())
 
     def stop(self) -> None:
-        """Drop the records queued for the topic."""
-        if self._making is not None:
-            self._making.cancel()
+        """Drop the records that are queued."""
+        if self._working is not None:
+            self._working.cancel()
+        if self._sender is not None:
+            self._sender.close()
 
-    def _write(self) -> None:
+    def _append_here(self) -> bool:
+        """Append what is queued as the topic's leader; False if this broker is not, or there is no topic."""
         if EVIDENCE_TOPIC not in self._topics.image.topics:
-            if self._making is None:
-                self._making = asyncio.get_running_loop().create_task(self._make_topic())
-            return
+            return not self._queue
         while self._queue:
-            evidence = self._queue.popleft()
-            record = Record(0, evidence.closed_at_ms, evidence.group_id.encode(), evidence.encode())
             appended = self._log.append(
-                EVIDENCE_TOPIC, PARTITION, bytearray(encode_batch([record])), None, needs_replicas=False
+                EVIDENCE_TOPIC, PARTITION, bytearray(_batch([self._queue[0]])), None, needs_replicas=False
             )
-            if isinstance(appended, ErrorCode):
-                self.dropped += 1
-                log.warning("evidence of a rebalance of group %s is lost: %s", evidence.group_id, appended.message)
-            else:
-                self.written += 1
+            if appended is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                return False
+            self._done([self._queue.popleft()], appended if isinstance(appended, ErrorCode) else ErrorCode.NONE)
+        return True
 
-    async def _make_topic(self) -> None:
+    def _done(self, records: Sequence[Evidence], error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self.written += len(records)
+            return
+        self.dropped += len(records)
+        for evidence in records:
+            log.warning("evidence of a rebalance of group %s is lost: %s", evidence.group_id, error.message)
+
+    async def _work(self) -> None:
+        """Create the topic, and give it what is queued, until nothing is left."""
+        try:
+            while not self._append_here():
+                is_there = EVIDENCE_TOPIC in self._topics.image.topics or await self._make_topic()
+                if self._queue and not (is_there and await self._send()):
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._working = None
+
+    async def _make_topic(self) -> bool:
+        """Create the topic; False if it has no leader yet."""
         refusal = await self._topics.ensure_topic(EVIDENCE_TOPIC)
-        self._making = None
-        if refusal is not None:
+        if refusal is None:
+            return True
+        if refusal.error not in TRIED_AGAIN:
             log.warning("the topic %s cannot be made: %s", EVIDENCE_TOPIC, refusal.message)
             self.dropped += len(self._queue)
             self._queue.clear()
-        elif self._queue:
-            self._write()
+        return False
+
+    async def _send(self) -> bool:
+        """Give records to the leader; False if that is to be tried again."""
+        if self._sender is None:
+            return False
+        records = [self._queue.popleft() for _ in range(min(SENT_AT_ONCE, len(self._queue)))]
+        error = await self._sender.send(_batch(records))
+        if error not in TRIED_AGAIN:
+            self._done(records, error)
+            return True
+        room = QUEUE_LIMIT - len(self._queue)
+        self.dropped += max(0, len(records) - room)
+        self._queue.extendleft(reversed(records[-room:] if room else ()))
+        return False
+
+
+def _batch(records: Sequence[Evidence]) -> bytes:
+    return encode_batch([Record(0, each.closed_at_ms, each.group_id.encode(), each.encode()) for each in records])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.clock import SteadyClock
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-from ottla.broker.coordinators.evidence import EvidenceWriter, Topics
+from ottla.broker.coordinators.evidence import EvidenceSender, EvidenceWriter, Topics
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, GroupKind
 from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
@@ -75,6 +75,7 @@ class GroupCoordinatorService:
         coordinator_log: CoordinatorLog,
         topics: Topics,
         randomness: Randomness,
+        evidence_sender: EvidenceSender | None = None,
     ) -> None:
         self.metrics = GroupMetrics()
         self._log = coordinator_log
@@ -84,7 +85,8 @@ class GroupCoordinatorService:
         self._retention_ms = config.get_int("offsets.retention.minutes") * MS_PER_MINUTE
         self._expiry_interval_ms = config.get_long("offsets.retention.check.interval.ms")
         self._configured_partitions = config.get_int("offsets.topic.num.partitions")
-        self.evidence = EvidenceWriter(coordinator_log, topics, config.get_boolean("ottla.rebalance.evidence.enable"))
+        keeps_evidence = config.get_boolean("ottla.rebalance.evidence.enable")
+        self.evidence = EvidenceWriter(coordinator_log, topics, keeps_evidence, evidence_sender)
         limits = GroupLimits(
             min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
