@@ -61,7 +61,7 @@ class Stopwatch:
     def seconds(self) -> float:
         """Since it was made. Processes that have ended since must not have been waited for yet."""
         elapsed_s = time.monotonic() - self._began_at
-        return elapsed_s - max(0.0, self._without_core_s() - self._kept_waiting_s)
+        return max(0.0, elapsed_s - max(0.0, self._without_core_s() - self._kept_waiting_s))
 
     def _without_core_s(self) -> float:
         nanoseconds = 0
