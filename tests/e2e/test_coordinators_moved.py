@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from e2e.raw_client import RawClient
+from ottla.groups.evidence import EVIDENCE_TOPIC
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import GroupState
 from ottla.peer.errors import KNOWN_CODES
@@ -261,6 +266,39 @@ def test_a_coordinator_that_lives_on_answers_who_waits(group: RawGroup) -> None:
     assert generation(group) == before
     group.add(newcomer)
     assert generation(group) == before + 1
+
+
+@pytest.mark.spec("G10", "G11")
+def test_ottla_group_why_names_the_move(group: RawGroup) -> None:
+    """Though the evidence has another leader than the group, and that one may have been the broker that died."""
+    for last in (3, 4, 5):
+        # What all brokers have survives the kill.
+        wait_until(partial(is_everywhere, group, last), f"the evidence of generation {last}")
+        former = group.take_over()
+        rejoin(group)
+        group.sync_all(group.members)
+        group.cluster.restart(former)
+        group.cluster.wait_until_in_sync()
+    last = generation(group)
+    wait_until(partial(is_everywhere, group, last), f"the evidence of generation {last}")
+    command = ["group", "why", GROUP, "-b", group.cluster.bootstrap_servers, "--last", "4"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla", *command], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert re.findall(r"→ (\d+) ", done.stdout) == ["3", "4", "5", "6"], "no evidence is lost"
+    assert done.stdout.count("the coordinator of the group moved") == 3
+    assert done.stdout.count("the leader, m0") == 3
+
+
+def is_everywhere(group: RawGroup, generation: int) -> bool:
+    """Whether each broker has the evidence of the rebalance that led to a generation."""
+    for broker_id in group.cluster.running:
+        if EVIDENCE_TOPIC not in group.cluster.broker(broker_id).image.topics:
+            return False
+        records = group.cluster.records(EVIDENCE_TOPIC, broker=broker_id)
+        if not any(json.loads(each.value or b"{}")["generation"] == generation for each in records):
+            return False
+    return True
 
 
 def rejoin(group: RawGroup) -> None:
