@@ -116,6 +116,7 @@ class InSyncReplicas:
         "leader_epoch",
         "leader_id",
         "maximal",
+        "ordered",
         "partition_epoch",
         "pending",
         "start_offset",
@@ -129,6 +130,8 @@ class InSyncReplicas:
         self.start_offset = 0
         self.followers: dict[int, Follower] = {}
         self.committed: frozenset[int] = frozenset()
+        #: The same in the order of the state znode: who joins stands last, as in Kafka.
+        self.ordered: tuple[int, ...] = ()
         self.maximal: frozenset[int] = frozenset()
         self.pending: IsrProposal | None = None
 
@@ -146,8 +149,7 @@ class InSyncReplicas:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.start_offset = leader_end
-        self.committed = self.maximal = frozenset(isr)
-        self.pending = None
+        self._commit(isr)
         for replica in replicas:
             if replica == self.leader_id:
                 continue
@@ -172,14 +174,14 @@ class InSyncReplicas:
         follower = self.followers.get(replica_id)
         if follower is None or follower.end_offset < max(high_watermark, self.start_offset):
             return None
-        return self._propose(self.committed | {replica_id}) if is_alive(replica_id) else None
+        return self._propose((*self.ordered, replica_id)) if is_alive(replica_id) else None
 
     def shrink(self, leader_end: int, now_ms: float, max_lag_ms: float) -> IsrProposal | None:
         """Propose to remove the followers that are not caught up; None if all are, or a proposal is under way."""
         if self.pending is not None:
             return None
         behind = self.out_of_sync(leader_end, now_ms, max_lag_ms)
-        return self._propose(self.committed - behind) if behind else None
+        return self._propose(tuple(each for each in self.ordered if each not in behind)) if behind else None
 
     def out_of_sync(self, leader_end: int, now_ms: float, max_lag_ms: float) -> frozenset[int]:
         """The members of the ISR that lag: they lack records, and were last caught up more than `max_lag_ms` ago."""
@@ -191,16 +193,21 @@ class InSyncReplicas:
             and not (replica in followers and followers[replica].is_caught_up(leader_end, now_ms, max_lag_ms))
         )
 
-    def _propose(self, isr: frozenset[int]) -> IsrProposal:
+    def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
         followers = self.followers
         epochs = {
             replica: followers[replica].broker_epoch
             for replica in isr
             if replica in followers and followers[replica].broker_epoch != UNKNOWN_BROKER_EPOCH
         }
-        self.pending = IsrProposal(self.leader_epoch, self.partition_epoch, tuple(sorted(isr)), epochs)
-        self.maximal = self.committed | isr
+        self.pending = IsrProposal(self.leader_epoch, self.partition_epoch, isr, epochs)
+        self.maximal = self.committed.union(isr)
         return self.pending
+
+    def _commit(self, isr: Iterable[int]) -> None:
+        self.pending = None
+        self.ordered = tuple(isr)
+        self.committed = self.maximal = frozenset(self.ordered)
 
     # -- answers of the controller
 
@@ -208,9 +215,8 @@ class InSyncReplicas:
         """Take over the state that the controller has answered with; return False if the answer is out of date."""
         if proposal is not self.pending or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return False
-        self.pending = None
         self.partition_epoch = partition_epoch
-        self.committed = self.maximal = frozenset(isr)
+        self._commit(isr)
         return True
 
     def refused(self, proposal: IsrProposal, error: int) -> bool:

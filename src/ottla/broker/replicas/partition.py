@@ -296,9 +296,13 @@ class Partition:
         return min([self.log.log_start_offset, *starts])
 
     def check_lag(self, now_ms: float) -> None:
-        """As leader, propose to remove the followers that lag from the ISR."""
+        """As leader, propose to remove the followers that lag from the ISR.
+
+        Those that were about to join it may count no more for the high watermark: they lag, or are dead by now.
+        """
         leader = self.leader
         if leader is not None and not leader.is_alone:
+            self.advance()
             replication = self.replication
             if self.deleted:  # a follower that has died is not waited for
                 self.deleted.reached(self.low_watermark)
@@ -317,9 +321,17 @@ class Partition:
         return True
 
     def isr_refused(self, proposal: IsrProposal, error: int) -> bool:
-        """Handle a proposal that failed; return whether to send it again."""
+        """Handle a proposal that failed; return whether to send it again.
+
+        Where it is given up, whom it would have added no longer holds the high watermark back. Nothing else may move
+        it: the other followers may have everything, and producers wait for it before they send more.
+        """
         leader = self.leader
-        return leader is not None and leader.replicas.refused(proposal, error)
+        if leader is None:
+            return False
+        is_repeated = leader.replicas.refused(proposal, error)
+        self.advance()
+        return is_repeated
 
     def learn_high_watermark(self, offset: int) -> None:
         """As follower, adopt the leader's high watermark, up to the end of this log."""

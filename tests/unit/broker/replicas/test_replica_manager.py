@@ -194,6 +194,33 @@ def test_a_small_isr_holds_the_high_watermark_until_a_follower_has_joined() -> N
     assert not partition.isr_accepted(proposal, 0, 1, BOTH), "an answer counts once"
 
 
+@pytest.mark.parametrize("end", ["refused", "lagging"])
+def test_who_did_not_join_the_isr_holds_nobody_back(end: str) -> None:
+    """The others have all records by then, and fetch nothing that would move the high watermark."""
+    now_ms = [0.0]
+    setup = Setup()
+    replication = setup.replicas.replication
+    proposals: list[IsrProposal] = []
+    replication.propose = lambda _, proposal: proposals.append(proposal)
+    replication.monotonic_ms, replication.max_lag_ms = lambda: now_ms[0], 30_000
+    partition = setup.lead(replicas=(1, 2, 3), isr=(1, 2), min_insync_replicas=2)
+    fetched(partition, 0)
+    partition.fetched(3, 0, 0, 0)
+    (proposal,) = proposals
+    if end == "lagging":
+        assert not partition.isr_refused(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    setup.append(partition)
+    reported = awaited(partition, 2)
+    fetched(partition, 3)
+    assert (partition.log.high_watermark, reported) == (0, []), "broker 3 was asked for, or is about to join"
+    now_ms[0] = 40_000
+    if end == "lagging":
+        setup.replicas.check_lags()
+    else:
+        assert not partition.isr_refused(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    assert (partition.log.high_watermark, reported) == (3, [ErrorCode.NONE])
+
+
 def test_a_follower_that_lacks_records_leaves_the_isr_after_the_allowed_lag() -> None:
     now_ms = [0.0]
     setup = Setup()
