@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,3 +188,38 @@ def skipped(members: Iterable[GroupMember], ends: dict[int, int]) -> dict[int, l
             seen[partition].update(range(first, last + 1))
     missing = {partition: sorted(set(range(end)) - seen[partition]) for partition, end in ends.items()}
     return {partition: offsets for partition, offsets in missing.items() if offsets}
+
+
+def forgotten_commits(members: Iterable[GroupMember]) -> list[str]:
+    """Where a member that got a partition began below an offset that had been committed before."""
+    commits: dict[int, list[tuple[float, int]]] = {}
+    stories = {member.name: member.events() for member in members}
+    for events in stories.values():
+        for at, partition, end in _commits(events):
+            commits.setdefault(partition, []).append((at, end))
+    found = []
+    for name, events in stories.items():
+        since: dict[int, float] = {}
+        for event in events:
+            if event["event"] == "assigned":
+                since |= dict.fromkeys(event["partitions"], event["at"])
+            elif event["event"] == "records" and event["partition"] in since:
+                start_at, partition = since.pop(event["partition"]), event["partition"]
+                committed = max((end for at, end in commits.get(partition, ()) if at <= start_at), default=0)
+                if event["first"] < committed:
+                    found.append(f"{name} began partition {partition} at {event['first']}, committed was {committed}")
+    return found
+
+
+def _commits(events: Sequence[dict[str, Any]]) -> Iterator[tuple[float, int, int]]:
+    """When a commit had surely ended, its partition and offset: each round of records is committed before the next."""
+    latest: dict[int, int] = {}
+    for event in events:
+        if event["event"] == "commit_failed":
+            latest = {}
+            continue
+        if event["event"] != "records" or event["partition"] in latest:
+            yield from ((event["at"], partition, end) for partition, end in latest.items())
+            latest = {}
+        if event["event"] == "records":
+            latest[event["partition"]] = event["last"] + 1

@@ -60,35 +60,54 @@ class ClusterBroker:
         recording: Recording,
         settings: Mapping[str, str],
     ) -> None:
-        self.maker = maker
         self.broker_id = broker_id
         self.folder = folder
         self._inner_port = free_port()
         self.tap = RecordingTap(recording, broker_id, self._inner_port)
         self.bootstrap = f"{LOOPBACK}:{free_port()}"
         between = f"{BETWEEN}://{LOOPBACK}"
-        overrides = {
+        self._zookeeper = zookeeper
+        self._overrides = {
             **settings,
             "listeners": f"PLAINTEXT://{self.bootstrap},{between}:{self._inner_port}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap},{between}:{self.tap.port}",
             "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{BETWEEN}:PLAINTEXT",
             "inter.broker.listener.name": BETWEEN,
         }
-        self.server: ApacheKafka | OttlaServer
-        if maker == "apache":
-            self.server = ApacheKafka(
-                folder, zookeeper=zookeeper, broker_id=broker_id, heap=BROKER_HEAP, overrides=overrides
-            )
-        else:
-            arguments = ["--id", str(broker_id), "--zookeeper", zookeeper.connect]
-            self.server = OttlaServer(folder, overrides=overrides, arguments=arguments)
+        self.maker = maker
+        self.server = self._made_by(maker)
         self._started = False
         self._paused = False
 
+    def _made_by(self, maker: Maker) -> ApacheKafka | OttlaServer:
+        if maker == "apache":
+            return ApacheKafka(
+                self.folder,
+                zookeeper=self._zookeeper,
+                broker_id=self.broker_id,
+                heap=BROKER_HEAP,
+                overrides=self._overrides | {"log.dirs": str(self.log_dir)},
+            )
+        arguments = ["--id", str(self.broker_id), "--zookeeper", self._zookeeper.connect]
+        return OttlaServer(self.folder, data=self.log_dir, overrides=self._overrides, arguments=arguments)
+
     @property
     def log_dir(self) -> Path:
-        """The directory that holds the partitions."""
-        return self.server.log_dir
+        """The directory that holds the partitions, whoever made the broker."""
+        return self.folder / "data"
+
+    def replace(self, maker: Maker) -> None:
+        """Let a broker of another make have its id, its ports and its log directory, while it is down.
+
+        One of ottla is given the `server.properties` that Apache Kafka's has left, as a user would do it.
+        """
+        self.maker = maker
+        if maker == "apache":
+            self.server = self._made_by(maker)
+        else:
+            listeners = {"listeners": self._overrides["listeners"]}
+            arguments = ["--properties", str(self.folder / "server.properties")]
+            self.server = OttlaServer(self.folder, data=self.log_dir, overrides=listeners, arguments=arguments)
 
     def start(self) -> None:
         """Start it, or start it again: the registration of its last life must be gone."""
@@ -180,6 +199,13 @@ class TappedCluster:
     def tool(self, *arguments: str) -> str:
         """The output of one of Apache Kafka's tools with `--bootstrap-server` of the brokers added."""
         return java_tool(*arguments, "--bootstrap-server", self.bootstrap).stdout
+
+    def replace(self, broker_id: int, maker: Maker) -> None:
+        """Stop a broker in order, and start one of another make in its place."""
+        broker = self.brokers[broker_id]
+        broker.stop()
+        broker.replace(maker)
+        self.start(broker_id)
 
     def start(self, broker_id: int) -> None:
         """Start a broker once its earlier registration is gone, and wait for the new one."""

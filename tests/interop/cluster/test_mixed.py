@@ -1,7 +1,7 @@
 """Clusters of brokers of Apache Kafka 3.9.1 and of ours on one Apache ZooKeeper: either side judges the other.
 
 The first broker of a mix starts first and is the controller. Clusters of Apache Kafka alone play the same, so that what
-fails there is a fault of the test. What only they play needs a leader of ours that proposes ISRs.
+fails there is a fault of the test.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from interop.cluster.mixes import ASSIGNMENT, MIXES, mix
 from support.acknowledged_load import AcknowledgedLoad
 from support.replica_files import wait_until_equal
 from support.tapped_cluster import Maker, TappedCluster
@@ -20,24 +21,7 @@ from support.waiting import wait_until
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
-#: The replicas of three partitions, of which each broker leads one.
-ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 TOPIC = "mixed"
-
-
-def mix(*makers: Maker) -> object:
-    return pytest.param(makers, id="-".join(makers))
-
-
-APACHE = mix("apache", "apache", "apache")
-#: Either side is the controller, and either side has the majority.
-MIXES = [
-    APACHE,
-    mix("apache", "apache", "ottla"),
-    mix("ottla", "apache", "apache"),
-    mix("ottla", "ottla", "apache"),
-    mix("apache", "ottla", "ottla"),
-]
 
 
 @pytest.fixture
@@ -124,7 +108,7 @@ def test_our_broker_goes_and_returns_under_load(cluster: TappedCluster) -> None:
     check_replicas(cluster)
 
 
-@pytest.mark.parametrize("cluster", [APACHE], indirect=True)
+@pytest.mark.parametrize("cluster", MIXES, indirect=True)
 def test_each_broker_dies_and_returns_under_load(cluster: TappedCluster) -> None:
     cluster.start_all()
     create(cluster)
@@ -141,7 +125,7 @@ def test_each_broker_dies_and_returns_under_load(cluster: TappedCluster) -> None
     check_replicas(cluster)
 
 
-@pytest.mark.parametrize("cluster", [APACHE], indirect=True)
+@pytest.mark.parametrize("cluster", MIXES, indirect=True)
 def test_each_broker_is_shut_down_under_load(cluster: TappedCluster) -> None:
     cluster.start_all()
     create(cluster)
@@ -157,7 +141,7 @@ def test_each_broker_is_shut_down_under_load(cluster: TappedCluster) -> None:
     check_replicas(cluster)
 
 
-@pytest.mark.parametrize("cluster", [APACHE], indirect=True)
+@pytest.mark.parametrize("cluster", MIXES, indirect=True)
 def test_a_broker_returns_with_an_empty_disk(cluster: TappedCluster) -> None:
     cluster.start_all()
     create(cluster)
