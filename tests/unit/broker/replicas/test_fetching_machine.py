@@ -171,6 +171,34 @@ def test_a_refused_partition_waits_and_the_others_go_on(machine: Machine, error:
     assert (asked.changed, asked.forgotten) == ({}, [(A, ID_A)])
     assert machine.answered(A, AGREED, 100) is None
     assert machine.round(100 + BACKOFF_MS).changed.keys() == {A}
+    assert machine.next_deadline_ms is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_a_leader_that_was_not_told_yet_is_asked_again_soon(machine: Machine, error: ErrorCode) -> None:
+    machine.round()
+    now_ms, delays = 100.0, []
+    for _ in range(9):
+        assert machine.answered(A, PartitionAnswer(error), now_ms) is None
+        machine.check_invariants()
+        machine.round(now_ms)
+        due_ms = machine.next_deadline_ms
+        assert due_ms is not None
+        delays.append(due_ms - now_ms)
+        now_ms = due_ms
+        assert machine.round(now_ms).changed.keys() == {A}
+    assert delays == [10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS]
+    assert machine.is_patient(A)
+    machine.answered(A, AGREED, now_ms)
+    assert not machine.is_patient(A)
 
 
 def test_a_fenced_partition_waits_for_its_next_role(machine: Machine) -> None:

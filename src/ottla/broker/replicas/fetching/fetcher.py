@@ -14,6 +14,7 @@ from uuid import UUID
 from ottla.broker.replicas.fetching.machine import (
     EARLIEST,
     LATEST,
+    NOT_HEARD_OF_YET,
     Action,
     AskOffset,
     FetcherMachine,
@@ -243,7 +244,7 @@ class ReplicaFetcher:
             partition = self._act(key, followed.position.leader_epoch, action, data)
             if partition is not None and partition in self._broker.replicas.held:
                 held.append(partition)
-        elif error is not ErrorCode.NONE:
+        elif error is not ErrorCode.NONE and (error not in NOT_HEARD_OF_YET or machine.is_patient(key)):
             self._report(f"{key[0]}-{key[1]}", f"{key[0]}-{key[1]} of broker {self.leader_id}: {error.name}")
 
     def _act(

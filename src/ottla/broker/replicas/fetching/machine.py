@@ -25,6 +25,18 @@ NO_TOPIC_ID: Final = UUID(int=0)
 LATEST: Final = -1
 EARLIEST: Final = -2
 
+#: A leader that has not heard of its election, or of the topic, answers so: the controller tells the brokers one by one.
+NOT_HEARD_OF_YET: Final = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
+#: The delay after the first such answer in a leader epoch; each further one doubles it, up to the usual delay.
+FIRST_BACKOFF_MS: Final = 10.0
+
 #: The leader is to be asked again; the session's state is unknown or gone.
 _SESSION_ERRORS: Final = frozenset(
     (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.NONE)
@@ -117,6 +129,8 @@ class FollowedPartition:
     leader_end: int | None = None
     #: For a log without epochs: where it is cut before anything is fetched, the high watermark.
     first_cut: int | None = None
+    #: How often in turn the leader has not heard of it yet.
+    unheard: int = 0
     #: Logs that were truncated since the leader last gave records.
     seen: set[LogEnds] = field(default_factory=set)
 
@@ -277,6 +291,7 @@ class FetcherMachine:
             return None
         error = answer.error
         if error is ErrorCode.NONE:
+            followed.unheard = 0
             if answer.diverging_epoch < 0:
                 return TakeRecords()
             if followed.position.log in followed.seen:
@@ -353,16 +368,30 @@ class FetcherMachine:
         """The leader refuses: after FENCED_LEADER_EPOCH there is a newer leader, of whom the controller will tell."""
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._fail(key, error)
+        elif error in NOT_HEARD_OF_YET:
+            backoff_ms = self._patience_ms(followed)
+            followed.unheard += 1
+            self._delay(key, followed, now_ms, backoff_ms)
         else:
             self._delay(key, followed, now_ms)
+
+    def _patience_ms(self, followed: FollowedPartition) -> float:
+        return min(FIRST_BACKOFF_MS * 2.0 ** min(followed.unheard, 32), self._backoff_ms)
+
+    def is_patient(self, key: PartitionKey) -> bool:
+        """Whether the leader was to have heard of the partition by now: its next delay is the usual one."""
+        followed = self._followed.get(key)
+        return followed is None or self._patience_ms(followed) >= self._backoff_ms
 
     def _fail(self, key: PartitionKey, error: ErrorCode) -> None:
         self._drop(key)
         self.failed[key] = error
 
-    def _delay(self, key: PartitionKey, followed: FollowedPartition, now_ms: float) -> None:
+    def _delay(
+        self, key: PartitionKey, followed: FollowedPartition, now_ms: float, backoff_ms: float | None = None
+    ) -> None:
         if followed.delayed_until_ms is None:
-            followed.delayed_until_ms = now_ms + self._backoff_ms
+            followed.delayed_until_ms = now_ms + (self._backoff_ms if backoff_ms is None else backoff_ms)
             heappush(self._delays, (followed.delayed_until_ms, key))
         self._leave_session(key, followed)
 
