@@ -162,6 +162,19 @@ class Cluster:
                     full = lambda caller=caller, topic=topic: self._is_in_sync(caller, topic)  # noqa: E731
                     wait_until(full, f"{topic} to be in sync", SETTLE_TIMEOUT_S, POLL_S)
 
+    def wait_until_without(self, topic: str, gone: int) -> None:
+        """Until the metadata of all brokers that run has this one in no ISR of the topic."""
+        for broker_id in self.running():
+            with Caller(self.ports[broker_id]) as caller:
+                left = lambda caller=caller: not self.has(caller, topic, gone)  # noqa: E731
+                wait_until(left, f"broker {gone} to leave the ISRs", SETTLE_TIMEOUT_S, POLL_S)
+
+    @staticmethod
+    def has(caller: Caller, topic: str, broker_id: int) -> bool:
+        """Whether the metadata has this broker as a leader or in sync somewhere in the topic, or one without leader."""
+        partitions = caller.metadata([topic]).topics[0].partitions
+        return any(each.leader_id in (broker_id, -1) or broker_id in each.isr_nodes for each in partitions)
+
     @staticmethod
     def _is_in_sync(caller: Caller, topic: str) -> bool:
         partitions = caller.metadata([topic]).topics[0].partitions

@@ -2,15 +2,23 @@
 
 Epochs: -1 requests a full fetch without a session, 0 a full fetch that creates one; every further fetch carries
 the session's id and the next epoch, wrapping from 2^31-1 to 1.
+
+The sessions of followers hold thousands of partitions, of which few change between two fetches: such a session knows
+which (`FetchSession.due`), and only these are looked at. The others are as they were when they were last read: the
+follower has all of their records, and knows their high watermarks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.replicas.partition import Partition
+    from ottla.broker.replicas.purgatory import DelayedFetch
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -24,6 +32,8 @@ REMEMBERED_PARTITIONS_LIMIT = 250_000
 #: Most partitions of one session that were not hosted here when they were added. A client with old metadata names
 #: some, and they must be kept, since their errors are repeated until they are gone.
 UNKNOWN_PARTITIONS_LIMIT = 1_000
+#: All partitions of a follower's session are looked at so often: retention moves log starts, and tells nobody.
+LOOK_AT_ALL_MS = 5_000
 
 TopicKey: TypeAlias = str | UUID
 """A topic's name, or its id from Fetch 13 on."""
@@ -43,6 +53,8 @@ class SessionPartition:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "replica",
+        "session",
         "topic",
     )
 
@@ -66,6 +78,17 @@ class SessionPartition:
         self.follower_log_start = follower_log_start
         self.high_watermark = -1
         self.log_start_offset = -1
+        #: Of a follower: the session, and the replica that tells it of its changes (`Partition.watched_by`).
+        self.session: FetchSession | None = None
+        self.replica: Partition | None = None
+
+    def changed(self) -> bool:
+        """Of a follower: have the next fetch look at this partition; return whether it was not going to."""
+        session = self.session
+        if session is None or session.due is None or self in session.due:
+            return False
+        session.due[self] = None
+        return True
 
     def update(self, other: SessionPartition) -> None:
         """Take over the values of a newer request."""
@@ -97,9 +120,19 @@ class SessionPartition:
 class FetchSession:
     """One client's session; partitions in the order in which they are served."""
 
-    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "unknown_partitions", "uses_topic_ids")
+    __slots__ = (
+        "due",
+        "epoch",
+        "last_used_ms",
+        "looked_at_all_ms",
+        "partitions",
+        "session_id",
+        "unknown_partitions",
+        "uses_topic_ids",
+        "waiting",
+    )
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float, of_follower: bool = False) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
@@ -107,6 +140,20 @@ class FetchSession:
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         #: Number of partitions that were not hosted here when they were added.
         self.unknown_partitions = 0
+        #: Of a follower: the partitions that the next fetch has to look at, in their order; None for consumers.
+        self.due: dict[SessionPartition, None] | None = {} if of_follower else None
+        self.looked_at_all_ms = now_ms
+        #: Of a follower: the fetch that waits.
+        self.waiting: set[DelayedFetch] = set()
+
+    def to_read(self, now_ms: float) -> list[SessionPartition]:
+        """The partitions that a fetch has to look at."""
+        if self.due is None:
+            return list(self.partitions.values())
+        if now_ms - self.looked_at_all_ms >= LOOK_AT_ALL_MS:
+            self.looked_at_all_ms = now_ms
+            self.due = dict.fromkeys(self.partitions.values())
+        return list(self.due)
 
     def change(self, wanted: Iterable[SessionPartition], forgotten: Iterable[PartitionKey]) -> list[SessionPartition]:
         """Add, update and drop partitions; return those added."""
@@ -118,10 +165,19 @@ class FetchSession:
             if known is None:
                 partitions[key] = partition
                 added.append(partition)
+                known = partition
             else:
                 known.update(partition)
+            if self.due is not None:
+                known.session = self
+                self.due[known] = None
         for key in forgotten:
-            partitions.pop(key, None)
+            gone = partitions.pop(key, None)
+            if gone is not None and self.due is not None:
+                self.due.pop(gone, None)
+                gone.session = None
+                if gone.replica is not None:
+                    gone.replica.unwatch(gone)
         return added
 
     def served(self, partition: SessionPartition) -> None:
@@ -129,6 +185,9 @@ class FetchSession:
         key = (partition.topic, partition.index)
         if self.partitions.pop(key, None) is not None:
             self.partitions[key] = partition
+            if self.due is not None:
+                self.due.pop(partition, None)
+                self.due[partition] = None
 
 
 class FetchSessionCache:
@@ -151,7 +210,9 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def create(self, uses_topic_ids: bool, wanted: Collection[SessionPartition], now_ms: float) -> FetchSession | None:
+    def create(
+        self, uses_topic_ids: bool, wanted: Collection[SessionPartition], now_ms: float, of_follower: bool = False
+    ) -> FetchSession | None:
         """Create a session; None if the cache is full of sessions in use, or the client names too many partitions."""
         unknown = self._count_unknown(wanted)
         if unknown > UNKNOWN_PARTITIONS_LIMIT or len(wanted) > REMEMBERED_PARTITIONS_LIMIT:
@@ -162,7 +223,7 @@ class FetchSessionCache:
         session_id = self._random_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random_id()
-        session = FetchSession(session_id, uses_topic_ids, now_ms)
+        session = FetchSession(session_id, uses_topic_ids, now_ms, of_follower)
         session.change(wanted, ())
         session.unknown_partitions = unknown
         self.partitions += len(session.partitions)

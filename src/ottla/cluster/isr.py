@@ -93,6 +93,11 @@ class Follower:
         self.last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
+    def had_all(self, at_ms: float) -> None:
+        """Note that its last fetch was at `at_ms` and found nothing that it lacked."""
+        self.last_caught_up_ms = max(self.last_caught_up_ms, at_ms)
+        self.last_fetch_ms = max(self.last_fetch_ms, at_ms)
+
     def elected_again(self, is_in_sync: bool, leader_end: int, now_ms: float) -> None:
         """Begin another epoch of the same leader: what the follower has is still known."""
         self.last_fetch_leader_end = leader_end

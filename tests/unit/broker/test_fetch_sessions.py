@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.fetch_sessions import (
     EVICTION_AGE_MS,
+    LOOK_AT_ALL_MS,
     MAX_EPOCH,
     UNKNOWN_PARTITIONS_LIMIT,
     FetchSession,
@@ -96,6 +97,33 @@ def test_all_sessions_together_remember_a_limited_number_of_partitions(monkeypat
     assert sessions.create(False, [wanted(index) for index in range(5)], EVICTION_AGE_MS) is not None
     assert sessions.evictions == 1
     assert sessions.partitions == 5
+
+
+def test_the_session_of_a_follower_reads_what_changed() -> None:
+    session = FetchSession(1, False, 0, of_follower=True)
+    parts = [wanted(index) for index in range(4)]
+    session.change(parts, [])
+    assert session.to_read(0) == parts
+    assert session.due is not None
+    session.due.clear()
+    assert session.to_read(1) == []
+    assert (parts[2].changed(), parts[2].changed()) == (True, False)
+    session.change([wanted(1, offset=7)], [])
+    assert session.to_read(2) == [parts[2], parts[1]], "what changed, and what the follower names"
+    session.served(parts[2])
+    assert session.to_read(2) == [parts[1], parts[2]]
+    session.change([], [("t", 1)])
+    assert session.to_read(2) == [parts[2]]
+    assert not parts[1].changed(), "a partition that the session has forgotten"
+    session.due.clear()
+    assert session.to_read(LOOK_AT_ALL_MS) == list(session.partitions.values())
+
+
+def test_the_session_of_a_consumer_reads_all() -> None:
+    session = FetchSession(1, False, 0)
+    session.change([wanted(0), wanted(1)], [])
+    assert not session.partitions["t", 0].changed()
+    assert session.to_read(0) == list(session.partitions.values())
 
 
 def test_changes_keep_what_was_reported_and_forgetting_drops() -> None:

@@ -102,6 +102,7 @@ class _Deletion:
         self.partition = partition
         self._term = partition.term
         deleted = partition.log.delete_records(offset)
+        partition.changed()
         is_refused = isinstance(deleted, DeleteRefusal)
         #: The start that all their logs have to reach.
         self.required = partition.log.log_start_offset if offset == HIGH_WATERMARK or is_refused else offset

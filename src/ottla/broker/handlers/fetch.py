@@ -172,6 +172,7 @@ class Fetch:
     __slots__ = (
         "_beyond",
         "_context",
+        "_followed_session",
         "_incremental",
         "_is_follower",
         "_is_late",
@@ -198,6 +199,8 @@ class Fetch:
         self._is_follower = self._replica_id > CONSUMER_REPLICA_ID
         self._wanted = wanted
         self._session = session
+        #: The session of a follower, which says what there is to read.
+        self._followed_session = session if session is not None and session.due is not None else None
         self._incremental = incremental
         #: Whether it has waited: what a follower has was noted when its fetch came.
         self._is_late = False
@@ -218,27 +221,36 @@ class Fetch:
     def _answer_or_wait(self, reading: _Reading) -> None:
         request = self._request
         size = reading.total
-        at_once = reading.at_once or bool(self._beyond) or not self._wanted
+        nothing_asked = not self._wanted and self._followed_session is None
+        at_once = reading.at_once or bool(self._beyond) or nothing_asked
         if at_once or size >= request.min_bytes or request.max_wait_ms <= 0:
             self._answer(reading.found)
             return
         _release(reading.found)
         self._bind()
-        find = self._find
-        partitions = [partition for wanted in self._wanted if (partition := find(wanted)) is not None]
         DelayedFetch(
             self._context.client_state,
-            partitions,
+            self._queues(),
             request.min_bytes - size,
             request.max_wait_ms,
             self._answer_late,
             self._has_visible if request.isolation_level == READ_COMMITTED and not self._is_follower else None,
-            of_follower=self._is_follower,
+            gathers=self._is_follower,
         )
+
+    def _queues(self) -> list[set[DelayedFetch]]:
+        """Where this fetch waits: at its session, which is told of all changes, or at each partition."""
+        followed = self._followed_session
+        if followed is not None:
+            return [followed.waiting]
+        partitions = [partition for wanted in self._wanted if (partition := self._find(wanted)) is not None]
+        return [each.waiting_followers if self._is_follower else each.waiting for each in partitions]
 
     def _answer_late(self) -> None:
         """Reply after the wait. Called by a timer or an append, so exceptions must not leave this method."""
         self._is_late = True
+        if self._followed_session is not None:
+            self._wanted = self._followed_session.to_read(self._context.broker.clock.monotonic_ms())
         try:
             if len(self._wanted) <= PARTITIONS_AT_ONCE:
                 when_warm(self._context, lambda: self._answer(self._read_all().found))
@@ -354,7 +366,12 @@ class Fetch:
                 now_ms,
                 request.replica_state.replica_epoch,
             )
+        followed = self._followed_session
+        if followed is not None:
+            partition.watch(self._replica_id, wanted)
         if read is None and self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
+            if followed is not None and followed.due and partition.is_settled(self._replica_id):
+                followed.due.pop(wanted, None)
             return
         try:
             found.append((wanted, _success(wanted, partition, read, isolation_level)))
@@ -691,18 +708,19 @@ def _begin(
         wanted = list(asked.wanted.values())
         if epoch == FINAL_EPOCH or asked.beyond:
             return wanted, None, False
-        return wanted, sessions.create(by_id, wanted, now_ms), False
+        is_follower = _replica_id(request) > CONSUMER_REPLICA_ID
+        return wanted, sessions.create(by_id, wanted, now_ms, is_follower), False
     session = sessions.resume(request.session_id, epoch, by_id, now_ms)
     if isinstance(session, ErrorCode):
         return session
     keeps = True
     if asked.wanted or asked.forgotten:
         keeps = sessions.change(session, asked.wanted.values(), asked.forgotten)
-    wanted = list(session.partitions.values())
-    if not wanted or not keeps or asked.beyond:
+    if not session.partitions or not keeps or asked.beyond:
+        wanted = list(session.partitions.values())
         sessions.remove(session.session_id)
         return wanted, None, False
-    return wanted, session, True
+    return session.to_read(now_ms), session, True
 
 
 def _wanted(topic: FetchTopic, version: int) -> Iterable[tuple[PartitionKey, SessionPartition]]:

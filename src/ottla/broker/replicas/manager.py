@@ -276,7 +276,7 @@ class ReplicaManager:
         )
         end = hosted.log_end_offset
         if end != before:
-            if partition.waiting_followers:
+            if partition.watched_by or partition.waiting_followers:
                 partition.wake_followers(len(records))
             config = hosted.config
             if config.flush_ms != LONGEST:

@@ -13,6 +13,7 @@ from ottla.config.topic import LONGEST
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.fetch_sessions import SessionPartition
     from ottla.broker.replicas.purgatory import DelayedFetch
     from ottla.cluster.image import PartitionImage
     from ottla.cluster.isr import IsAlive, IsrProposal
@@ -94,6 +95,7 @@ class Partition:
         "topic_id",
         "waiting",
         "waiting_followers",
+        "watched_by",
     )
 
     def __init__(
@@ -126,9 +128,11 @@ class Partition:
         self.forced = AwaitedOffsets()
         #: Waits for the low watermark: all live replicas have deleted what is below it.
         self.deleted = AwaitedOffsets()
-        #: Fetches that wait: of consumers for visible records, of followers for any.
+        #: Fetches that wait: of consumers for visible records, of followers without sessions for any.
         self.waiting: set[DelayedFetch] = set()
         self.waiting_followers: set[DelayedFetch] = set()
+        #: By follower: what its session has of this partition, and is told when it changes.
+        self.watched_by: dict[int, SessionPartition] = {}
         #: When an error of the log was last logged.
         self.reported_ms: int | None = None
 
@@ -179,6 +183,12 @@ class Partition:
         self.term += 1
         for waiting in (*self.waiting, *self.waiting_followers):
             waiting.complete()
+        watched_by, self.watched_by = self.watched_by, {}
+        for watching in watched_by.values():
+            watching.changed()
+            if watching.session is not None:
+                for waiting in tuple(watching.session.waiting):
+                    waiting.complete()
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Check a client's leader epoch (KIP-320); -1 means that the client does not know it."""
@@ -226,6 +236,7 @@ class Partition:
         if reached > before and log.update_high_watermark(reached) > before:
             self.committed.reached(log.high_watermark)
             self._show(before)
+            self.changed()
 
     def _may_join(self, replica_id: int) -> bool:
         """Whether a follower's broker is alive, and has fetched under its present registration (KIP-903).
@@ -317,6 +328,7 @@ class Partition:
         leader = self.leader
         if leader is None or not leader.replicas.accepted(proposal, leader_epoch, partition_epoch, isr):
             return False
+        self.changed()  # a follower that is not in the ISR is looked at in each fetch
         self.advance()
         return True
 
@@ -356,9 +368,48 @@ class Partition:
             waiting.grown(size)
 
     def wake_followers(self, size: int) -> None:
-        """Notify the waiting fetches of followers of `size` more bytes."""
+        """Notify the fetches of followers, those that wait and the next ones, of `size` more bytes."""
         for waiting in list(self.waiting_followers):
             waiting.grown(size)
+        self.changed()
+        for watching in self.watched_by.values():
+            if watching.session is not None:
+                for waiting in tuple(watching.session.waiting):
+                    waiting.grown(size)
+
+    # -- sessions of followers
+
+    def watch(self, replica_id: int, watching: SessionPartition) -> None:
+        """Tell this part of a follower's session of changes from now on, and no other of that follower."""
+        former = self.watched_by.get(replica_id)
+        if former is watching:
+            return
+        if former is not None:
+            former.changed()
+        self.watched_by[replica_id] = watching
+        watching.replica = self
+
+    def unwatch(self, watching: SessionPartition) -> None:
+        """Tell this part of a session no more."""
+        for replica_id, each in self.watched_by.items():
+            if each is watching:
+                del self.watched_by[replica_id]
+                return
+
+    def changed(self) -> None:
+        """Have the next fetches of followers look at this partition: its end, high watermark, start or ISR changed.
+
+        What a follower had when it last fetched, which is not noted in each fetch, is noted now.
+        """
+        leader = self.leader
+        for replica_id, watching in self.watched_by.items():
+            if watching.changed() and leader is not None and watching.session is not None:
+                leader.replicas.followers[replica_id].had_all(watching.session.last_used_ms)
+
+    def is_settled(self, replica_id: int) -> bool:
+        """Whether the leader has nothing to do about a follower that has all records, before anything changes."""
+        leader = self.leader
+        return leader is not None and replica_id in leader.replicas.committed
 
     def when_committed(self, offset: int, done: Committed) -> None:
         """Call `done` once the record at `offset` is committed; at once if it is, or if this replica does not lead."""

@@ -13,48 +13,49 @@ from typing import Protocol
 
 from ottla.broker.context import ConnectionState, Pending
 from ottla.broker.replicas.awaited import AwaitedOffsets
-from ottla.broker.replicas.partition import Partition
 from ottla.wire.errors import ErrorCode
 
 
 class DelayedFetch(Pending):
     """A fetch that waits for `min_bytes` in its partitions or for `max_wait_ms`.
 
-    If not all appended records may be read, `ready` says whether any may be read now. A follower waits for appended
-    records, others for visible ones.
+    If not all appended records may be read, `ready` says whether any may be read now. `queues` are those of its
+    partitions, or of a follower's session: a follower waits for appended records, others for visible ones. One that
+    `gathers` responds after the other requests that have come by then, with what they append.
     """
 
-    __slots__ = ("_client", "_missing_bytes", "_of_follower", "_partitions", "_ready", "_respond", "_timer")
+    __slots__ = ("_client", "_gathers", "_loop", "_missing_bytes", "_queues", "_ready", "_respond", "_timer")
 
     def __init__(
         self,
         client: ConnectionState,
-        partitions: Sequence[Partition],
+        queues: Sequence[set[DelayedFetch]],
         missing_bytes: int,
         max_wait_ms: int,
         respond: Callable[[], None],
         ready: Callable[[], bool] | None = None,
-        of_follower: bool = False,
+        gathers: bool = False,
     ) -> None:
-        self._of_follower = of_follower
+        self._gathers = gathers
         self._client = client
-        self._partitions = partitions
+        self._queues = queues
         self._missing_bytes = missing_bytes
         self._ready = ready
         self._respond: Callable[[], None] | None = respond
-        self._timer = asyncio.get_running_loop().call_later(max_wait_ms / 1000, self.complete)
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(max_wait_ms / 1000, self.complete)
         client.pending = self
-        for partition in partitions:
-            self._waiters(partition).add(self)
-
-    def _waiters(self, partition: Partition) -> set[DelayedFetch]:
-        return partition.waiting_followers if self._of_follower else partition.waiting
+        for queue in queues:
+            queue.add(self)
 
     def grown(self, size: int) -> None:
         """Note that one of the partitions has `size` more bytes."""
         self._missing_bytes -= size
         if self._missing_bytes <= 0 and (self._ready is None or self._ready()):
-            self.complete()
+            if not self._gathers:
+                self.complete()
+            elif self._missing_bytes + size > 0:
+                self._loop.call_soon(self.complete)
 
     def complete(self) -> None:
         """Respond now with the data available."""
@@ -72,8 +73,8 @@ class DelayedFetch(Pending):
         self._respond = None
         self._timer.cancel()
         self._client.pending = None
-        for partition in self._partitions:
-            self._waiters(partition).discard(self)
+        for queue in self._queues:
+            queue.discard(self)
 
 
 class PartitionResult(Protocol):

@@ -12,6 +12,7 @@ import pytest
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.server import Broker
 from ottla.cluster.isr import IsrProposal
+from ottla.records.batch import split_batches
 from ottla.wire.codec import decode, encode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -22,6 +23,7 @@ from ottla.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from support.waiting import until
 from unit.broker.handlers.test_roles import (
     WAIT_S,
     ask_fetch,
@@ -57,6 +59,10 @@ class Follower:
     async def connect(cls, replica_id: int, broker: Broker) -> Follower:
         return cls(replica_id, *await asyncio.open_connection("127.0.0.1", broker.listening[0].port))
 
+    async def more(self, broker: Broker, *, wait_ms: int = 0) -> PartitionData | None:
+        """Fetch again without naming the partition; None where the session's answer leaves it out."""
+        return await self._fetch(broker, [], wait_ms)
+
     async def fetch(
         self, broker: Broker, offset: int, *, wait_ms: int = 0, epoch: int = 1, last_epoch: int = -1
     ) -> PartitionData | None:
@@ -69,6 +75,10 @@ class Follower:
             log_start_offset=0,
             partition_max_bytes=1 << 20,
         )
+        topics = [FetchTopic(topic_id=topic_of(broker).topic_id, partitions=[partition])]
+        return await self._fetch(broker, topics, wait_ms)
+
+    async def _fetch(self, broker: Broker, topics: list[FetchTopic], wait_ms: int) -> PartitionData | None:
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self.replica_id, replica_epoch=self.epochs + self.replica_id),
             max_wait_ms=wait_ms,
@@ -76,7 +86,7 @@ class Follower:
             max_bytes=10 << 20,
             session_id=self._session[0],
             session_epoch=self._session[1],
-            topics=[FetchTopic(topic_id=topic_of(broker).topic_id, partitions=[partition])],
+            topics=topics,
         )
         self._correlation_id += 1
         client_id = f"broker-{self.replica_id}-fetcher-0".encode()
@@ -102,6 +112,12 @@ class Follower:
         self._writer.close()
 
 
+async def until_a_fetch_waits(partition: Partition) -> None:
+    await until(
+        lambda: any(each.session and each.session.waiting for each in partition.watched_by.values()), "a waiting fetch"
+    )
+
+
 def led(broker: Broker, isr: tuple[int, ...] = FOLLOWERS) -> Partition:
     broker.partitions.replication.is_alive = lambda _: True
     broker.partitions.replication.epoch_of = lambda broker_id: EPOCHS + broker_id
@@ -115,8 +131,7 @@ def test_records_are_committed_once_both_followers_have_fetched_past_them(tmp_pa
         await two.fetch(broker, 0)
         await three.fetch(broker, 0)
         late = asyncio.create_task(two.fetch(broker, 0, wait_ms=60_000))
-        while not partition.waiting_followers:  # noqa: ASYNC110 - a fetch that waits gives no signal
-            await asyncio.sleep(0)  # sleep: until the fetch waits
+        await until_a_fetch_waits(partition)
         acknowledged, consumer = ask_produce(broker), ask_fetch(broker)
         data = await late
         assert data is not None
@@ -151,6 +166,63 @@ def test_a_follower_that_has_caught_up_is_proposed_for_the_isr(tmp_path: Path) -
         assert [proposal.isr for proposal in proposals] == [tuple(sorted((broker.id, *FOLLOWERS)))]
         for follower in (two, three):
             follower.close()
+
+    with_broker(tmp_path, scenario)
+
+
+def test_only_what_changed_is_read_for_a_follower(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        partition = led(broker)
+        two = await Follower.connect(2, broker)
+        await two.fetch(broker, 0)
+        assert await two.more(broker) is None
+        assert partition.leader is not None
+        known = partition.leader.replicas.followers[2]
+        (watching,) = partition.watched_by.values()
+        session = watching.session
+        assert session is not None
+        assert session.due == {}, "the follower has everything, and knows it"
+        before_ms = known.last_fetch_ms
+        assert await two.more(broker) is None
+        assert known.last_fetch_ms == before_ms, "it was not looked at"
+        last_ms = session.last_used_ms
+        assert await produced(ask_produce(broker, 1)) is ErrorCode.NONE
+        assert (known.last_fetch_ms, known.last_caught_up_ms) == (last_ms, last_ms), (
+            "until the append it had everything"
+        )
+        assert session.due == {watching: None}
+        data = await two.more(broker)
+        assert data is not None
+        assert data.records
+        await two.fetch(broker, 1)
+        await two.more(broker)
+        assert session.due == {}
+        for change in (partition.changed, lambda: partition.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+            change()
+            assert session.due == {watching: None}
+            await two.more(broker)
+        assert partition.watched_by == {}
+        two.close()
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_waiting_follower_gets_what_other_requests_append_meanwhile(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        partition = led(broker)
+        two = await Follower.connect(2, broker)
+        await two.fetch(broker, 0)
+        late = asyncio.create_task(two.more(broker, wait_ms=60_000))
+        await until_a_fetch_waits(partition)
+        for _ in range(3):
+            ask_produce(broker, 1)
+        data = await late
+        assert data is not None
+        assert len(split_batches(memoryview(data.records))) == 3
+        await two.fetch(broker, 3)
+        assert partition.leader is not None
+        assert partition.leader.replicas.followers[2].end_offset == 3
+        two.close()
 
     with_broker(tmp_path, scenario)
 

@@ -32,7 +32,8 @@ async def waiting(
         answers.append(1)
         answered.set()
 
-    return DelayedFetch(client, hosted, missing, max_wait_ms, respond), client, answers, answered
+    queues = [each.waiting for each in hosted]
+    return DelayedFetch(client, queues, missing, max_wait_ms, respond), client, answers, answered
 
 
 @pytest.mark.spec("R7")

@@ -244,8 +244,14 @@ class ReplicaFetcher:
             partition = self._act(key, followed.position.leader_epoch, action, data)
             if partition is not None and partition in self._broker.replicas.held:
                 held.append(partition)
-        elif error is not ErrorCode.NONE and (error not in NOT_HEARD_OF_YET or machine.is_patient(key)):
+        elif self._is_trouble(key, error):
             self._report(f"{key[0]}-{key[1]}", f"{key[0]}-{key[1]} of broker {self.leader_id}: {error.name}")
+
+    def _is_trouble(self, key: PartitionKey, error: ErrorCode) -> bool:
+        """Whether an error is more than the time that brokers take to hear of an election."""
+        if error in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH):
+            return False
+        return error not in NOT_HEARD_OF_YET or self.machine.is_patient(key)
 
     def _act(
         self, key: PartitionKey, leader_epoch: int, action: Action, data: PartitionData | None

@@ -25,7 +25,7 @@ NO_TOPIC_ID: Final = UUID(int=0)
 LATEST: Final = -1
 EARLIEST: Final = -2
 
-#: A leader that has not heard of its election, or of the topic, answers so: the controller tells the brokers one by one.
+#: The answers of a leader that has not heard of its election, or of the topic: the controller tells brokers one by one.
 NOT_HEARD_OF_YET: Final = frozenset(
     (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
