@@ -30,6 +30,9 @@ class PartitionEntry(NamedTuple):
     offline: tuple[int, ...] = ()
     is_new: bool = False
     is_recovering: bool = False
+    #: Replicas that a reassignment under way adds and removes.
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 class StopEntry(NamedTuple):
@@ -104,7 +107,9 @@ class ControlBatches:
                 if is_commanded:
                     self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, False))
             elif is_commanded or (was is not None and broker_id not in was.replicas):
-                self._roles[broker_id].append(entry)
+                # A replica that is added may be made where others are in a failed log directory.
+                is_added = broker_id in entry.adding
+                self._roles[broker_id].append(entry._replace(is_new=True) if is_added else entry)
         for broker_id in was.replicas if was is not None else ():
             if broker_id in self._roles and broker_id not in now.replicas:
                 self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, True))

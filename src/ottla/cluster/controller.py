@@ -104,7 +104,7 @@ class Controller:
             PartitionsAsked: topics.partitions_asked,
             DeletionAsked: deletions.deletion_asked,
             ElectionAsked: partitions.election_asked,
-            ReassignmentAsked: partitions.reassignment_asked,
+            ReassignmentAsked: partitions.reassignments.asked,
             IsrProposed: partitions.isr_proposed,
             IsrsProposed: partitions.isrs_proposed,
             ShutdownAsked: partitions.shutdown_asked,
@@ -168,11 +168,12 @@ class Controller:
         former: list[Effect] = [SetChannels({})] if state.epoch and state.others else []
         state.epoch = event.epoch
         state.forget_outcomes()
+        self._partitions.reassignments.forget()
         state.live = self._partitions.registered = event.brokers
         if state.config.get_boolean("delete.topic.enable"):
             state.deleting = set(event.marked)
         state.image = ClusterImage("", state.broker_id, {}, event.applied.topics)
-        taken_up = take_up(event.topics, state)
+        taken_up = take_up(event.topics, state, is_election=True)
         brokers = {broker_id: broker.image for broker_id, broker in event.brokers.items()}
         new = tuple(state.image.delta_of(topic.name, topic) for topic in taken_up.topics)
         delta = ImageDelta(new, brokers, state.broker_id)
@@ -201,7 +202,7 @@ class Controller:
         effects = state.notify(delta)
         effects.extend(state.inform(*state.others))
         state.unannounced.clear()
-        return effects + self._partitions.elect_leaders()
+        return effects + self._partitions.elect_leaders(self._partitions.reassignments.resume_after)
 
     def _resigned(self, event: Resigned) -> list[Effect]:
         state = self._state

@@ -29,6 +29,16 @@ class LiveBroker(NamedTuple):
     epoch: int
 
 
+class ReplicaMove(NamedTuple):
+    """A reassignment under way (KIP-455): of the partition's replicas, those that are added and those that are removed.
+
+    Its replicas are all of them, the target ones first. Source: `ReplicaAssignment`.
+    """
+
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
 class FoundPartitionState(NamedTuple):
     """A partition as read from its znodes. `version` is that of the state znode, -1 if there is none yet."""
 
@@ -39,6 +49,8 @@ class FoundPartitionState(NamedTuple):
     version: int = -1
     #: Whether the leader was elected uncleanly and has not recovered yet (`leader_recovery_state`).
     is_recovering: bool = False
+    #: The reassignment under way, as the topic's znode says.
+    move: ReplicaMove = ReplicaMove()
 
 
 class FoundTopic(NamedTuple):
@@ -199,7 +211,7 @@ class ShutdownAsked(NamedTuple):
 
 
 class ReassignmentAsked(NamedTuple):
-    """Reassign partitions to other replicas. Refused unless nothing changes, since it needs replication."""
+    """Reassign partitions to other replicas. The answer, once that has begun, is an `Unapplied`."""
 
     token: int
     wanted: Mapping[PartitionKey, tuple[int, ...]]
@@ -304,10 +316,11 @@ class CreateTopic(NamedTuple):
 
 
 class AddPartitions(NamedTuple):
-    """Add the partitions of `topic` numbered `existing` and above."""
+    """Add the partitions of `topic` numbered `existing` and above. `moves` are its reassignments under way."""
 
     topic: TopicImage
     existing: int
+    moves: Mapping[int, ReplicaMove] = MappingProxyType({})
 
 
 class RemovePartitions(NamedTuple):
@@ -315,12 +328,18 @@ class RemovePartitions(NamedTuple):
 
     topic: TopicImage
     grown: TopicImage
+    moves: Mapping[int, ReplicaMove] = MappingProxyType({})
 
 
-class AssignTopicId(NamedTuple):
-    """Assign an id to a topic that has none."""
+class PutAssignment(NamedTuple):
+    """Write which replicas a topic has, and those that are added and removed; its id, too, where it had none.
+
+    Partitions that are `done` are taken out of the tool's request to reassign them (`/admin/reassign_partitions`).
+    """
 
     topic: TopicImage
+    moves: Mapping[int, ReplicaMove] = MappingProxyType({})
+    done: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
 
 class PutState(NamedTuple):
@@ -360,7 +379,7 @@ MetadataChange: TypeAlias = (
     CreateTopic
     | AddPartitions
     | RemovePartitions
-    | AssignTopicId
+    | PutAssignment
     | PutState
     | MarkDeletion
     | UnmarkDeletion

@@ -26,6 +26,7 @@ from ottla.cluster.controller_events import (
     Notify,
     PartitionKey,
     PutState,
+    ReplicaMove,
     SendToBroker,
     Write,
     Written,
@@ -40,6 +41,7 @@ OnWritten: TypeAlias = Callable[[Written], list[Effect]]
 OnNotified: TypeAlias = Callable[[Notified], list[Effect]]
 
 
+NO_MOVE = ReplicaMove()
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -110,6 +112,8 @@ class ControllerState:
         #: By broker, the partitions made in this term whose first LeaderAndIsr it has not answered: it may have died
         #: before it made their logs, and hears once more that they are new.
         self.unanswered: dict[int, set[PartitionKey]] = {}
+        #: Reassignments under way.
+        self.moves: dict[PartitionKey, ReplicaMove] = {}
         #: Unclean elections since the broker started.
         self.unclean_elections = 0
         #: Deletions of topics that wait for brokers to delete their replicas.
@@ -151,7 +155,8 @@ class ControllerState:
                         if version:
                             epochs[after.name, index] = version
         new = self._new_in(delta) if self.unannounced else frozenset()
-        delta = delta._replace(partition_epochs=epochs, new_partitions=new)
+        added = {key for key, move in self.moves.items() if self.broker_id in move.adding}
+        delta = delta._replace(partition_epochs=epochs, new_partitions=new | added)
         self.image.apply(delta)
         effects: list[Effect] = [Notify(self._last_id, self.broker_id, delta)]
         others = [broker_id for broker_id in self.informed if broker_id in self.live]
@@ -176,6 +181,7 @@ class ControllerState:
         for index in range(len(topic.partitions)):
             self.versions.pop((topic.name, index), None)
             self.recovering.discard((topic.name, index))
+            self.moves.pop((topic.name, index), None)
             for waiting in self.unanswered.values():
                 waiting.discard((topic.name, index))
 
@@ -241,8 +247,10 @@ class ControllerState:
             if broker not in electable or broker in failed:
                 offline = (*offline, broker)
         is_new, is_recovering = key in self.unannounced, key in self.recovering
+        version = self.versions.get(key, 0)
+        adding, removing = self.moves.get(key, NO_MOVE) if self.moves else NO_MOVE
         return PartitionEntry(
-            topic.name, topic.topic_id, index, state, self.versions.get(key, 0), offline, is_new, is_recovering
+            topic.name, topic.topic_id, index, state, version, offline, is_new, is_recovering, adding, removing
         )
 
     @property
@@ -318,6 +326,7 @@ class ControllerState:
         self.recovering.clear()
         self.unannounced.clear()
         self.unanswered.clear()
+        self.moves.clear()
         self.deletions.clear()
 
     def note_versions(self, changes: Iterable[MetadataChange]) -> None:
@@ -330,6 +339,10 @@ class ControllerState:
                     self.recovering.add(key)
                 else:
                     self.recovering.discard(key)
+
+    def moves_of(self, name: str) -> dict[int, ReplicaMove]:
+        """The reassignments under way of a topic, by partition."""
+        return {index: move for (topic, index), move in self.moves.items() if topic == name}
 
     def version(self, topic: str, partition: int) -> int:
         """The partition epoch: the data version of the state znode."""

@@ -79,7 +79,7 @@ class ImageDelta(NamedTuple):
     controller_id: int | None = None
     #: Partition epochs (data versions of the state znodes) of the partitions that change; those left out are 0.
     partition_epochs: Mapping[tuple[str, int], int] = MappingProxyType({})
-    #: Partitions that are made by this change: their replicas begin with empty logs.
+    #: Partitions that are new, or new here: their replicas begin with empty logs.
     new_partitions: Collection[tuple[str, int]] = frozenset()
 
 

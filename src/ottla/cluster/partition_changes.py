@@ -21,7 +21,6 @@ from ottla.cluster.controller_events import (
     PutState,
     ReadAll,
     ReadBack,
-    ReassignmentAsked,
     ReplicasOffline,
     Report,
     SetChannels,
@@ -30,13 +29,13 @@ from ottla.cluster.controller_events import (
     ShutdownProgress,
     StateLost,
     TimerFired,
-    Unapplied,
     WriteFailure,
     Written,
 )
 from ottla.cluster.controller_state import ControllerState, nothing
 from ottla.cluster.elections import elect, hand_over, is_unclean, isr_refusal, prefer
 from ottla.cluster.image import ImageDelta, PartitionImage, offline_delta
+from ottla.cluster.reassignments import REASSIGNMENTS, Reassignments
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topic_deletions import TopicDeletions
 from ottla.wire.errors import ErrorCode
@@ -56,6 +55,7 @@ class PartitionChanges:
         self._deletions = deletions
         #: All that are registered: more than the live ones while the deaths of former registrations are not written.
         self.registered: Mapping[int, LiveBroker] = {}
+        self.reassignments = Reassignments(state, self.put)
 
     def brokers_changed(self, event: BrokersChanged) -> list[Effect]:
         """Handle a change of the live brokers: deaths first, then births.
@@ -104,12 +104,14 @@ class PartitionChanges:
         effects.extend(state.inform(*born))
         for broker_id in born:
             effects.extend(self._deletions.broker_born(broker_id))
-        return effects + self.elect_leaders()
+        return effects + self.elect_leaders(lambda _: self.reassignments.resume(born))
 
     def timer_fired(self, event: TimerFired) -> list[Effect]:
         """Retry failed elections."""
         if event.name == ELECTIONS:
             return self.elect_leaders(self._deaths_written)
+        if event.name == REASSIGNMENTS:
+            return self.reassignments.timer_fired()
         return [ReadAll()] if event.name == TAKING_OFFICE else []
 
     def elect_leaders(self, then: Callable[[Written | None], list[Effect]] = nothing) -> list[Effect]:
@@ -319,18 +321,6 @@ class PartitionChanges:
             state.unannounced.add(key)
         return elected
 
-    def reassignment_asked(self, event: ReassignmentAsked) -> list[Effect]:
-        """Refuse every reassignment that would need replication."""
-        reasons: dict[PartitionKey, str] = {}
-        for (name, index), replicas in event.wanted.items():
-            known = self._known(name, index)
-            if known is None:
-                reasons[name, index] = "it is not there"
-            elif replicas != known.replicas:
-                brokers = ", ".join(map(str, replicas)) or "(none)"
-                reasons[name, index] = f"partitions cannot move to other brokers ({brokers}) yet"
-        return [Answer(event.token, Unapplied(reasons))]
-
     def isr_proposed(self, event: IsrProposed) -> list[Effect]:
         """Accept or refuse a leader's ISR. An ISR change does not bump the leader epoch."""
         return self._propose((event,), lambda results: Answer(event.token, results[0]))
@@ -369,7 +359,8 @@ class PartitionChanges:
             state.note_versions(changes.values())
             for key, change in changes.items():
                 results[places[key]] = IsrAccepted(change.state, change.version + 1, change.is_recovering)
-            return [answer(results), *state.notify(self._delta_of({key: put.state for key, put in changes.items()}))]
+            effects = [answer(results), *state.notify(self._delta_of({key: put.state for key, put in changes.items()}))]
+            return effects + self.reassignments.isrs_changed(changes)
 
         return state.write(changes.values(), written)
 

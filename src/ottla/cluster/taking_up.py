@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cluster.controller_events import AssignTopicId, FoundPartitionState, FoundTopic, MetadataChange
+from ottla.cluster.controller_events import FoundPartitionState, FoundTopic, MetadataChange, PutAssignment
 from ottla.cluster.elections import first_state
 from ottla.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.cluster.topics import MOST_PARTITIONS, topic_name_problem
@@ -26,8 +26,12 @@ class TakenUp(NamedTuple):
     problems: list[str]
 
 
-def take_up(found: Iterable[FoundTopic], state: ControllerState) -> TakenUp:
-    """Find what is new in these topics. Replicas edited in the znodes are ignored."""
+def take_up(found: Iterable[FoundTopic], state: ControllerState, *, is_election: bool = False) -> TakenUp:
+    """Find what is new in these topics.
+
+    Their replicas are those of the znodes at an election only, as in Kafka: edits are ignored otherwise. Reassignments
+    under way are taken up then, too.
+    """
     taken_up = TakenUp([], [], [])
     for topic in found:
         problem = topic_name_problem(topic.name)
@@ -39,20 +43,27 @@ def take_up(found: Iterable[FoundTopic], state: ControllerState) -> TakenUp:
         known = state.image.topics.get(topic.name)
         # Tools of 0.8.2 that add partitions drop the topic's id.
         if known is None or topic.topic_id in (None, known.topic_id):
-            _take_up(topic, known, taken_up, state)
+            _take_up(topic, known, taken_up, state, is_election)
     return taken_up
 
 
-def _take_up(found: FoundTopic, known: TopicImage | None, taken_up: TakenUp, state: ControllerState) -> None:
+def _take_up(
+    found: FoundTopic, known: TopicImage | None, taken_up: TakenUp, state: ControllerState, is_election: bool
+) -> None:
     configs = known.configs if known is not None else found.configs
     states = list(known.partitions) if known is not None else []
     writes: list[MetadataChange] = []
     for index, partition in enumerate(found.partitions):
         # With no other broker alive nothing is written: at the next start this one leads as before.
         offline = state.offline_replicas(found.name, index) if not state.others else ()
-        if index < len(states) and (offline or states[index].replicas != partition.replicas):
-            continue
         key = (found.name, index)
+        is_edited = index < len(states) and states[index].replicas != partition.replicas
+        if is_edited and not (is_election and set(partition.replicas).issuperset(partition.isr)):
+            continue
+        if any(partition.move) and (is_election or index >= len(states)):
+            state.moves[key] = partition.move
+        if offline and index < len(states):
+            continue
         if partition.version != 0:
             state.versions[key] = partition.version
         else:
@@ -75,7 +86,7 @@ def _take_up(found: FoundTopic, known: TopicImage | None, taken_up: TakenUp, sta
     topic_id = known.topic_id if known is not None else found.topic_id or found.new_id
     topic = TopicImage(found.name, topic_id, tuple(states), configs, found.is_internal)
     if found.topic_id is None:
-        taken_up.changes.append(AssignTopicId(topic))
+        taken_up.changes.append(PutAssignment(topic, state.moves_of(topic.name)))
     taken_up.changes.extend(writes)
     if known is None or topic.partitions != known.partitions:
         taken_up.topics.append(topic)

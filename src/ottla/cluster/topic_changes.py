@@ -98,13 +98,13 @@ class TopicChanges:
 
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
-                undo = RemovePartitions(before, after)
+                undo = RemovePartitions(before, after, state.moves_of(name))
                 return self._take_back(event.token, undo, name, before, outcome.refusal)
             return state.end(name, [Answer(event.token, None)])
 
         state.begin(name)
         state.unannounced.update((name, index) for index in range(len(before.partitions), len(after.partitions)))
-        return state.write([AddPartitions(after, len(before.partitions))], written)
+        return state.write([AddPartitions(after, len(before.partitions), state.moves_of(name))], written)
 
     def _take_back(
         self, token: int, undo: MetadataChange, name: str, before: TopicImage | None, refusal: TopicRefusal

@@ -3,10 +3,10 @@
 elected EPOCH [BROKERS] [TOPIC ..]       found topics, as in `found`; BROKERS as in `brokers`, with commas; !t is marked
 resigned
 brokers 1 2 3@7                          those registered now; @ is another epoch than 1
-found TOPIC [TOPIC ..]                   t=1+2,2+3 without leaders; with: 1+2:LEADER/EPOCH/ISR/VERSION
+found TOPIC [TOPIC ..]                   t=1+2,2+3 without leaders; with: 1+2:LEADER/EPOCH/ISR/VERSION[/ADDING/REMOVING]
 create t [partitions=1] [factor=1] [assigned=1+2,2+3] [validate] [setting=value ..]
 grow t COUNT | delete t | marked t u | configs t setting=value
-offline BROKER t-0 .. | prefer t-0 .. | unclean t-0 .. | move t-0 2+3 | shutdown BROKER [EPOCH] | dirs BROKER ..
+offline BROKER t-0 .. | prefer t-0 .. | unclean t-0 .. | move t-0 2+3 .. | shutdown BROKER [EPOCH] | dirs BROKER ..
 isr t-0 1+2 [from=1] [broker-epoch=1] [epoch=0] [partition-epoch=0] [recovering]
 isrs t-0=1+2 t-1=2 [from=1] [epoch=0] [partition-epoch=0]
 answered BROKER t-0 .. [offline=t-1,t-2] LeaderAndIsr, by a broker with epoch 1 unless @ says another
@@ -39,10 +39,10 @@ NOW_MS = 1_000
 class Transcript:
     """A controller and what is under way; a broker that follows its notices when `applied` says so."""
 
-    def __init__(self) -> None:
-        config = parse_broker_config({"broker.id": str(BROKER)})
+    def __init__(self, broker_id: int = BROKER) -> None:
+        config = parse_broker_config({"broker.id": str(broker_id)})
         assert isinstance(config, BrokerConfig)
-        self.controller = Controller(BROKER, config)
+        self.controller = Controller(broker_id, config)
         self.applied = ClusterImage()
         self.writes: deque[int] = deque()
         self.notices: deque[events.Notify] = deque()
@@ -133,7 +133,8 @@ class Transcript:
         return events.DeletionAnswered(*_response(words, "failed"))
 
     def _move(self, words: list[str]) -> events.Event:
-        return events.ReassignmentAsked(self._token(), {key(words[0]): numbers(words[1])})
+        wanted = dict(zip(map(key, words[::2]), map(numbers, words[1::2]), strict=True))
+        return events.ReassignmentAsked(self._token(), wanted)
 
     def _isr(self, words: list[str]) -> events.Event:
         options = dict(word.partition("=")[::2] for word in words[2:])
@@ -228,8 +229,9 @@ def _state(text: str) -> events.FoundPartitionState:
     replicas, _, rest = text.partition(":")
     if not rest:
         return events.FoundPartitionState(numbers(replicas))
-    leader, epoch, isr, version = rest.split("/")
-    return events.FoundPartitionState(numbers(replicas), int(leader), int(epoch), numbers(isr), int(version))
+    leader, epoch, isr, version, *moved = rest.split("/")
+    state = events.FoundPartitionState(numbers(replicas), int(leader), int(epoch), numbers(isr), int(version))
+    return state._replace(move=events.ReplicaMove(*map(numbers, moved)))
 
 
 def _response(words: list[str], errors: str) -> tuple[int, int, list[tuple[str, int]], list[tuple[str, int]]]:
@@ -251,7 +253,8 @@ def request_text(request: ControlRequest) -> str:
 
 def entry_text(entry: PartitionEntry) -> str:
     offline = f" offline={join(entry.offline)}" if entry.offline else ""
-    marks = f"{' new' if entry.is_new else ''}{' recovering' if entry.is_recovering else ''}{offline}"
+    moved = f" adding {join(entry.adding)} removing {join(entry.removing)}" if entry.adding or entry.removing else ""
+    marks = f"{' new' if entry.is_new else ''}{' recovering' if entry.is_recovering else ''}{offline}{moved}"
     state = state_text(entry.state._replace(offline=()))
     return f"{entry.topic}-{entry.partition} {state} version={entry.partition_epoch}{marks}"
 
@@ -277,8 +280,17 @@ def change_text(change: events.MetadataChange) -> str:
         return f"add partitions from {change.existing}: {topic_text(change.topic)}"
     if isinstance(change, events.RemovePartitions):
         return f"remove partitions: {topic_text(change.topic)}"
-    if isinstance(change, events.AssignTopicId):
-        return f"give {change.topic.name} an id"
+    if isinstance(change, events.PutAssignment):
+        moves = "".join(
+            f"; {change.topic.name}-{index} adding {join(move.adding)} removing {join(move.removing)}"
+            for index, move in change.moves.items()
+        )
+        done = f"; done {join(tuple(change.done))}" if change.done else ""
+        replicas = "; ".join(
+            f"{change.topic.name}-{index} of {join(known.replicas)}"
+            for index, known in enumerate(change.topic.partitions)
+        )
+        return f"assignment of {replicas}{moves}{done}"
     if isinstance(change, events.PutState):
         condition = "new" if change.version < 0 else f"if version {change.version}"
         recovering = " recovering" if change.is_recovering else ""

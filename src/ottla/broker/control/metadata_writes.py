@@ -8,7 +8,7 @@ next controller, which finds partitions without leaders, or the mark of a deleti
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
 from ottla.cluster.controller_events import (
     AddPartitions,
-    AssignTopicId,
     CreateTopic,
     DeleteTopic,
     MarkDeletion,
     MetadataChange,
+    PartitionKey,
+    PutAssignment,
     PutState,
     RemovePartitions,
+    ReplicaMove,
     Write,
     WriteFailure,
     Written,
@@ -33,11 +35,13 @@ from ottla.zk.layout import (
     DeleteTopicZnode,
     LeaderAndIsr,
     PartitionStateZnode,
+    ReassignPartitionsZnode,
     TopicAssignment,
     TopicConfigZnode,
     TopicZnode,
+    ZnodeDataError,
 )
-from ottla.zk.tree import BadVersionError, Check, Create, Delete, NodeExistsError, Operation, Set
+from ottla.zk.tree import BadVersionError, Check, Create, Delete, NodeExistsError, NoNodeError, Operation, Set
 
 if TYPE_CHECKING:
     from ottla.broker.control.membership import Term
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.controller")
 
+NO_MOVES: Mapping[int, ReplicaMove] = {}
 #: Most operations of one transaction, which bounds the time on the loop. A topic of up to 240 partitions fits into one.
 MOST_OPERATIONS = 500
 
@@ -106,6 +111,11 @@ class MetadataWriter:
             return await self._first_state(change, epoch)
         if isinstance(change, DeleteTopic):
             return await self._deletion(change)
+        if isinstance(change, PutAssignment):
+            return [
+                Set(TopicZnode.path(change.topic.name), _topic_data(change.topic, change.moves)),
+                *await self._ends_of_requests(change),
+            ]
         return _simple(change, epoch)
 
     async def _first_state(self, change: PutState, epoch: int) -> list[Operation]:
@@ -117,6 +127,20 @@ class MetadataWriter:
         ]
         missing: list[Operation] = [Create(parent) for parent in above if await self._zk.exists(parent) is None]
         return [*missing, Create(path, _state(change.state, epoch))]
+
+    async def _ends_of_requests(self, change: PutAssignment) -> list[Operation]:
+        """Operations that take what is done out of the request of a tool, and end it where nothing is left."""
+        if not change.done:
+            return []
+        try:
+            data, stat = await self._zk.get(ReassignPartitionsZnode.PATH)
+            wanted = ReassignPartitionsZnode.decode(data)
+        except (NoNodeError, ZnodeDataError):
+            return []
+        done = {(change.topic.name, index): replicas for index, replicas in change.done.items()}
+        return requests_left(
+            wanted, [key for key, replicas in wanted.items() if done.get(key) == replicas], stat.version
+        )
 
     async def _deletion(self, change: DeleteTopic) -> list[Operation]:
         """Operations that remove a topic's nodes and its settings, where they exist, and its deletion mark.
@@ -136,6 +160,17 @@ class MetadataWriter:
         return [Delete(path) for path in paths]
 
 
+def requests_left(
+    wanted: Mapping[PartitionKey, tuple[int, ...]], ended: Collection[PartitionKey], version: int
+) -> list[Operation]:
+    """The change of a tool's request to reassign partitions, where some of them are done or refused."""
+    left = {key: replicas for key, replicas in wanted.items() if key not in ended}
+    path = ReassignPartitionsZnode.PATH
+    if not left:
+        return [Delete(path, version)]
+    return [Set(path, ReassignPartitionsZnode.encode(left), version)] if len(left) < len(wanted) else []
+
+
 async def announcement(zk: ZkClient, topic: TopicImage) -> list[Operation]:
     """Operations that create a topic without leaders, as a broker does that is not the controller."""
     config_path = TopicConfigZnode.path(topic.name)
@@ -150,16 +185,14 @@ async def announcement(zk: ZkClient, topic: TopicImage) -> list[Operation]:
 def _simple(change: MetadataChange, epoch: int) -> Iterable[Operation]:
     """The operations of a change that does not depend on existing nodes."""
     if isinstance(change, AddPartitions):
-        return _growth(change.topic, change.existing, epoch)
+        return _growth(change, epoch)
     if isinstance(change, RemovePartitions):
-        return _shrinking(change.topic, change.grown)
-    if isinstance(change, AssignTopicId):
-        return [Set(TopicZnode.path(change.topic.name), _topic_data(change.topic))]
+        return _shrinking(change)
     if isinstance(change, PutState):
         return [_set_state(change, epoch)]
     if isinstance(change, MarkDeletion):
         return [Create(DeleteTopicZnode.path(change.name))]
-    assert not isinstance(change, CreateTopic | DeleteTopic)
+    assert not isinstance(change, CreateTopic | DeleteTopic | PutAssignment)
     return [Delete(DeleteTopicZnode.path(change.name))]
 
 
@@ -190,14 +223,15 @@ def _creation(topic: TopicImage, is_left_over: bool, epoch: int) -> Iterator[Ope
     yield from _partition_nodes(topic, 0, epoch)
 
 
-def _growth(topic: TopicImage, existing: int, epoch: int) -> Iterator[Operation]:
-    yield Set(TopicZnode.path(topic.name), _topic_data(topic))
-    yield from _partition_nodes(topic, existing, epoch)
+def _growth(change: AddPartitions, epoch: int) -> Iterator[Operation]:
+    yield Set(TopicZnode.path(change.topic.name), _topic_data(change.topic, change.moves))
+    yield from _partition_nodes(change.topic, change.existing, epoch)
 
 
-def _shrinking(topic: TopicImage, grown: TopicImage) -> Iterator[Operation]:
-    yield Set(TopicZnode.path(topic.name), _topic_data(topic))
-    for index in range(len(topic.partitions), len(grown.partitions)):
+def _shrinking(change: RemovePartitions) -> Iterator[Operation]:
+    topic = change.topic
+    yield Set(TopicZnode.path(topic.name), _topic_data(topic, change.moves))
+    for index in range(len(topic.partitions), len(change.grown.partitions)):
         yield Delete(PartitionStateZnode.path(topic.name, index))
         yield Delete(PartitionStateZnode.partition_path(topic.name, index))
 
@@ -208,9 +242,11 @@ def _partition_nodes(topic: TopicImage, first: int, epoch: int) -> Iterator[Oper
         yield Create(PartitionStateZnode.path(topic.name, index), _state(topic.partitions[index], epoch))
 
 
-def _topic_data(topic: TopicImage) -> bytes:
+def _topic_data(topic: TopicImage, moves: Mapping[int, ReplicaMove] = NO_MOVES) -> bytes:
     replicas = {index: partition.replicas for index, partition in enumerate(topic.partitions)}
-    return TopicZnode.encode(TopicAssignment.of(topic.topic_id, replicas))
+    adding = {index: move.adding for index, move in moves.items() if move.adding}
+    removing = {index: move.removing for index, move in moves.items() if move.removing}
+    return TopicZnode.encode(TopicAssignment(topic.topic_id, replicas, adding, removing))
 
 
 def _state(state: PartitionImage, epoch: int, is_recovering: bool = False) -> bytes:

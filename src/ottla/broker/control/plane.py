@@ -490,7 +490,7 @@ class ControlPlane:
             callback(name, log_config)
 
     async def reassign(self, wanted: Mapping[PartitionKey, tuple[int, ...]]) -> Mapping[PartitionKey, str]:
-        """Reassign partitions to other replicas; return those that failed, with reasons."""
+        """Begin to reassign partitions to other replicas; return those for which that is refused, with reasons."""
         return _reasons(await self.controller.ask(lambda token: ReassignmentAsked(token, wanted)))
 
     async def elect_preferred(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, str]:

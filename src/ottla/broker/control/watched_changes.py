@@ -13,6 +13,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ottla.broker.control.metadata_writes import requests_left
 from ottla.broker.control.refusals import is_passing
 from ottla.cluster.controller_events import LogDirsFailed
 from ottla.env.disk import DiskError
@@ -28,7 +29,7 @@ from ottla.zk.layout import (
     TopicZnode,
     ZnodeDataError,
 )
-from ottla.zk.tree import EventType, NoNodeError, WatchEvent, ZkError
+from ottla.zk.tree import BadVersionError, Delete, EventType, NoNodeError, WatchEvent, ZkError
 
 if TYPE_CHECKING:
     from ottla.broker.control.dynamic_settings import DynamicSettings
@@ -176,7 +177,7 @@ class WatchedChanges:
             await control.take_over(name)
 
     async def _look_at_request(self, path: str) -> None:
-        """Carry out a tool's request in a znode, and delete the znode, as Kafka's controller does."""
+        """Carry out a tool's request in a znode, which is deleted when that is done, as Kafka's controller does."""
         if await self._zk.exists(path, self._changed) is None:
             return
         with suppress(NoNodeError):
@@ -184,11 +185,16 @@ class WatchedChanges:
             if path == ReassignPartitionsZnode.PATH:
                 wanted = ReassignPartitionsZnode.decode(data)
                 reasons = await self._control.reassign(wanted)
+                # The controller takes out what is done.
+                ended = requests_left(wanted, reasons, stat.version)
             else:
                 reasons = await self._control.elect_preferred(PreferredReplicaElectionZnode.decode(data))
+                ended = [Delete(path, stat.version)]
             for (topic, number), reason in reasons.items():
                 log.error("partition %s-%d stays as it is: %s", topic, number, reason)
-            await self._zk.delete(path, stat.version)
+            # If it was changed meanwhile its watch has fired.
+            with suppress(BadVersionError):
+                await self._zk.multi(ended)
 
     async def _look_at_notifications(self, root: str) -> None:
         """Follow and delete the notifications of brokers: failed log directories, ISRs that they have written."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.cluster.controller_events import FoundPartitionState, FoundTopic, LiveBroker
+from ottla.cluster.controller_events import FoundPartitionState, FoundTopic, LiveBroker, ReplicaMove
 from ottla.cluster.image import BrokerImage
 from ottla.cluster.topics import is_internal_topic
 from ottla.zk.client import ConnectionLossError
@@ -168,6 +168,9 @@ async def read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], watc
             f"{TopicZnode.path(name)} leaves out numbers of partitions: {sorted(assignment.partitions)}"
         )
     partitions = [await _read_partition(zk, name, index, assignment.partitions[index], watch) for index in range(count)]
+    for index in {*assignment.adding, *assignment.removing} & assignment.partitions.keys():
+        move = ReplicaMove(assignment.adding.get(index, ()), assignment.removing.get(index, ()))
+        partitions[index] = partitions[index]._replace(move=move)
     configs = await read_topic_config(zk, name)
     new_id = assignment.topic_id or new_uuid()
     return FoundTopic(name, assignment.topic_id, new_id, tuple(partitions), configs, is_internal_topic(name))

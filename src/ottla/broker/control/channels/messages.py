@@ -125,8 +125,8 @@ def _role(entry: PartitionEntry, epoch: int) -> LeaderAndIsrPartitionState:
         isr=list(state.isr),
         partition_epoch=entry.partition_epoch,
         replicas=list(state.replicas),
-        adding_replicas=[],
-        removing_replicas=[],
+        adding_replicas=list(entry.adding),
+        removing_replicas=list(entry.removing),
         is_new=entry.is_new,
         leader_recovery_state=RECOVERING if entry.is_recovering else 0,
     )
