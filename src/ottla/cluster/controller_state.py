@@ -124,6 +124,7 @@ class ControllerState:
         self.deleting: set[str] = set()
         #: Replicas in failed log directories, by broker.
         self.offline: dict[int, set[PartitionKey]] = {}
+        self._electable: tuple[Mapping[int, LiveBroker], frozenset[int], frozenset[int]] | None = None
         self._last_id = 0
         self.writes: dict[int, OnWritten] = {}
         self.notices: dict[int, OnNotified] = {}
@@ -241,11 +242,10 @@ class ControllerState:
         """A partition's present state in a control request."""
         key = (topic.name, index)
         failed = self.offline_replicas(*key) if self.offline else ()
-        electable = self.electable if self.shutting_down else self.live
+        electable = self.electable
         offline: tuple[int, ...] = ()
-        for broker in state.replicas:
-            if broker not in electable or broker in failed:
-                offline = (*offline, broker)
+        if failed or not electable.issuperset(state.replicas):
+            offline = tuple(broker for broker in state.replicas if broker not in electable or broker in failed)
         is_new, is_recovering = key in self.unannounced, key in self.recovering
         version = self.versions.get(key, 0)
         adding, removing = self.moves.get(key, NO_MOVE) if self.moves else NO_MOVE
@@ -261,7 +261,11 @@ class ControllerState:
     @property
     def electable(self) -> frozenset[int]:
         """The live brokers that do not shut down."""
-        return frozenset(self.live).difference(self.shutting_down)
+        known = self._electable
+        if known is None or known[0] is not self.live or known[1] != self.shutting_down:
+            leaving = frozenset(self.shutting_down)
+            known = self._electable = (self.live, leaving, frozenset(self.live).difference(leaving))
+        return known[2]
 
     def settled(self, name: str, configs: Mapping[str, str], index: int, state: PartitionImage) -> PartitionImage:
         """A partition's state with a live leader and a live ISR, as far as can be; the same object if it has them.

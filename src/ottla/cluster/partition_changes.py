@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from ottla.cluster.controller_events import (
     Answer,
@@ -40,6 +41,8 @@ from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topic_deletions import TopicDeletions
 from ottla.wire.errors import ErrorCode
 
+#: Partitions whose states are changed in one write and one notice, which bounds the time on the loop.
+MOST_AT_ONCE = 1_000
 #: Retry interval of elections whose write failed.
 RETRY_MS = 1_000
 ELECTIONS = "elections"
@@ -56,6 +59,8 @@ class PartitionChanges:
         #: All that are registered: more than the live ones while the deaths of former registrations are not written.
         self.registered: Mapping[int, LiveBroker] = {}
         self.reassignments = Reassignments(state, self.put)
+        #: Whether elections of topics with a change under way were put off.
+        self._is_put_off = False
 
     def brokers_changed(self, event: BrokersChanged) -> list[Effect]:
         """Handle a change of the live brokers: deaths first, then births.
@@ -116,25 +121,51 @@ class PartitionChanges:
 
     def elect_leaders(self, then: Callable[[Written | None], list[Effect]] = nothing) -> list[Effect]:
         """Elect leaders for partitions without a live one, and remove dead replicas from ISRs; `then` follows."""
+        return self.put_in_parts(self._unsettled(), then)
+
+    def _unsettled(self) -> Iterator[tuple[PartitionKey, PartitionImage]]:
+        """The partitions that need another leader or ISR, with their states then; sets a timer for those put off."""
         state = self._state
         live, is_simple = frozenset(state.live), not state.offline
-        changed: dict[PartitionKey, PartitionImage] = {}
-        is_put_off = False
-        for topic in state.image.topics.values():
-            for index, old in enumerate(topic.partitions):
+        for name in tuple(state.image.topics):
+            topic = state.image.topics.get(name)
+            for index, old in enumerate(topic.partitions if topic is not None else ()):
                 if is_simple and old.leader in live and live.issuperset(old.isr):
                     continue
                 if old.offline and not state.others:
                     continue  # its log directory has failed, and it leads again at the next start
-                new = state.settled(topic.name, topic.configs, index, old)
-                if new is old:
+                known = self._known(name, index)  # as it is after the parts before this one
+                if topic is None or known is None:
                     continue
-                if topic.name in state.busy:
-                    is_put_off = True
+                new = state.settled(name, topic.configs, index, known)
+                if new is known:
+                    continue
+                if name in state.busy:
+                    self._is_put_off = True
                 else:
-                    changed[topic.name, index] = new
-        again: list[Effect] = [SetTimer(ELECTIONS, state.now_ms + RETRY_MS)] if is_put_off else []
-        return again + (self.put(changed, then) if changed else then(None))
+                    yield (name, index), new
+
+    def put_in_parts(
+        self,
+        found: Iterator[tuple[PartitionKey, PartitionImage]],
+        then: Callable[[Written | None], list[Effect]],
+    ) -> list[Effect]:
+        """Write these states and notify the brokers, some of them after the others, so that others have their turns.
+
+        `then` follows with the outcome of the last write, or of the first that has failed; None: there was nothing.
+        """
+        changed = dict(islice(found, MOST_AT_ONCE))
+
+        def go_on(outcome: Written) -> list[Effect]:
+            if outcome.failure is not None or len(changed) < MOST_AT_ONCE:
+                return then(outcome)
+            return self.put_in_parts(found, then)
+
+        effects: list[Effect] = []
+        if self._is_put_off:
+            self._is_put_off = False
+            effects.append(SetTimer(ELECTIONS, self._state.now_ms + RETRY_MS))
+        return effects + (self.put(changed, go_on) if changed else then(None))
 
     def put(
         self, changed: Mapping[PartitionKey, PartitionImage], then: Callable[[Written], list[Effect]] = nothing
@@ -163,7 +194,9 @@ class PartitionChanges:
             state.note_versions(changes)
             return state.notify(self._delta_of(changed)) + then(outcome)
 
-        return effects + (state.write(changes, written) if changes else state.notify(self._delta_of(changed)))
+        if not changes:
+            return effects + state.notify(self._delta_of(changed)) + then(Written(0))
+        return effects + state.write(changes, written)
 
     def _delta_of(self, changed: Mapping[PartitionKey, PartitionImage]) -> ImageDelta:
         """The change of the image, as it is now, to these states."""
@@ -241,14 +274,6 @@ class PartitionChanges:
             error = ErrorCode.STALE_BROKER_EPOCH
             return [Answer(event.token, TopicRefusal(error, error.message))]
         state.shutting_down.add(broker_id)
-        changed: dict[PartitionKey, PartitionImage] = {}
-        for topic in state.image.topics.values():
-            for index, old in enumerate(topic.partitions):
-                if len(old.replicas) > 1 and broker_id in old.isr:
-                    _, electable = state.alive(topic.name, index)
-                    new = hand_over(old, state.shutting_down, electable)
-                    if new is not old:
-                        changed[topic.name, index] = new
 
         def progress(_: Written | None = None) -> list[Effect]:
             remaining = tuple(
@@ -259,8 +284,20 @@ class PartitionChanges:
             )
             return [Answer(event.token, ShutdownProgress(remaining))]
 
-        message = f"broker {broker_id} shuts down: {len(changed)} partitions change"
-        return [Report(message), *(self.put(changed, progress) if changed else progress())]
+        return [Report(f"broker {broker_id} shuts down"), *self.put_in_parts(self._handed_over(broker_id), progress)]
+
+    def _handed_over(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionImage]]:
+        """The partitions that go on without a broker that shuts down, with their states then."""
+        state = self._state
+        for name in tuple(state.image.topics):
+            topic = state.image.topics.get(name)
+            for index, old in enumerate(topic.partitions if topic is not None else ()):
+                if len(old.replicas) > 1 and broker_id in old.isr:
+                    _, electable = state.alive(name, index)
+                    known = self._known(name, index)
+                    new = hand_over(known, state.shutting_down, electable) if known is not None else None
+                    if new is not None and new is not known:
+                        yield (name, index), new
 
     # Requests
 

@@ -1,0 +1,101 @@
+"""A controller with many partitions changes them in parts, so that no turn of the loop is long."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from ottla.cluster import controller_events as events
+from ottla.cluster.control_batches import LeaderAndIsrBatch
+from ottla.cluster.controller import Controller
+from ottla.cluster.image import BrokerImage, ClusterImage
+from ottla.cluster.partition_changes import MOST_AT_ONCE
+from ottla.config.broker import BrokerConfig, parse_broker_config
+
+pytestmark = pytest.mark.spec("R5")
+
+PARTITIONS = 2 * MOST_AT_ONCE + 500
+BROKERS = {number: events.LiveBroker(BrokerImage(number, ()), 1) for number in (1, 2, 3)}
+
+
+def controller() -> Controller:
+    config = parse_broker_config({"broker.id": "1"})
+    assert isinstance(config, BrokerConfig)
+    made = Controller(1, config)
+    state = events.FoundPartitionState((3, 2, 1), 3, 0, (3, 2, 1), 0)
+    topic = events.FoundTopic("t", UUID(int=1), UUID(int=1), (state,) * PARTITIONS, {}, False)
+    for effect in made.handle(events.Elected(1, BROKERS, (topic,), ClusterImage()), 0):
+        if isinstance(effect, events.Notify):
+            made.handle(events.Notified(effect.notify_id), 0)
+    return made
+
+
+def written(effects: list[events.Effect]) -> list[events.Write]:
+    return [effect for effect in effects if isinstance(effect, events.Write)]
+
+
+def play(made: Controller, effects: list[events.Effect]) -> list[list[events.Effect]]:
+    """The effects of each turn, when all writes and notices succeed."""
+    turns = [effects]
+    waiting = list(effects)
+    while waiting:
+        effect = waiting.pop(0)
+        if isinstance(effect, events.Write):
+            turns.append(made.handle(events.Written(effect.write_id), 0))
+            waiting.extend(turns[-1])
+        elif isinstance(effect, events.Notify):
+            waiting.extend(made.handle(events.Notified(effect.notify_id), 0))
+    return turns
+
+
+def led_by(made: Controller, broker: int) -> int:
+    return sum(state.leader == broker for state in made.image.topics["t"].partitions)
+
+
+def test_elections_after_a_death_go_on_in_parts() -> None:
+    made = controller()
+    turns = play(made, made.handle(events.BrokersChanged({1: BROKERS[1], 2: BROKERS[2]}), 0))
+    writes = [write for turn in turns for write in written(turn)]
+    assert [len(write.changes) for write in writes] == [MOST_AT_ONCE, MOST_AT_ONCE, 500]
+    told = [
+        len(request.entries)
+        for turn in turns
+        for effect in turn
+        if isinstance(effect, events.SendToBroker) and effect.broker_id == 2
+        for request in effect.requests
+        if isinstance(request, LeaderAndIsrBatch)
+    ]
+    assert told == [MOST_AT_ONCE, MOST_AT_ONCE, 500], "brokers lead the first ones while the others are decided"
+    assert led_by(made, 2) == PARTITIONS
+    made.check_invariants()
+
+
+def test_a_new_registration_waits_for_all_parts_of_the_death() -> None:
+    made = controller()
+    again = {**BROKERS, 3: events.LiveBroker(BrokerImage(3, ()), 9)}
+    turns = play(made, made.handle(events.BrokersChanged(again), 0))
+    of_broker = [place for place, turn in enumerate(turns) if any(getattr(e, "broker_id", 0) == 3 for e in turn)]
+    last_write = max(place for place, turn in enumerate(turns) if written(turn))
+    assert min(of_broker) > last_write
+    assert all(3 not in state.isr for state in made.image.topics["t"].partitions)
+
+
+def test_a_part_that_fails_ends_it_until_the_timer() -> None:
+    made = controller()
+    [write] = written(made.handle(events.BrokersChanged({1: BROKERS[1], 2: BROKERS[2]}), 0))
+    effects = made.handle(events.Written(write.write_id, events.WriteFailure.UNKNOWN), 0)
+    assert not written(effects)
+    assert led_by(made, 3) == PARTITIONS
+    [timer] = [effect for effect in effects if isinstance(effect, events.SetTimer)]
+    play(made, made.handle(events.TimerFired(timer.name), 0))
+    assert led_by(made, 2) == PARTITIONS
+
+
+def test_a_controlled_shutdown_goes_on_in_parts_and_is_answered_at_its_end() -> None:
+    made = controller()
+    turns = play(made, made.handle(events.ShutdownAsked(7, 3, 1), 0))
+    assert [len(write.changes) for turn in turns for write in written(turn)] == [MOST_AT_ONCE, MOST_AT_ONCE, 500]
+    answers = [effect for turn in turns for effect in turn if isinstance(effect, events.Answer)]
+    assert answers == [events.Answer(7, events.ShutdownProgress(()))]
+    assert led_by(made, 2) == PARTITIONS
