@@ -46,9 +46,10 @@ Sent = dict[int, list[tuple[str, list[tuple[Any, ...]]]]]
 class Play:
     """Our controller, whose writes and notices succeed at once."""
 
-    def __init__(self) -> None:
-        self.transcript = Transcript()
+    def __init__(self, broker_id: int = 1) -> None:
+        self.transcript = Transcript(broker_id)
         self.sent: Sent = defaultdict(list)
+        self.effects: list[events.SendToBroker] = []
         self.answers: dict[int, object] = {}
         self.epochs: dict[int, int] = {}
 
@@ -66,10 +67,10 @@ class Play:
                     self.transcript.applied.apply(effect.delta)
                     waiting.append(events.Notified(effect.notify_id))
                 elif isinstance(effect, events.SendToBroker):
+                    self.effects.append(effect)
                     for request in effect.requests:
                         add(self.sent, effect.broker_id, *of_ours(request))
-                        if isinstance(request, LeaderAndIsrBatch):
-                            waiting.append(answered(effect, request))
+                        waiting.extend(answered(effect, request))
                 elif isinstance(effect, events.Answer):
                     self.answers[effect.token] = effect.result
             self.transcript.controller.check_invariants()
@@ -83,10 +84,15 @@ def add(sent: Sent, broker_id: int, name: str, entries: list[tuple[Any, ...]]) -
     sent[broker_id].append((name, entries))
 
 
-def answered(sent: events.SendToBroker, request: LeaderAndIsrBatch) -> events.Event:
-    """That the broker has taken all these roles."""
-    taken = [(one.topic, one.partition) for one in request.entries]
-    return events.LeaderAndIsrAnswered(sent.broker_id, sent.broker_epoch, taken, ())
+def answered(sent: events.SendToBroker, request: ControlRequest) -> list[events.Event]:
+    """That the broker has taken all these roles, or deleted all these replicas."""
+    if isinstance(request, LeaderAndIsrBatch):
+        taken = [(one.topic, one.partition) for one in request.entries]
+        return [events.LeaderAndIsrAnswered(sent.broker_id, sent.broker_epoch, taken, ())]
+    if isinstance(request, StopReplicaBatch):
+        deleted = [(one.topic, one.partition) for one in request.entries if one.is_deletion]
+        return [events.DeletionAnswered(sent.broker_id, sent.broker_epoch, deleted)]
+    return []
 
 
 def of_ours(request: ControlRequest) -> tuple[str, list[tuple[Any, ...]]]:
