@@ -95,6 +95,7 @@ class AcknowledgedLoad:
                 if (number not in there if offset == UNKNOWN_OFFSET else offset >= start and at.get(offset) != number)
             ]
             assert not missing, f"partition {partition}: acknowledged and not there: {missing[:10]} of {len(missing)}"
+        print(f"{self.count} records acknowledged, all there; longest time without one {self.longest_pause_s:.1f} s")
 
     def _run(self) -> None:
         number = 0
