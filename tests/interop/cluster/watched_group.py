@@ -82,6 +82,7 @@ class Member(ABC):
 
     def __init__(self, name: str, bootstrap: str, ledger: Ledger) -> None:
         self.name = name
+        self.bootstrap = bootstrap
         self.ledger = ledger
         self.failure: BaseException | None = None
         #: How often a poll has raised what a poll should not.
@@ -202,8 +203,11 @@ class KafkaPythonMember(Member):
         try:
             found = self.consumer.poll(timeout_ms=int(POLL_S * 1000))
         except kafka.errors.UnknownBrokerIdError:
-            # Its polls raise where the broker that was its coordinator is not in its metadata any more.
+            # It may stand still afterwards: FINDINGS.md. Another one takes its place, as a program would have it.
             self.raised += 1
+            self.consumer.close()
+            self.on_revoked([kafka.TopicPartition(TOPIC, each) for each in range(PARTITIONS)])
+            self.consumer = self.make(self.bootstrap)
             return []
         return [(each.partition, each.offset) for records in found.values() for each in records]
 
