@@ -10,6 +10,7 @@ from ottla.wire import codec, hot
 from ottla.wire.errors import WireError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -103,6 +104,31 @@ def test_one_partition(version: int, size: int) -> None:
         parts, file_length = hot.encode_fetch_response(fetched(data), version)
         assert file_length == length
         assert any(part is data.records for part in parts)
+
+
+@pytest.mark.parametrize("version", [12, 13, 17])
+@pytest.mark.parametrize("count", [2, 126, 127, 200])
+def test_several_partitions(version: int, count: int) -> None:
+    response = fetched(
+        *(
+            PartitionData(
+                partition_index=index,
+                error_code=index % 2,
+                high_watermark=index,
+                records=bytes(3000 * (index % 3)),
+                aborted_transactions=None if index % 4 else [],
+            )
+            for index in range(count)
+        )
+    )
+    if version >= 13:
+        response.responses *= 2
+    for last in (None, EpochEndOffset(epoch=3, end_offset=9)):
+        if last is not None:
+            response.responses[-1].partitions[-1].diverging_epoch = last
+        parts, length = hot.encode_fetch_response(response, version)
+        assert b"".join(parts) == codec.encode(response, version)
+        assert length == sum(map(len, parts))
 
 
 def test_a_value_that_does_not_fit_is_reported_as_by_the_codec() -> None:

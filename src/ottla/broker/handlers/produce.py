@@ -245,6 +245,14 @@ def _uncommitted(
 
 
 def _reply(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]]) -> None:
+    version = context.api_version
+    if len(found) == 1 and len(found[0][1]) == 1 and version >= FIXED_ANSWER_SINCE:
+        # The common case: one batch, which was appended.
+        ((topic, ((index, done),)),) = found
+        if isinstance(done, PartitionProduceResponse) and done.error_code == ErrorCode.NONE:
+            appended = (done.base_offset, done.log_append_time_ms, done.log_start_offset)
+            context.reply_body(encode_produced(topic, index, 0, *appended, version, context.throttle_ms))
+            return
     leaders = CurrentLeaders(context, NodeEndpoint)
     names_leaders = context.api_version >= LEADERS_SINCE
 
