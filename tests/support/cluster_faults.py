@@ -42,6 +42,7 @@ from support.history_clients import (
     OurHistoryProducer,
     OurObserver,
     RecordedHistory,
+    TopicChurn,
     librdkafka_log,
     librdkafka_settings,
 )
@@ -51,6 +52,7 @@ TOPIC = "orders"
 PARTITIONS = 4
 #: Its records' timestamps must be near the leader's clock.
 CLOCK_TOPIC = "clock"
+CLOCK_PLACE = (CLOCK_TOPIC, 0)
 LEAST_ACKNOWLEDGED = 1000
 #: Acknowledged while the fault lasts, where that is possible at all.
 WHILE_IT_LASTS = 100
@@ -62,6 +64,8 @@ SLOW_WRITE_S = 0.7
 CLOCK_STEP_MS = 3 * 3_600_000
 CLOCK_TOLERANCE_MS = 3_600_000
 MEMBERS = 2
+#: Problems that a message shows.
+SHOWN = 3
 GROUPS = ("group-of-ours", "group-of-librdkafka")
 
 #: What was seen of the fault; it is healed after that.
@@ -96,6 +100,7 @@ class FaultCourse:
         self._tell = tell
         self._acknowledged_at_last = 0
         self._clients: list[HistoryClient] = []
+        self._churn = TopicChurn("churn", self.history, cluster.bootstrap, ())
         self._admin = AdminClient(
             librdkafka_settings("admin", cluster.bootstrap), logger=librdkafka_log(self.history, "admin")
         )
@@ -112,6 +117,7 @@ class FaultCourse:
             HistoryReader("reader", history, bootstrap, places),
             OurObserver("observer-of-ours", history, bootstrap, places, GROUPS),
             LibrdkafkaObserver("observer-of-librdkafka", history, bootstrap, places),
+            self._churn,
         ]
         members: list[HistoryMember] = [
             make(f"{group}-{number}", group, history, bootstrap, places)
@@ -152,6 +158,7 @@ class FaultCourse:
         self._disturb_groups()
         self._end_clients([each for each in self._clients if each not in producers])
         self.cluster.wait_until_well()
+        wait_until(lambda: not self._churn.wrong(), lambda: f"{self._churn.wrong()}", SETTLE_TIMEOUT_S, 0.5)
         leaders = {place: self.cluster.sight.states[place][0] for place in self.cluster.places}
         for broker in self.cluster.brokers:
             self.cluster.stop(broker)
@@ -229,7 +236,7 @@ class FaultCourse:
         )
         died = self.cluster.died()
         assert not died, died
-        assert not self.history.problems, self.history.problems
+        assert not self.history.problems, self.history.problems[:SHOWN]
         return report
 
     def _disturb_groups(self) -> None:
@@ -464,14 +471,10 @@ class FaultCourse:
 
     def _clock_step(self, report: FaultReport) -> Steps:
         """The leader of a topic steps its clock: it refuses records whose timestamps are now far from it."""
-        [metadata] = [
-            each.partitions[0].leader
-            for each in self._admin.list_topics(CLOCK_TOPIC, ASK_TIMEOUT_S).topics.values()
-            if each.topic == CLOCK_TOPIC
-        ]
-        report.victim = str(metadata)
+        broker = self.cluster.sight.states[CLOCK_PLACE][0]
+        report.victim = str(broker)
         step_ms = self._random.choice((-1, 1)) * CLOCK_STEP_MS
-        self.cluster.brokers[metadata].order(f"clock {step_ms}")
+        self.cluster.brokers[broker].order(f"clock {step_ms}")
         errors: list[str] = []
         producer = LibrdkafkaProducer(
             librdkafka_settings("clock", self.cluster.bootstrap), logger=librdkafka_log(self.history, "clock")
@@ -481,7 +484,7 @@ class FaultCourse:
         )
         producer.flush(SEEN_TIMEOUT_S)
         self._let_it_last(LEAST_ACKNOWLEDGED // 2)
-        self.cluster.brokers[metadata].order("well")
+        self.cluster.brokers[broker].order("well")
         yield [f"clock stepped by {step_ms} ms, a request failed: {error}" for error in errors]
 
     def _asked_in_vain(self) -> list[str]:
@@ -571,10 +574,11 @@ class FaultCourse:
         """The network of a broker goes and comes, one way and the other."""
         broker = self._leader()
         report.victim = str(broker)
-        for number in range(6):
+        for number in range(4):
             ways = both(str(broker), [*self._others(broker), ZOOKEEPER])[number % 2 :: 2]
+            began_s = time.monotonic()
             self.cluster.network.block(ways)
-            self._let_it_last(WHILE_IT_LASTS // 4)
+            hold(lambda began_s=began_s: bool(self.cluster.watcher.since(began_s)), "an effect", LAST_TIMEOUT_S)  # type: ignore[misc]
             self.cluster.network.heal()
         yield self._changed(report, broker)
 
@@ -625,8 +629,9 @@ KINDS = (
 
 
 def coordinating_partition(group: str) -> int:
-    """The partition of the offsets topic whose leader coordinates the group: the hash of Java's strings."""
-    return (string_hash(group) & 0x7FFF_FFFF) % OFFSETS_PARTITIONS
+    """The partition of the offsets topic whose leader coordinates the group, by the hash of Java's strings."""
+    signed = int.from_bytes(string_hash(group).to_bytes(4, "big"), "big", signed=True)
+    return abs(signed) % OFFSETS_PARTITIONS
 
 
 def places_of(brokers: int) -> list[Place]:

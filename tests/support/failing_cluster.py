@@ -248,7 +248,14 @@ class FailingCluster:
     """Brokers with ids from 1 on, one ZooKeeper."""
 
     def __init__(
-        self, folder: Path, brokers: int, network: BreakableNetwork, places: Sequence[Place], *, apache: bool = False
+        self,
+        folder: Path,
+        brokers: int,
+        network: BreakableNetwork,
+        places: Sequence[Place],
+        also: Sequence[Place] = (),
+        *,
+        apache: bool = False,
     ) -> None:
         self.network = network
         self.zookeeper = FailingZooKeeper(folder / "zookeeper", network, apache=apache)
@@ -258,7 +265,7 @@ class FailingCluster:
         }
         self.places = tuple(places)
         offsets = [(OFFSETS, number) for number in range(OFFSETS_PARTITIONS)]
-        self.watcher = ClusterWatcher(f"{self.zookeeper.host}:{self.zookeeper.port}", [*places, *offsets])
+        self.watcher = ClusterWatcher(f"{self.zookeeper.host}:{self.zookeeper.port}", [*places, *also, *offsets])
         self._down: set[int] = set(self.brokers)
 
     @property

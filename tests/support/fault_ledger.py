@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.sim.cluster_history import Violation, describe
 from support.broken_network import CLIENTS, ZOOKEEPER, BreakableNetwork, NamespaceNetwork, ProxiedNetwork
-from support.cluster_faults import KINDS, FaultCourse, FaultReport, places_of
+from support.cluster_faults import CLOCK_PLACE, KINDS, FaultCourse, FaultReport, places_of
 from support.failing_cluster import FailingCluster
 from support.java import PROJECT
 
@@ -124,7 +124,7 @@ def run_course(plan: CoursePlan, folder: Path, tell: Callable[[str], None] = lam
     network = network_of(plan)
     found: list[Violation] = []
     stopped = ""
-    cluster = FailingCluster(folder, plan.brokers, network, places_of(plan.brokers), apache=plan.apache)
+    cluster = FailingCluster(folder, plan.brokers, network, places_of(plan.brokers), [CLOCK_PLACE], apache=plan.apache)
     course = FaultCourse(cluster, plan.seed, tell)
     try:
         with cluster.running():

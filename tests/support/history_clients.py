@@ -8,6 +8,7 @@ import time
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import TimeoutError as LateError
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,8 @@ from confluent_kafka import Consumer as LibrdkafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as LibrdkafkaProducer
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.errors import ClientError
@@ -46,6 +49,7 @@ REQUEST_TIMEOUT_MS = 2500
 GROUP_SESSION_MS = 10_000
 OBSERVE_PAUSE_S = 0.25
 POLL_S = 0.1
+CHURN_PAUSE_S, CHURN_TIMEOUT_S = 0.5, 5.0
 FLUSH_TIMEOUT_S = 120.0
 JOIN_TIMEOUT_S = 150.0
 
@@ -508,3 +512,47 @@ class LibrdkafkaObserver(HistoryClient):
                     continue
                 self.history.add(partial(EndSeen, observer=self.name, place=place, offset=end, began_s=began_s))
         consumer.close()
+
+
+class TopicChurn(HistoryClient):
+    """Makes topics and deletes most of them; in the end `wrong` names what is there or not against an answer."""
+
+    def __init__(self, name: str, history: RecordedHistory, bootstrap: str, places: Sequence[Place]) -> None:
+        super().__init__(name, history, bootstrap, places)
+        self.made: set[str] = set()
+        self.deleted: set[str] = set()
+        settings = librdkafka_settings(name, bootstrap)
+        self._admin = AdminClient(settings, logger=librdkafka_log(history, name))
+
+    def work(self) -> None:
+        """See `HistoryClient`."""
+        number = 0
+        while not self.ending.wait(CHURN_PAUSE_S):
+            topic = f"{self.name}-{number:04d}"
+            number += 1
+            if self._is_done(self._admin.create_topics([NewTopic(topic, 2, 3)], request_timeout=CHURN_TIMEOUT_S)):
+                self.made.add(topic)
+                if number % 3:
+                    self.made.discard(topic)
+                    if self._is_done(self._admin.delete_topics([topic], request_timeout=CHURN_TIMEOUT_S)):
+                        self.deleted.add(topic)
+
+    def _is_done(self, futures: dict[str, Any]) -> bool:
+        [future] = futures.values()
+        try:
+            future.result(2 * CHURN_TIMEOUT_S)
+        except (KafkaException, LateError) as error:
+            # What became of it is not known: it is neither made nor deleted.
+            self.history.failed(f"{self.name}: {error}")
+            return False
+        return True
+
+    def wrong(self) -> list[str]:
+        """Topics that were made and are not there, or have no leader, and those that were deleted and are there."""
+        there = self._admin.list_topics(timeout=CHURN_TIMEOUT_S).topics
+        leading = {name for name, topic in there.items() if all(each.leader >= 0 for each in topic.partitions.values())}
+        return [
+            *(f"{topic} was made and is not there" for topic in sorted(self.made - there.keys())),
+            *(f"{topic} has no leader" for topic in sorted(self.made & there.keys() - leading)),
+            *(f"{topic} was deleted and is there" for topic in sorted(self.deleted & there.keys())),
+        ]

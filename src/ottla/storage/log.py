@@ -73,6 +73,7 @@ class PartitionLog:
         "_renamed",
         "_resources",
         "_segments",
+        "_unwritten",
         "closed",
         "config",
         "directory",
@@ -130,6 +131,8 @@ class PartitionLog:
         self._renamed: list[str] = []
         #: Why appends are refused, until the log is reopened.
         self.failure: str | None = None
+        #: Why the last append could not be written; empty since one was.
+        self._unwritten = ""
         self.closed = False
 
     # -- state
@@ -248,7 +251,13 @@ class PartitionLog:
                     return AppendRefusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         if header.is_control:
             return producers.check_marker(header, buf, offset, self.name)
-        return producers.check(header, offset, self.name, from_client)
+        refusal = producers.check(header, offset, self.name, from_client)
+        if self._unwritten and refusal is not None and refusal.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # What is missing may be the batch that the disk refused. Producers repeat both in their order; at
+            # OUT_OF_ORDER_SEQUENCE_NUMBER those of librdkafka begin a new epoch, in which what waits for other
+            # partitions arrives twice.
+            return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self._unwritten)
+        return refusal
 
     def append_as_follower(self, buf: memoryview, *, leader_epoch: int, now_ms: int) -> FollowerAppend | AppendRefusal:
         """Append a range of batches as the leader of `leader_epoch` sent it: offsets and epochs are kept.
@@ -319,6 +328,7 @@ class PartitionLog:
             segment.append([data], headers, length, self.config.index_interval_bytes)
         except DiskError as error:
             return self._storage_failed(error)
+        self._unwritten = ""
         producers = self.producers
         if producers.unreplicated:
             producers.settle(self.high_watermark)
@@ -368,7 +378,8 @@ class PartitionLog:
                 f"{error}; what was written of the batch could not be removed. The partition takes no more records "
                 f"until the disk works again and the broker was restarted"
             )
-        return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.failure or str(error))
+        self._unwritten = self.failure or str(error)
+        return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self._unwritten)
 
     # -- rolling
 

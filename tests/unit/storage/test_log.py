@@ -495,6 +495,20 @@ def test_a_failed_append_leaves_no_trace(faulty: FaultyDisk, error: int) -> None
     assert len(read_all(log)) == 4
 
 
+def test_what_follows_a_batch_that_the_disk_refused_is_not_called_out_of_order(faulty: FaultyDisk) -> None:
+    """A producer of librdkafka would begin a new epoch, and repeat in it what waits for other partitions."""
+    log = new_log(faulty, "/data")
+    append(log, idempotent(0))
+    faulty.capacity = 0
+    assert refused(log, idempotent(2)).error == ErrorCode.KAFKA_STORAGE_ERROR
+    # The next one of the producer was on its way, and there is room again.
+    faulty.heal()
+    assert refused(log, idempotent(4)).error == ErrorCode.KAFKA_STORAGE_ERROR
+    append(log, idempotent(2))
+    append(log, idempotent(4))
+    assert refused(log, idempotent(8)).error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_a_full_disk_refuses_until_there_is_room(faulty: FaultyDisk) -> None:
     log = new_log(faulty, "/data")
     size = len(batch())

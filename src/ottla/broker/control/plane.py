@@ -21,6 +21,7 @@ from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.control.metadata_writes import MetadataWriter, announcement
 from ottla.broker.control.producer_ids import ProducerIds
 from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
+from ottla.broker.control.unheard_topics import UnheardTopics
 from ottla.broker.control.znodes import read_topic_config, read_topics, reconfiguration
 from ottla.broker.slices import LoopSlices
 from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
@@ -187,6 +188,7 @@ class ControlPlane:
         self.applying = asyncio.Lock()
         #: Settings of topics that are hosted here, or about to be, while the image does not have them yet.
         self.unheard_configs: dict[str, Mapping[str, str]] = {}
+        self.unheard_topics = UnheardTopics(clock.monotonic_ms)
         self._configuring = asyncio.Lock()
         self._subscribers: list[Callable[[ImageDelta], None]] = []
         self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
@@ -277,6 +279,7 @@ class ControlPlane:
 
     def _publish(self, delta: ImageDelta) -> None:
         self.image.apply(delta)
+        self.unheard_topics.heard(topic.name for topic in delta.topics)
         for subscriber in self._subscribers:
             subscriber(delta)
 

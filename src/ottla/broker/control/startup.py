@@ -139,6 +139,7 @@ class Startup:
         if not plane.is_controller:
             # All that the broker is to do and to know comes from the controller, now that it is registered.
             self._logs.leave_alone()
+            plane.unheard_topics.expect(await zk.children(TopicZnode.ROOT), plane.image.topics)
             await plane.membership.start()
             return None
         names = await zk.children(TopicZnode.ROOT)

@@ -24,7 +24,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.stepwise import Steps, encode_steps, mapped
+from ottla.wire.stepwise import Steps, encode_steps, joined, mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -156,6 +156,7 @@ def _to_create(context: RequestContext, request: MetadataRequest) -> Steps[list[
     if not request.topics or not request.allow_auto_topic_creation:
         return []
     known = context.broker.image.topics
+    unheard = context.broker.control.unheard_topics.names
     auto = context.broker.config.get_boolean("auto.create.topics.enable")
     names: dict[str, None] = {}
     for number, topic in enumerate(request.topics):
@@ -165,6 +166,7 @@ def _to_create(context: RequestContext, request: MetadataRequest) -> Steps[list[
         if (
             name is None
             or name in known
+            or name in unheard
             or not (auto or is_internal_topic(name))
             or topic_name_problem(name) is not None
         ):
@@ -185,7 +187,12 @@ async def _answer(context: RequestContext, request: MetadataRequest, errors: dic
     broker = context.broker
     image_version = broker.image.version
     asked = request.topics
-    cached = not errors and not context.throttle_ms and (asked is None or len(asked) <= CACHED_NAMES)
+    cached = (
+        not errors
+        and not broker.control.unheard_topics.names
+        and not context.throttle_ms
+        and (asked is None or len(asked) <= CACHED_NAMES)
+    )
     key = None
     if cached:
         key = (
@@ -219,7 +226,15 @@ def _response(
         every = list(image.topics.values())
         if context.permitted is not None:
             every = [t for t in every if context.permits(Operation.DESCRIBE, ResourceType.TOPIC, t.name)]
-        topics = mapped(every, lambda topic: _topic(topic, operations))
+        unheard = [
+            name
+            for name in context.broker.control.unheard_topics.names
+            if context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ]
+        topics = joined(
+            mapped(every, lambda topic: _topic(topic, operations)),
+            mapped(unheard, lambda name: _unknown(context, name, NO_ID, errors)),
+        )
     else:
         # A topic named twice is described once.
         asked: dict[tuple[str | None, UUID], None] = {}
@@ -261,7 +276,7 @@ def _asked_topic(
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if asked_name is not None else ErrorCode.UNKNOWN_TOPIC_ID
         return MetadataResponseTopic(error_code=int(error), name=asked_name, topic_id=topic_id, partitions=[])
     found = image.topics.get(name) if name is not None else None
-    return _topic(found, operations) if found is not None else _unknown(asked_name, topic_id, errors)
+    return _topic(found, operations) if found is not None else _unknown(context, asked_name, topic_id, errors)
 
 
 def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
@@ -287,13 +302,17 @@ def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartiti
     )
 
 
-def _unknown(name: str | None, topic_id: UUID, errors: dict[str, ErrorCode]) -> MetadataResponseTopic:
+def _unknown(
+    context: RequestContext, name: str | None, topic_id: UUID, errors: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
     if name is None:
         error = ErrorCode.UNKNOWN_TOPIC_ID
     elif topic_name_problem(name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     else:
-        error = errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        is_unheard = name in context.broker.control.unheard_topics.names
+        unknown = ErrorCode.LEADER_NOT_AVAILABLE if is_unheard else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = errors.get(name, unknown)
     return MetadataResponseTopic(
         error_code=int(error),
         name=name,

@@ -12,6 +12,7 @@ import pytest
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaTopicV1
 from ottla.wire.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -76,6 +77,36 @@ def test_it_joins_and_then_does_what_it_is_told(tmp_path: Path) -> None:
         assert followed.leader is not None
         assert await test.update_metadata(states) == 0
         assert [state.leader for state in control.image.topics["t"].partitions] == [2, 1]
+
+    run(tmp_path, scenario)
+
+
+def test_topics_that_the_controller_has_not_mentioned_yet_are_not_said_to_be_missing(tmp_path: Path) -> None:
+    """A producer of librdkafka fails for good at UNKNOWN_TOPIC_OR_PARTITION of a topic that it knew."""
+
+    async def scenario(test: ControlledBroker) -> None:
+        def errors(response: Any) -> dict[str, str]:
+            return {topic.name: ErrorCode(topic.error_code).name for topic in response.topics}
+
+        asked = MetadataRequest(
+            topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name="u")], allow_auto_topic_creation=False
+        )
+        every = MetadataRequest(topics=None)
+        # The broker comes back to a cluster that has a topic.
+        await test.zk.create("/brokers/topics/t", b"{}")
+        await test.restart()
+        for _ in range(2):
+            assert errors(await test.ask(asked, 12)) == {"t": "LEADER_NOT_AVAILABLE", "u": "UNKNOWN_TOPIC_OR_PARTITION"}
+            assert errors(await test.ask(every, 12)) == {"t": "LEADER_NOT_AVAILABLE"}
+        # A controller that was just elected sends the live brokers first.
+        assert await test.update_metadata({}) == 0
+        assert errors(await test.ask(asked, 12))["t"] == "LEADER_NOT_AVAILABLE"
+        assert await test.update_metadata({T0: (2, 0, [2, 1])}) == 0
+        assert errors(await test.ask(asked, 12)) == {"t": "NONE", "u": "UNKNOWN_TOPIC_OR_PARTITION"}
+        assert errors(await test.ask(every, 12)) == {"t": "NONE"}
+        # Once it is deleted, it is missing.
+        assert await test.update_metadata({T0: (-2, 1, [2, 1])}) == 0
+        assert errors(await test.ask(asked, 12))["t"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
     run(tmp_path, scenario)
 

@@ -1,0 +1,41 @@
+"""Topics that exist, but that a broker that has just started has not heard of from its controller yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from collections.abc import Set as AbstractSet
+
+#: How long after its start a broker takes topics with znodes for existing, though nobody mentions them.
+UNHEARD_MS = 30_000.0
+
+
+class UnheardTopics:
+    """Their names, from the registration on until the controller's UpdateMetadata has come.
+
+    Clients have to ask again: LEADER_NOT_AVAILABLE. Source: none. Apache Kafka's brokers answer
+    UNKNOWN_TOPIC_OR_PARTITION in that time, after which producers of librdkafka fail for good.
+    """
+
+    __slots__ = ("_monotonic_ms", "_names", "_until_ms")
+
+    def __init__(self, monotonic_ms: Callable[[], float]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._names: set[str] = set()
+        self._until_ms = 0.0
+
+    def expect(self, names: Iterable[str], known: Collection[str]) -> None:
+        """Note topics with znodes; those that are `known` have been heard of."""
+        self._names.update(name for name in names if name not in known)
+        self._until_ms = self._monotonic_ms() + UNHEARD_MS
+
+    def heard(self, names: Iterable[str]) -> None:
+        """The controller has mentioned these."""
+        if self._names:
+            self._names.difference_update(names)
+
+    @property
+    def names(self) -> AbstractSet[str]:
+        """Those that are left."""
+        if self._names and self._monotonic_ms() >= self._until_ms:
+            self._names.clear()
+        return self._names
