@@ -24,6 +24,8 @@ from support.waiting import wait_until
 TOPIC, PARTITIONS, GROUP = "t", 6, "g"
 OFFSETS_TOPIC = "__consumer_offsets"
 POLL_S = 0.1
+#: A poll of kafka-python must not end while its consumer joins a group: FINDINGS.md. Records end it at once.
+LONG_POLL_MS = 10_000
 SESSION_MS = 6_000
 HEARTBEAT_MS = 300
 #: Time for a group to settle, for each kill.
@@ -201,7 +203,7 @@ class KafkaPythonMember(Member):
 
     def poll(self) -> list[tuple[int, int]]:
         try:
-            found = self.consumer.poll(timeout_ms=int(POLL_S * 1000))
+            found = self.consumer.poll(timeout_ms=LONG_POLL_MS)
         except kafka.errors.UnknownBrokerIdError:
             # It may stand still afterwards: FINDINGS.md. Another one takes its place, as a program would have it.
             self.raised += 1
