@@ -27,6 +27,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.metrics.service import MetricsService
+from ottla.broker.replicas.losses import LossFile
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.partition import Replication
 from ottla.broker.slices import LoopSlices
@@ -46,6 +47,7 @@ from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager
 from ottla.storage.settings import StorageSettings
 from ottla.storage.topic_settings import AdoptionMark, TopicSettings
+from ottla.wire.errors import WireError
 from ottla.zk.layout import ZnodeDataError
 from ottla.zk.tree import ZkError
 
@@ -142,6 +144,7 @@ class Broker:
         self._idle_limit_ms = config.get_long("connections.max.idle.ms")
         self._coordination = coordination
         self._watched_changes: WatchedChanges | None = None
+        self._loss_file: LossFile | None = None
         self._acceptors: list[Acceptor] = []
         self.metrics = MetricsService(self)
         self._tick: asyncio.TimerHandle | None = None
@@ -323,6 +326,7 @@ class Broker:
         elif broker_id < 0:
             broker_id = await self._former_or_new_id(coordination)
         self.config = self.config.with_broker_id(broker_id)
+        self._load_loss_reports()
         control = self._control = self._control_plane(coordination, broker_id)
         control.membership.on_fatal = lambda message: self.on_fatal(message)
         self.partitions.make_fetchers = lambda: self._fetcher_manager(control)
@@ -436,6 +440,14 @@ class Broker:
             environment=self.environment,
             highest_producer_id=self.logs.highest_producer_id,
         )
+
+    def _load_loss_reports(self) -> None:
+        self._loss_file = LossFile(self.disk, self.executor, self._first_log_dir())
+        try:
+            self.partitions.losses.load(self._loss_file.read())
+        except WireError as error:
+            log.warning("the reports of lost records are damaged, and begin anew: %s", error)
+        self.partitions.losses.store = self._loss_file.write
 
     def _first_log_dir(self) -> str:
         failed = self.logs.failed_log_dirs
@@ -555,6 +567,8 @@ class Broker:
         await self.control.close()
         if self._coordination is not None:
             await self._coordination.close()
+        if self._loss_file is not None:
+            self._loss_file.close()
         # Last, since it unlocks the log directories, which another broker may take then; the first holds the metadata.
         self.logs.close()
         self._report_storage()

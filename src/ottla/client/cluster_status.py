@@ -10,6 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.client.admin.brokers import described_log_dir
 from ottla.client.admin.configs import config_entry
@@ -20,6 +21,7 @@ from ottla.client.offsets import list_offsets_request, offsets_in
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import CONSUMER, PartitionMetadata, TopicMetadata
 from ottla.wire.errors import ErrorCode
+from ottla.wire.lost_records import LostRecords
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -40,6 +42,7 @@ ANY_REPLICA = -2
 (`ListOffsetsRequest.DEBUGGING_REPLICA_ID`)."""
 MIN_ISR = "min.insync.replicas"
 NO_LEADER = -1
+NO_EPOCH = -1
 _Moving = Mapping[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]
 """Replicas that reassignments add and remove."""
 TOPICS_A_REQUEST = 1000
@@ -176,6 +179,14 @@ class BrokerStatus:
         return sum(each.size_bytes for found in self.log_dirs.values() for each in found.replicas.values())
 
 
+class LossStatus(NamedTuple):
+    """What the replica on `broker` reports of records that are lost, or that it removed as a follower."""
+
+    partition: TopicPartition
+    broker: int
+    report: LostRecords
+
+
 @dataclass(slots=True, frozen=True)
 class ClusterStatus:
     """A cluster at one moment; `controller` is None while there is none."""
@@ -200,6 +211,37 @@ class ClusterStatus:
             and not any(each.problem or each.failed_log_dirs for each in self.brokers)
             and all(each.is_well for each in self.partitions)
         )
+
+    @property
+    def losses(self) -> list[LossStatus]:
+        """Records that were lost, as brokers of ottla report it; by partition, oldest first.
+
+        Elections without being in sync, and removals by followers: of committed records, or of records of former
+        leaders in favour of such an election. Other removals are usual when a leader dies, and lose nothing that was
+        acknowledged by all.
+        """
+        found = [
+            LossStatus(partition, broker.node.node_id, report)
+            for broker in self.brokers
+            for log_dir in broker.log_dirs.values()
+            for partition, reports in log_dir.lost_records.items()
+            for report in reports
+        ]
+        elections: dict[TopicPartition, list[int]] = {}
+        for partition, _, report in found:
+            if report.is_election:
+                elections.setdefault(partition, []).append(report.leader_epoch)
+
+        def is_loss(each: LossStatus) -> bool:
+            report = each.report
+            newest = max(report.epochs, default=NO_EPOCH)
+            return (
+                report.is_election
+                or report.was_committed
+                or any(newest < epoch <= report.leader_epoch for epoch in elections.get(each.partition, ()))
+            )
+
+        return sorted(filter(is_loss, found), key=lambda each: (each.partition, each.report.at_ms, each.broker))
 
     @property
     def partitions(self) -> list[PartitionStatus]:

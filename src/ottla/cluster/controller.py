@@ -121,6 +121,11 @@ class Controller:
         return self._state.epoch
 
     @property
+    def unclean_elections(self) -> int:
+        """Leaders elected that were not in sync, since the broker started."""
+        return self._state.unclean_elections
+
+    @property
     def image(self) -> ClusterImage:
         """The cluster as this controller last published it to its broker."""
         return self._state.image

@@ -157,7 +157,8 @@ class ControllerState:
                             epochs[after.name, index] = version
         new = self._new_in(delta) if self.unannounced else frozenset()
         added = {key for key, move in self.moves.items() if self.broker_id in move.adding}
-        delta = delta._replace(partition_epochs=epochs, new_partitions=new | added)
+        recovering = frozenset(self.recovering)
+        delta = delta._replace(partition_epochs=epochs, new_partitions=new | added, recovering=recovering)
         self.image.apply(delta)
         effects: list[Effect] = [Notify(self._last_id, self.broker_id, delta)]
         others = [broker_id for broker_id in self.informed if broker_id in self.live]
@@ -293,6 +294,16 @@ class ControllerState:
             self.unannounced.add(key)
         is_recovering = key in self.recovering or (before is not None and is_unclean(before, after))
         return PutState(*key, after, version, is_recovering)
+
+    def unclean_election(self, key: PartitionKey, before: PartitionImage, after: PartitionImage) -> str | None:
+        """What is to be reported of a change of the leader, None if it was in sync; counts those that were not."""
+        if not is_unclean(before, after):
+            return None
+        self.unclean_elections += 1
+        return (
+            f"unclean election of partition {key[0]}-{key[1]}: broker {after.leader} leads, and no replica in sync "
+            f"({', '.join(map(str, before.isr))}) is alive. Records that it lacks are lost"
+        )
 
     def delta(self, name: str, after: TopicImage | None) -> ImageDelta:
         """The change of one topic."""

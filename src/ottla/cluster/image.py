@@ -81,6 +81,8 @@ class ImageDelta(NamedTuple):
     partition_epochs: Mapping[tuple[str, int], int] = MappingProxyType({})
     #: Partitions that are new, or new here: their replicas begin with empty logs.
     new_partitions: Collection[tuple[str, int]] = frozenset()
+    #: Partitions whose leaders were elected without being in sync (KIP-704), until their ISRs change.
+    recovering: Collection[tuple[str, int]] = frozenset()
 
 
 def offline_delta(image: ClusterImage, broker_id: int, partitions: Iterable[tuple[str, int]]) -> ImageDelta:

@@ -34,7 +34,7 @@ from ottla.cluster.controller_events import (
     Written,
 )
 from ottla.cluster.controller_state import ControllerState, nothing
-from ottla.cluster.elections import elect, hand_over, is_unclean, isr_refusal, prefer
+from ottla.cluster.elections import elect, hand_over, isr_refusal, prefer
 from ottla.cluster.image import ImageDelta, PartitionImage, offline_delta
 from ottla.cluster.reassignments import REASSIGNMENTS, Reassignments
 from ottla.cluster.refusal import TopicRefusal
@@ -178,12 +178,8 @@ class PartitionChanges:
         ]
         effects: list[Effect] = []
         for key, after in changed.items():
-            if is_unclean(before[key], after):
-                state.unclean_elections += 1
-                message = (
-                    f"unclean election of partition {key[0]}-{key[1]}: broker {after.leader} leads, and no replica in "
-                    f"sync ({', '.join(map(str, before[key].isr))}) is alive. Records that it lacks are lost"
-                )
+            message = state.unclean_election(key, before[key], after)
+            if message is not None:
                 effects.append(Report(message, True))
 
         def written(outcome: Written) -> list[Effect]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TakenUp(NamedTuple):
-    """The topics as they are once `changes` are written, and why others are not served."""
+    """The topics as they are once `changes` are written, why others are not served, and what was lost."""
 
     topics: list[TopicImage]
     changes: list[MetadataChange]
@@ -79,6 +79,9 @@ def _take_up(
             now = state.settled(found.name, configs, index, was)
         if now is not was and now.isr and not offline:
             writes.append(state.put(key, was, now, partition.version))
+            message = state.unclean_election(key, was, now) if was is not None else None
+            if message is not None:
+                taken_up.problems.append(message)
         if index == len(states):
             states.append(now)
         elif now != states[index]:

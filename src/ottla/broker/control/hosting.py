@@ -82,8 +82,10 @@ class Hosting:
                 if change.action is HostAction.FOLLOW:
                     self._replicas.make_follower(topic, change.partition, change.state, config)
                     continue
-                epoch = delta.partition_epochs.get((topic.name, change.partition), 0)
-                self._replicas.make_leader(topic, change.partition, change.state, config, epoch)
+                epoch = delta.partition_epochs.get(key, 0)
+                self._replicas.make_leader(
+                    topic, change.partition, change.state, config, epoch, is_recovering=key in delta.recovering
+                )
             if config is not None:
                 self._on_hosted(topic)
         if taken or refused:
@@ -143,7 +145,14 @@ class Hosting:
         """Do what was decided about an entry of a LeaderAndIsr. Raises DiskError."""
         config = self._log_config_of(topic)
         if action is RoleAction.LEAD:
-            self._replicas.make_leader(topic, entry.partition, entry.state, config, entry.partition_epoch)
+            self._replicas.make_leader(
+                topic,
+                entry.partition,
+                entry.state,
+                config,
+                entry.partition_epoch,
+                is_recovering=entry.is_recovering,
+            )
         elif action is RoleAction.FOLLOW:
             self._replicas.make_follower(topic, entry.partition, entry.state, config)
         elif action is not RoleAction.NONE:

@@ -1,7 +1,8 @@
 """DescribeLogDirs (key 35), versions 0-4: the log directories and the sizes of their partitions (KIP-113).
 
 1 is the same as 0, 2 is flexible, 3 adds a top-level error, 4 the size of each log directory's volume (KIP-827). A
-failed log directory is returned with KAFKA_STORAGE_ERROR and without partitions.
+failed log directory is returned with KAFKA_STORAGE_ERROR and without partitions. From 2 on a partition may have a
+tagged field of ottla's own: the reports of lost records.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
 from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
+from ottla.wire.lost_records import LOST_RECORDS_TAG, encode_lost_records
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -21,17 +23,22 @@ from ottla.wire.messages.describe_log_dirs import (
 from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.broker.slices import LoopSlices
     from ottla.storage.log import PartitionLog
     from ottla.storage.manager import LogDirectoryState
+    from ottla.wire.lost_records import LostRecords
+
+    Lost = Callable[[str, int], Sequence[LostRecords]]
 
 MIN_VERSION = 0
 MAX_VERSION = 4
 
+#: The first version with tagged fields, of which ottla has one of its own (`ottla.wire.lost_records`).
+TAGS_SINCE = 2
 #: The first version whose response has a top-level error.
 ERROR_SINCE = 3
 #: Logs processed between two slices.
@@ -66,9 +73,10 @@ async def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> N
     sizes = await broker.executor.submit(lambda: {path: _size(context, path) for path in paths})
     # Logs created or deleted meanwhile are taken into account.
     results = []
+    lost = broker.partitions.losses.of if context.api_version >= TAGS_SINCE else _nothing_lost
     for content in broker.logs.contents():
         logs = await _by_topic(broker.slices, content.logs, wanted)
-        results.append(_result(content, sizes.get(content.path), logs))
+        results.append(_result(content, sizes.get(content.path), logs, lost))
     await context.replied(DescribeLogDirsResponse(results=results))
 
 
@@ -92,7 +100,7 @@ def _size(context: RequestContext, path: str) -> tuple[int, int] | None:
 
 
 def _result(
-    content: LogDirectoryState, size: tuple[int, int] | None, logs: dict[str, list[PartitionLog]]
+    content: LogDirectoryState, size: tuple[int, int] | None, logs: dict[str, list[PartitionLog]], lost: Lost
 ) -> DescribeLogDirsResult:
     if content.failure is not None or size is None:
         return DescribeLogDirsResult(
@@ -102,14 +110,25 @@ def _result(
         error_code=0,
         log_dir=content.absolute_path,
         topics=mapped(
-            logs.items(), lambda item: DescribeLogDirsTopic(name=item[0], partitions=mapped(item[1], _partition))
+            logs.items(),
+            lambda item: DescribeLogDirsTopic(
+                name=item[0], partitions=mapped(item[1], lambda log: _partition(log, lost))
+            ),
         ),
         total_bytes=size[0],
         usable_bytes=size[1],
     )
 
 
-def _partition(log: PartitionLog) -> DescribeLogDirsPartition:
-    return DescribeLogDirsPartition(
+def _partition(log: PartitionLog, lost: Lost) -> DescribeLogDirsPartition:
+    partition = DescribeLogDirsPartition(
         partition_index=log.partition, partition_size=log.size_bytes, offset_lag=0, is_future_key=False
     )
+    reports = lost(log.topic, log.partition)
+    if reports:
+        partition.unknown_tagged_fields = {LOST_RECORDS_TAG: encode_lost_records(reports)}
+    return partition
+
+
+def _nothing_lost(_topic: str, _index: int) -> Sequence[LostRecords]:
+    return ()

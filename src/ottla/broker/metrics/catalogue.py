@@ -231,6 +231,31 @@ def _of_partitions() -> Iterator[BrokerMetric]:
             "Log directories that have failed.",
             _one(lambda broker: len(broker.logs.failed_log_dirs)),
         ),
+        _kafka(
+            "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
+            "kafka_controller_controllerstats_uncleanleaderelections_total",
+            COUNTER,
+            "Leaders elected by this broker as controller that were not in sync.",
+            _one(lambda broker: broker.control.controller.controller.unclean_elections),
+        ),
+        _ottla(
+            "unclean_leaderships_total",
+            COUNTER,
+            "Partitions that this broker began to lead without having been in sync.",
+            _one(lambda broker: broker.partitions.losses.unclean_leaderships),
+        ),
+        _ottla(
+            "removed_records_total",
+            COUNTER,
+            "Offsets that replicas here have removed as followers, since their leaders do not have the records.",
+            _one(lambda broker: broker.partitions.losses.removed_records),
+        ),
+        _ottla(
+            "lost_records_total",
+            COUNTER,
+            "Those of them that are known to have been committed.",
+            _one(lambda broker: broker.partitions.losses.lost_records),
+        ),
         _ottla(
             "unflushed_bytes",
             GAUGE,

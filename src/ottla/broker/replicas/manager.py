@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from ottla.broker.replicas.flush_timer import FlushTimer
+from ottla.broker.replicas.losses import LossReports
 from ottla.broker.replicas.partition import Partition, Replication
 from ottla.cluster.image import NO_LEADER
 from ottla.config.topic import LONGEST, LogConfig
@@ -70,6 +71,8 @@ class ReplicaManager:
         self.held: set[Partition] = set()
         self.shared: set[Partition] = set()
         self._listeners: dict[str, RoleListener] = {}
+        #: Reports of lost records.
+        self.losses = LossReports(clock_now_ms)
         #: Copies followed partitions from their leaders; None while there are none.
         self.fetchers: ReplicaFetcherManager | None = None
         #: Makes it for the first followed partition; None in tests of single parts.
@@ -137,14 +140,23 @@ class ReplicaManager:
             listener.unload(partition.index, leader_epoch)
 
     def make_leader(
-        self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig, partition_epoch: int = 0
+        self,
+        topic: TopicImage,
+        index: int,
+        state: PartitionImage,
+        config: LogConfig,
+        partition_epoch: int = 0,
+        *,
+        is_recovering: bool = False,
     ) -> Partition:
         """Become leader of the partition in `state.leader_epoch`; create its log if there is none.
 
         The epoch starts at the log end offset, which is recorded before any append. `partition_epoch` is the version of
-        the state. Raises DiskError.
+        the state, `is_recovering` says that the leader was elected without being in sync (KIP-704). Raises DiskError.
         """
         partition = self.host(topic, index, config)
+        if is_recovering and partition.leader is None:
+            self.losses.elected(partition, state.leader, state.leader_epoch)
         self._stop_fetching(partition)
         hosted = partition.log
         own_end = hosted.recovery_point if self._flush_on_ack else hosted.log_end_offset
@@ -215,6 +227,7 @@ class ReplicaManager:
         if partition is not None:
             self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._tell_not_led(partition, None)
+        self.losses.forget(topic, index)
         offline = self._offline.get(topic, set())
         offline.discard(index)
         if not offline:

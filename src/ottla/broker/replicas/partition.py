@@ -91,6 +91,7 @@ class Partition:
         "replication",
         "reported_ms",
         "term",
+        "told_committed_end",
         "topic",
         "topic_id",
         "waiting",
@@ -115,6 +116,8 @@ class Partition:
         self.leader_id: int | None = None
         #: The current leader epoch, of this or another leader. In memory only: unknown after a start.
         self.leader_epoch = NO_EPOCH
+        #: The highest high watermark of which a leader has told this replica since the start.
+        self.told_committed_end = 0
         #: Number of changes of role or leader epoch.
         self.term = 0
         #: The end of the replica's own records that count: the log end, or the flushed end while appends wait for it.
@@ -349,6 +352,7 @@ class Partition:
         """As follower, adopt the leader's high watermark, up to the end of this log."""
         log = self.log
         before = log.high_watermark
+        self.told_committed_end = max(self.told_committed_end, offset)
         if log.update_high_watermark(offset) > before:
             self._show(before)
 

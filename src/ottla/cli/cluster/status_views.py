@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ottla.cli.log.output import instant
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, printable
 from ottla.cli.topic.views import health, lag_text, list_row, partition_note, partition_row
-from ottla.client.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, TopicStatus
+from ottla.client.cluster_status import BrokerStatus, ClusterStatus, LossStatus, PartitionStatus, TopicStatus
+from ottla.wire.lost_records import UNKNOWN
 
 _BROKERS = (
     Column("BROKER", is_number=True),
@@ -39,6 +41,15 @@ _PROBLEMS = (
     Column("LAG", may_shrink=True),
     Column("NOTE"),
 )
+_LOSSES = (
+    Column("TOPIC", may_shrink=True),
+    Column("PARTITION", is_number=True),
+    Column("BROKER", is_number=True),
+    Column("OFFSETS"),
+    Column("EPOCHS"),
+    Column("WHEN"),
+    Column("LOST RECORDS", may_shrink=True),
+)
 
 
 def show_status(terminal: Terminal, status: ClusterStatus) -> None:
@@ -62,6 +73,9 @@ def show_status(terminal: Terminal, status: ClusterStatus) -> None:
     if problems:
         terminal.line()
         terminal.table(_PROBLEMS, [_problem_cells(each) for each in problems])
+    if status.losses:
+        terminal.line()
+        terminal.table(_LOSSES, [_loss_cells(each) for each in status.losses])
 
 
 def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
@@ -87,6 +101,8 @@ def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
             "size_bytes": topic.size_bytes,
             "partitions": [partition_row(each) for each in topic.partitions],
         }
+    for loss in status.losses:
+        yield _loss_row(loss)
 
 
 def _painted(terminal: Terminal, cell: Cell) -> str:
@@ -181,4 +197,47 @@ def _problem_cells(each: PartitionStatus) -> Row:
         ",".join(map(str, each.isr)),
         lag_text(each.replicas, each.leader),
         partition_note(each),
+    )
+
+
+def _loss_row(loss: LossStatus) -> dict[str, Any]:
+    partition, broker, report = loss
+    return {
+        "kind": "lost_records",
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "broker": broker,
+        "is_unclean_election": report.is_election,
+        "first_offset": report.start,
+        "end_offset": None if report.end == UNKNOWN else report.end,
+        "committed_end_offset": None if report.committed_end == UNKNOWN else report.committed_end,
+        "leader_epochs": list(report.epochs),
+        "leader": report.leader,
+        "leader_epoch": report.leader_epoch,
+        "at_ms": report.at_ms,
+    }
+
+
+def _loss_cells(loss: LossStatus) -> Row:
+    partition, broker, report = loss
+    if report.is_election:
+        offsets = f"from {report.start}"
+        epochs = str(report.leader_epoch)
+        note = "elected without being in sync: what others had is lost"
+        if report.was_committed:
+            note += f", at least {report.committed_end - report.start:,} committed"
+    else:
+        offsets = f"{report.start}-{report.end - 1}"
+        epochs = ",".join(map(str, report.epochs)) or "-"
+        note = f"{report.end - report.start:,} removed for leader {report.leader} in epoch {report.leader_epoch}"
+        if report.was_committed:
+            note += f", {min(report.committed_end, report.end) - report.start:,} were committed"
+    return (
+        partition.topic,
+        str(partition.partition),
+        str(broker),
+        offsets,
+        epochs,
+        instant(report.at_ms),
+        Cell(note, Style.BAD),
     )

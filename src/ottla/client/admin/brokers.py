@@ -11,8 +11,10 @@ from ottla.client.model import TopicPartition
 from ottla.peer.arguments import MAX_INT32, several, whole_number
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import KNOWN_CODES
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.lost_records import LOST_RECORDS_TAG, LostRecords, decode_lost_records
 from ottla.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -76,4 +78,19 @@ def described_log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
         total_bytes=result.total_bytes,
         usable_bytes=result.usable_bytes,
         error=error,
+        lost_records={
+            TopicPartition(topic.name, each.partition_index): reports
+            for topic in result.topics
+            for each in topic.partitions
+            if (reports := _lost_records(each))
+        },
     )
+
+
+def _lost_records(partition: DescribeLogDirsPartition) -> list[LostRecords]:
+    """What a broker of ottla reports; nothing where it is not understood."""
+    data = (partition.unknown_tagged_fields or {}).get(LOST_RECORDS_TAG)
+    try:
+        return decode_lost_records(data) if data is not None else []
+    except WireError:
+        return []

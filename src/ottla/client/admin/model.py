@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import Node, TopicPartition
+from ottla.wire.lost_records import LostRecords
 
 BROKER_DEFAULT = -1
 """Use the broker's default instead of a number of partitions or replicas."""
@@ -177,3 +178,5 @@ class LogDirDescription:
     total_bytes: int = -1
     usable_bytes: int = -1
     error: str | None = None
+    lost_records: Mapping[TopicPartition, Sequence[LostRecords]] = field(default_factory=dict)
+    """What brokers of ottla report of records that these replicas lost or removed."""

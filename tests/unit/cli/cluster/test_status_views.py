@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 
+import pytest
+
 from ottla.cli.cluster.status_views import show_status, status_rows
 from ottla.cli.terminal import Terminal
 from ottla.client.admin.model import LogDirDescription, ReplicaSize
 from ottla.client.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, ReplicaStatus, TopicStatus
 from ottla.client.model import Node, TopicPartition
+from ottla.wire.lost_records import LostRecords
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -78,3 +81,42 @@ def test_when_all_is_well() -> None:
     failed = BrokerStatus(Node(1, "h", 1), {"/d": LogDirDescription("/d", {}, error="it failed")})
     assert not ClusterStatus("abc", 1, (failed,), (), {}).is_well
     assert failed.failed_log_dirs == ["/d"]
+
+
+def with_reports(*reports: LostRecords) -> ClusterStatus:
+    logs = {"/logs": LogDirDescription("/logs", {}, lost_records={FIRST: reports})}
+    return ClusterStatus("abc", 1, (BrokerStatus(Node(1, "127.0.0.1", 9092, "a"), logs),), (), {})
+
+
+ELECTION = LostRecords(True, 1, 3, 3, (), 1, 3, 1_767_225_600_123)
+REMOVAL = LostRecords(False, 1, 3, -1, (0, 1), 2, 3, 1_767_225_600_456)
+
+
+def test_lost_records() -> None:
+    stream = io.StringIO()
+    show_status(Terminal(stream, width=None, colours=False), with_reports(ELECTION, REMOVAL))
+    assert stream.getvalue().partition("  TOPIC")[2].splitlines() == [
+        "   PARTITION  BROKER  OFFSETS  EPOCHS  WHEN                     LOST RECORDS",
+        "  orders          0       1  from 1   3       2026-01-01 00:00:00.123  "
+        "elected without being in sync: what others had is lost, at least 2 committed",
+        "  orders          0       1  1-2      0,1     2026-01-01 00:00:00.456  2 removed for leader 2 in epoch 3",
+    ]
+    (row, _) = [row for row in status_rows(with_reports(ELECTION, REMOVAL)) if row["kind"] == "lost_records"]
+    assert (row["is_unclean_election"], row["first_offset"], row["committed_end_offset"]) == (True, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("reports", "lost"),
+    [
+        ((REMOVAL,), 0),
+        ((REMOVAL._replace(committed_end=2),), 1),
+        ((ELECTION._replace(leader_epoch=1), REMOVAL), 1),
+        ((ELECTION._replace(leader_epoch=2), REMOVAL), 2),
+        ((ELECTION._replace(leader_epoch=4), REMOVAL), 1),
+        ((ELECTION, REMOVAL._replace(epochs=())), 2),
+    ],
+)
+def test_a_removal_is_a_loss_if_it_was_committed_or_an_unclean_election_lies_in_between(
+    reports: tuple[LostRecords, ...], lost: int
+) -> None:
+    assert len(with_reports(*reports).losses) == lost

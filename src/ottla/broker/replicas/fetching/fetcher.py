@@ -28,6 +28,7 @@ from ottla.broker.replicas.fetching.machine import (
     truncation_offset,
 )
 from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings, fetch_request, list_offsets_request
+from ottla.broker.replicas.losses import epochs_between
 from ottla.env.disk import DiskError
 from ottla.peer.errors import KNOWN_CODES, ClientError
 from ottla.records.errors import BatchError
@@ -306,11 +307,10 @@ class ReplicaFetcher:
         else:
             offset = action.offset
         before, high_watermark = hosted.log_end_offset, hosted.high_watermark
+        epochs = epochs_between(hosted.epochs.entries, offset, before)
         self._broker.logs.truncate(hosted, offset)
-        if hosted.log_end_offset < high_watermark:
-            log.warning("%s: truncated to %d, below its high watermark %d", hosted.name, offset, high_watermark)
-        elif hosted.log_end_offset < before:
-            log.info("%s: truncated from %d to %d", hosted.name, before, hosted.log_end_offset)
+        if offset < before:
+            self._broker.replicas.losses.removed(partition, offset, before, high_watermark, epochs, self.leader_id)
         self._moved_back(key, partition)
 
     def _moved_back(self, key: PartitionKey, partition: Partition) -> None:
