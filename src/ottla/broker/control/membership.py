@@ -16,7 +16,14 @@ from ottla.broker.control.znodes import election, read_brokers
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError, SessionEvent
-from ottla.zk.layout import BrokerIdZnode, BrokerRegistration, ControllerEpochZnode, ControllerZnode, ZnodeDataError
+from ottla.zk.layout import (
+    BrokerIdZnode,
+    BrokerRegistration,
+    ControllerEpochZnode,
+    ControllerZnode,
+    KraftMigrationError,
+    ZnodeDataError,
+)
 from ottla.zk.tree import (
     BadVersionError,
     Check,
@@ -336,6 +343,9 @@ class ClusterMembership:
             self._session_id = session_id
         except (ConnectionLossError, SessionExpiredError) as error:
             log.warning("registering again has to wait: %s", error)
+            return
+        except KraftMigrationError as error:
+            self.on_fatal(str(error))
             return
         except ZnodeDataError as error:
             self.on_fatal(f"This broker could not register again: {error}")

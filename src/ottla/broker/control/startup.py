@@ -26,9 +26,17 @@ from ottla.cluster.controller_events import (
 )
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import TRANSACTION_STATE_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError
-from ottla.zk.layout import BrokerSequenceZnode, ClusterIdZnode, DeleteTopicZnode, TopicZnode, ZnodeDataError
+from ottla.zk.layout import (
+    BrokerSequenceZnode,
+    ClusterIdZnode,
+    DeleteTopicZnode,
+    KraftMigrationError,
+    TopicZnode,
+    ZnodeDataError,
+)
 from ottla.zk.tree import NodeExistsError
 
 if TYPE_CHECKING:
@@ -38,6 +46,12 @@ if TYPE_CHECKING:
     from ottla.zk.client import ZkClient
 
 log = logging.getLogger("ottla.topics")
+
+WITHOUT_TRANSACTIONS = (
+    f"the cluster has the topic {TRANSACTION_STATE_TOPIC}: brokers of Apache Kafka coordinate transactions there. This "
+    "broker copies and serves the records of transactions, and does not coordinate or verify any yet: have that topic, "
+    "and those that are written in transactions, led by brokers of Apache Kafka"
+)
 
 
 class FoundLogs(Protocol):
@@ -123,6 +137,8 @@ class Startup:
         """
         try:
             return await self._start()
+        except KraftMigrationError as error:
+            return TopicRefusal(ErrorCode.UNSUPPORTED_VERSION, str(error))
         except ZnodeDataError as error:
             return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The coordination metadata is damaged: {error}")
 
@@ -136,13 +152,15 @@ class Startup:
         refusal = await plane.membership.join()
         if refusal is not None:
             return refusal
+        names = await zk.children(TopicZnode.ROOT)
+        if plane.session.is_shared and TRANSACTION_STATE_TOPIC in names:
+            log.warning("%s", WITHOUT_TRANSACTIONS)
         if not plane.is_controller:
             # All that the broker is to do and to know comes from the controller, now that it is registered.
             self._logs.leave_alone()
             plane.unheard_topics.expect(await zk.children(TopicZnode.ROOT), plane.image.topics)
             await plane.membership.start()
             return None
-        names = await zk.children(TopicZnode.ROOT)
         marked = await zk.children(DeleteTopicZnode.ROOT)
         names += await self._adopt(cluster_id, names, marked, is_first=is_first)
         topics = await read_topics(zk, names, plane.new_uuid)

@@ -231,6 +231,18 @@ def _of_partitions() -> Iterator[BrokerMetric]:
             "Log directories that have failed.",
             _one(lambda broker: len(broker.logs.failed_log_dirs)),
         ),
+        _ottla(
+            "unflushed_bytes",
+            GAUGE,
+            "Bytes of records that are in the page cache and not forced to disk yet.",
+            _one(lambda broker: broker.logs.unflushed_bytes),
+        ),
+    )
+
+
+def _of_lost_records() -> Iterator[BrokerMetric]:
+    """Unclean elections, and what they lost."""
+    yield from (
         _kafka(
             "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
             "kafka_controller_controllerstats_uncleanleaderelections_total",
@@ -255,12 +267,6 @@ def _of_partitions() -> Iterator[BrokerMetric]:
             COUNTER,
             "Those of them that are known to have been committed.",
             _one(lambda broker: broker.partitions.losses.lost_records),
-        ),
-        _ottla(
-            "unflushed_bytes",
-            GAUGE,
-            "Bytes of records that are in the page cache and not forced to disk yet.",
-            _one(lambda broker: broker.logs.unflushed_bytes),
         ),
     )
 
@@ -386,6 +392,7 @@ BROKER_METRICS: tuple[BrokerMetric, ...] = (
     *_of_requests(),
     *_of_fetch_sessions_and_loop(),
     *_of_partitions(),
+    *_of_lost_records(),
     *_of_group_states(),
     *_of_coordinators(),
     *_of_coordinator_log(),

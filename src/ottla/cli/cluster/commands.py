@@ -9,13 +9,17 @@ import typer
 from ottla.cli.cluster import COMMAND
 from ottla.cli.cluster.plan import DEFAULT_BROKERS, DEFAULT_DATA, MOST_BROKERS, ClusterPlanOptions
 from ottla.cli.command import ClusterOptions
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, make_app
+from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
 
-app = make_app("cluster", "Start a cluster on this machine, or show the state of any.", no_args_is_help=False)
+app = make_app(
+    "cluster",
+    "Start a cluster on this machine; show the state of any, or take a broker out of it.",
+    no_args_is_help=False,
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -74,3 +78,31 @@ def status(servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIME
         return 0 if found.is_well else 1
 
     COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+
+
+@app.command()
+def leave(
+    broker: Annotated[int, typer.Option("--id", help="The broker that leaves.", min=0)],
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write the moves of its replicas, for kafka-reassign-partitions, to this file."
+        ),
+    ] = None,
+    yes: Yes = False,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Take a broker out of a cluster for good, of ottla or Apache Kafka: its leaderships go to others.
+
+    Its replicas have to live elsewhere first: else it is shown which ones do not, and nothing is changed. Where no
+    other broker is one of ottla, the topic __ottla_rebalances is deleted. The process is stopped by hand at the end.
+
+    Ends with 0 where it may be stopped or has left, with 1 where something keeps it, with 2 where it could not be done.
+    """
+    from ottla.cli.cluster.leave import LeaveOptions
+    from ottla.cli.cluster.leave import leave as leave_cluster
+
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s), lambda cluster: leave_cluster(cluster, LeaveOptions(broker, plan, yes))
+    )

@@ -32,7 +32,7 @@ from ottla.zk.layout.cluster import (
     ProducerIdBlock,
     ProducerIdBlockZnode,
 )
-from ottla.zk.layout.codec import ZnodeDataError
+from ottla.zk.layout.codec import KraftMigrationError, ZnodeDataError
 from ottla.zk.layout.configs import (
     DEFAULT_ENTITY,
     BrokerConfigZnode,
@@ -74,6 +74,7 @@ __all__ = [
     "FeatureZnode",
     "IpConfigZnode",
     "IsrChangeNotificationZnode",
+    "KraftMigrationError",
     "LeaderAndIsr",
     "LogDirEventNotificationZnode",
     "PartitionOwnerZnode",

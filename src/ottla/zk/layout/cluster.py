@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.zk.layout.codec import ZnodeDataError, dump, expected, load
+from ottla.zk.layout.codec import KraftMigrationError, ZnodeDataError, dump, expected, load
 
 PERSISTENT_PATHS = (
     "/consumers",
@@ -37,10 +37,17 @@ class ControllerZnode:
 
     @staticmethod
     def decode(data: bytes | None) -> int:
-        """The controller's broker id. Raises `ZnodeDataError`."""
+        """The controller's broker id. Raises `ZnodeDataError`, and `KraftMigrationError` for a controller of KRaft."""
         value = load(ControllerZnode.PATH, data)
         with expected(ControllerZnode.PATH, "names no controller"):
-            return int(value["brokerid"])
+            controller_id, epoch = int(value["brokerid"]), int(value.get("kraftControllerEpoch", -1))
+        if epoch >= 0:
+            raise KraftMigrationError(
+                f"{ControllerZnode.PATH} names controller {controller_id} of KRaft (kraftControllerEpoch={epoch}): the "
+                "cluster is being migrated from ZooKeeper to KRaft, which ottla does not take part in. Take ottla's "
+                "brokers out of it before a migration, or go back to ZooKeeper"
+            )
+        return controller_id
 
 
 class ControllerEpochZnode:

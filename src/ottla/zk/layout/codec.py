@@ -17,6 +17,10 @@ class ZnodeDataError(ValueError):
     """Invalid znode data; the message names the path."""
 
 
+class KraftMigrationError(ZnodeDataError):
+    """The cluster is being moved to KRaft: its controller is none of the brokers with ZooKeeper."""
+
+
 @contextmanager
 def expected(path: str, otherwise: str) -> Iterator[None]:
     """Turn an error about a value in a znode's JSON into a `ZnodeDataError`: "/path `otherwise`: …"."""

@@ -163,7 +163,7 @@ def test_a_follower_that_has_caught_up_is_proposed_for_the_isr(tmp_path: Path) -
         await three.fetch(broker, 0)
         assert not proposals
         await three.fetch(broker, 1)
-        assert [proposal.isr for proposal in proposals] == [tuple(sorted((broker.id, *FOLLOWERS)))]
+        assert [proposal.isr for proposal in proposals] == [(broker.id, *FOLLOWERS)]
         for follower in (two, three):
             follower.close()
 
@@ -276,7 +276,7 @@ def test_a_follower_joins_only_under_its_present_registration(tmp_path: Path) ->
         assert not proposals, "it fetches under a registration that is not known here yet"
         registered[3] = EPOCHS + 3
         await three.fetch(broker, 0)
-        assert [proposal.isr for proposal in proposals] == [tuple(sorted((broker.id, *FOLLOWERS)))]
+        assert [proposal.isr for proposal in proposals] == [(broker.id, *FOLLOWERS)]
         assert proposals[0].broker_epochs == {3: EPOCHS + 3}, "the others have not fetched yet"
         three.close()
 
@@ -289,7 +289,7 @@ def test_a_follower_of_a_version_without_broker_epochs_joins(tmp_path: Path) -> 
         broker.partitions.replication.propose = lambda _, proposal: proposals.append(proposal)
         partition = led(broker, (2,))
         partition.fetched(3, 0, 0, 0.0)
-        assert [proposal.isr for proposal in proposals] == [tuple(sorted((broker.id, *FOLLOWERS)))]
+        assert [proposal.isr for proposal in proposals] == [(broker.id, *FOLLOWERS)]
         assert not proposals[0].broker_epochs
 
     with_broker(tmp_path, scenario)

@@ -303,6 +303,7 @@ def test_a_follower_tells_consumers_of_committed_transactions_from_its_own_log(t
     ("offset", "version", "error"),
     [
         (1, 11, ErrorCode.NONE),
+        (2, 11, ErrorCode.NONE),
         (3, 11, ErrorCode.OFFSET_OUT_OF_RANGE),
         (0, 10, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (3, 10, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -315,6 +316,7 @@ def test_what_a_follower_answers_beyond_its_high_watermark(
         partition = follow(broker, 1)
         appended(broker, partition, batch_at(0), batch_at(1))
         partition.learn_high_watermark(1)
+        assert partition.log.log_end_offset == 2
         answer = await asyncio.wait_for(ask_fetch(broker, offset, version, max_wait_ms=0).answered(), 60)
         (data,) = answer.responses[0].partitions
         assert (data.error_code, len(data.records or b"")) == (error, 0)

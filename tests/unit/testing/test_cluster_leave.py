@@ -1,0 +1,105 @@
+"""`ottla cluster leave`: what keeps a broker in its cluster, and what is left when it has gone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from ottla.cli.main import app
+from ottla.client import cluster_leave
+from ottla.client.cluster_leave import EVIDENCE_TOPIC, Departure, planned_moves
+from ottla.client.model import Node, TopicPartition
+from ottla.peer.model import PartitionMetadata
+from ottla.testing import Cluster
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.spec("R1", "Z3")
+
+
+def leave(cluster: Cluster, broker: int, *arguments: str) -> Result:
+    command = ["cluster", "leave", "--id", str(broker), "-b", cluster.bootstrap_servers, *arguments]
+    return CliRunner().invoke(app, command)
+
+
+def test_a_broker_with_replicas_is_kept_and_shown_where_they_could_go(tmp_path: Path) -> None:
+    with Cluster(3) as cluster:
+        cluster.create_topic("orders", partitions=3, replication_factor=2)
+        plan = tmp_path / "moves.json"
+        done = leave(cluster, 2, "--yes", "--plan", str(plan))
+        assert done.exit_code == 1
+        assert "broker 2 holds 2 replicas:" in done.stdout
+        assert "broker 2 cannot leave: its replicas have to live elsewhere first" in done.stderr
+        moves = json.loads(plan.read_text())
+        assert moves["version"] == 1
+        held = [index for index in range(3) if 2 in cluster.replicas("orders", index)]
+        assert [each["partition"] for each in moves["partitions"]] == held
+        assert all(sorted(each["replicas"]) == [0, 1] for each in moves["partitions"])
+        assert cluster.broker(2).id == 2
+        assert len({cluster.leader("orders", index) for index in range(3)}) == 3, "nothing was changed"
+
+
+def test_what_has_no_place_to_go_or_is_nowhere_else() -> None:
+    with Cluster(2) as cluster:
+        cluster.create_topic("orders", replication_factor=2)
+        cluster.create_topic("alone", partitions=2, replication_factor=1)
+        done = leave(cluster, 1, "--yes")
+        assert done.exit_code == 1
+        assert "no other broker" in done.stdout
+        assert "Of 1 partition nobody else has the records" in done.stdout
+        assert "Start another broker" in done.stdout
+
+
+def test_a_broker_without_replicas_leaves() -> None:
+    with Cluster(3) as cluster:
+        assert leave(cluster, 2).exit_code == 1, "a script has to say --yes"
+        done = leave(cluster, 2, "--yes")
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "broker 2 leads nothing and is elected no more: stop its process now" in done.stdout
+        cluster.shut_down(2)
+        wait_until(lambda: set(cluster.broker(0).image.brokers) == {0, 1}, "its registration to go")
+        done = leave(cluster, 2)
+        assert (done.exit_code, done.stdout) == (
+            0,
+            "broker 2 is not registered and holds no replicas: it has left the cluster\n",
+        )
+
+
+def test_the_last_broker_of_ottla_takes_its_evidence_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def is_ottla(_cluster: object, broker: int) -> bool:
+        return broker == 2
+
+    with Cluster(3) as cluster:
+        cluster.create_topic(EVIDENCE_TOPIC, replication_factor=3)
+        done = leave(cluster, 2, "--yes")
+        assert done.exit_code == 1, "the others are of ottla, and keep it"
+        monkeypatch.setattr(cluster_leave, "_is_ottla", is_ottla)
+        done = leave(cluster, 2, "--yes")
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert f"the topic {EVIDENCE_TOPIC} is deleted" in done.stdout
+        wait_until(lambda: EVIDENCE_TOPIC not in cluster.broker(0).image.topics, "the deletion")
+
+
+def test_who_does_not_say_what_it_is_keeps_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def is_ottla(_cluster: object, broker: int) -> bool | None:
+        return None if broker == 1 else False
+
+    with Cluster(3) as cluster:
+        cluster.create_topic(EVIDENCE_TOPIC, replication_factor=1)
+        monkeypatch.setattr(cluster_leave, "_is_ottla", is_ottla)
+        done = leave(cluster, 2, "--yes")
+        assert f"broker 1 did not say whether it is one of ottla: the topic {EVIDENCE_TOPIC} stays" in done.stderr
+        assert EVIDENCE_TOPIC in cluster.broker(0).image.topics
+
+
+def test_the_least_loaded_broker_takes_over_in_a_rack_of_its_own() -> None:
+    nodes = {each: Node(each, "h", 9092, rack) for each, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c"))}
+    held = {
+        TopicPartition("t", index): PartitionMetadata(index, replicas[0], 0, replicas, replicas)
+        for index, replicas in enumerate([(5, 1), (1, 5), (5, 3)])
+    }
+    departure = Departure(5, True, held, False, nodes, {1: 4, 2: 9, 3: 3, 4: 3, 5: 3})
+    assert list(planned_moves(departure).values()) == [(3, 1), (1, 4), (1, 3)]
