@@ -159,3 +159,80 @@ def test_the_clock_is_that_of_the_loop() -> None:
         assert (clock.now_ms(), clock.monotonic_ms()) == (3500, 2500.0)
 
     run_in_virtual_time(story(), loop)
+
+
+def test_a_blocked_direction_delivers_later_and_in_order() -> None:
+    async def story(world: World) -> None:
+        client, socket = await world.connect()
+        assert client.stream is not None
+        world.network.block("client", "server")
+        client.stream.write([b"one "])
+        socket.send(b"answer", 0)
+        await asyncio.sleep(5.0)  # sleep: virtual
+        assert client.received == b"answer", "the other direction is open"
+        client.stream.write([b"two "])
+        world.network.unblock("client", "server")
+        client.stream.write([b"three"])
+        received = b""
+        while len(received) < len(b"one two three"):
+            received += await world.read(socket)
+        assert received == b"one two three"
+
+    play(story)
+
+
+def test_nobody_connects_while_one_direction_is_blocked() -> None:
+    async def story(world: World) -> None:
+        world.network.block("server", "client")
+        connecting = asyncio.create_task(world.connect())
+        await asyncio.sleep(5.0)  # sleep: virtual
+        assert not connecting.done()
+        world.network.unblock("server", "client")
+        await connecting
+
+    play(story)
+
+
+def test_a_reset_connection_loses_what_is_on_its_way_and_both_notice() -> None:
+    async def story(world: World) -> None:
+        client, socket = await world.connect()
+        assert client.stream is not None
+        client.stream.write([b"lost"])
+        (connection,) = world.network.connections_of("server")
+        world.network.reset(connection)
+        assert await world.read(socket) == b""
+        await asyncio.sleep(1.0)  # sleep: virtual
+        assert client.is_gone
+        assert world.network.connections_of("server") == []
+
+    play(story)
+
+
+def test_the_connections_of_an_ended_process_are_closed_and_its_ports_free() -> None:
+    async def story(world: World) -> None:
+        client, _ = await world.connect()
+        world.server.listen("server", 9092)
+        world.network.end_host("server")
+        await asyncio.sleep(1.0)  # sleep: virtual
+        assert client.is_gone
+        with pytest.raises(ConnectionRefusedError):
+            await world.host.connect("server", 9092, Client())
+        world.server.listen("server", 9092)
+
+    play(story)
+
+
+def test_a_host_without_power_is_silent_until_it_is_back() -> None:
+    async def story(world: World) -> None:
+        client, _ = await world.connect()
+        world.network.power_off("server")
+        connecting = asyncio.create_task(world.host.connect("server", 9092, Client()))
+        await asyncio.sleep(60.0)  # sleep: virtual
+        assert not client.is_gone
+        assert not connecting.done()
+        world.network.power_on("server")
+        with pytest.raises(ConnectionRefusedError):
+            await connecting
+        assert client.is_gone
+
+    play(story)

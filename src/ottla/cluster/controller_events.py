@@ -51,6 +51,8 @@ class FoundPartitionState(NamedTuple):
     is_recovering: bool = False
     #: The reassignment under way, as the topic's znode says.
     move: ReplicaMove = ReplicaMove()
+    #: The transaction that wrote the state znode last (its mzxid); -1 if it does not matter.
+    written_zxid: int = -1
 
 
 class FoundTopic(NamedTuple):

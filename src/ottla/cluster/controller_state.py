@@ -268,14 +268,25 @@ class ControllerState:
             known = self._electable = (self.live, leaving, frozenset(self.live).difference(leaving))
         return known[2]
 
-    def settled(self, name: str, configs: Mapping[str, str], index: int, state: PartitionImage) -> PartitionImage:
+    def settled(
+        self,
+        name: str,
+        configs: Mapping[str, str],
+        index: int,
+        state: PartitionImage,
+        not_in_sync: frozenset[int] = frozenset(),
+    ) -> PartitionImage:
         """A partition's state with a live leader and a live ISR, as far as can be; the same object if it has them.
 
-        Whether a leader may be elected that was not in sync is up to the topic's settings.
+        Whether a leader may be elected that was not in sync is up to the topic's settings. `not_in_sync` are live
+        brokers that must leave the ISR.
         """
-        if not self.offline and state.leader in self.live and all(broker in self.live for broker in state.isr):
+        is_alive = state.leader in self.live and all(broker in self.live for broker in state.isr)
+        if is_alive and not self.offline and not not_in_sync:
             return state  # the common case, without the sets below
         alive, electable = self.alive(name, index)
+        if not_in_sync:
+            alive, electable = set(alive).difference(not_in_sync), set(electable).difference(not_in_sync)
         setting = configs.get(UNCLEAN)
         unclean = self.config.get_boolean(UNCLEAN) if setting is None else setting.strip().lower() == "true"
         return settle(state, alive, electable, unclean=unclean)

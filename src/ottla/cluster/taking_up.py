@@ -76,7 +76,7 @@ def _take_up(
         elif offline:
             now = was._replace(leader=NO_LEADER, offline=offline)
         else:
-            now = state.settled(found.name, configs, index, was)
+            now = state.settled(found.name, configs, index, was, _registered_since(partition, state))
         if now is not was and now.isr and not offline:
             writes.append(state.put(key, was, now, partition.version))
             message = state.unclean_election(key, was, now) if was is not None else None
@@ -93,6 +93,20 @@ def _take_up(
     taken_up.changes.extend(writes)
     if known is None or topic.partitions != known.partitions:
         taken_up.topics.append(topic)
+
+
+def _registered_since(partition: FoundPartitionState, state: ControllerState) -> frozenset[int]:
+    """The live members of the ISR that registered after the state was written.
+
+    They were gone and are back, and no controller was there to notice it: what they acknowledged before an unclean
+    stop they may lack now, so that they must not lead while another member of the ISR lives. A broker that came into
+    the ISR in its present registration is not one of them: that was written since.
+    """
+    if partition.written_zxid < 0:
+        return frozenset()
+    members = [broker_id for broker_id in partition.isr if broker_id in state.live]
+    back = frozenset(broker_id for broker_id in members if state.live[broker_id].epoch > partition.written_zxid)
+    return back if len(back) < len(members) else frozenset()
 
 
 def _as_found(partition: FoundPartitionState) -> PartitionImage | None:

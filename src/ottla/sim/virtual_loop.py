@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -28,12 +29,15 @@ class _VirtualSelector(selectors.BaseSelector):
     def __init__(self) -> None:
         self.passed_s = 0.0
         self.descriptors: dict[int, _Readiness] = {}
+        #: Descriptors that may be ready: all others are not.
+        self.suspects: dict[int, None] = {}
         self._keys: dict[int, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """Register a descriptor; the loop's own self-pipe, which is never written to, is never ready."""
         key = selectors.SelectorKey(fileobj, fileobj if isinstance(fileobj, int) else fileobj.fileno(), events, data)
         self._keys[key.fd] = key
+        self.suspects[key.fd] = None
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
@@ -52,17 +56,19 @@ class _VirtualSelector(selectors.BaseSelector):
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
         found = []
-        for fd, readiness in self.descriptors.items():
+        for fd in list(self.suspects):
+            readiness = self.descriptors.get(fd)
             key = self._keys.get(fd)
-            if key is None:
-                continue
             events = 0
-            if key.events & selectors.EVENT_READ and readiness.is_readable():
-                events |= selectors.EVENT_READ
-            if key.events & selectors.EVENT_WRITE and readiness.is_writable():
-                events |= selectors.EVENT_WRITE
-            if events:
+            if readiness is not None and key is not None:
+                if key.events & selectors.EVENT_READ and readiness.is_readable():
+                    events |= selectors.EVENT_READ
+                if key.events & selectors.EVENT_WRITE and readiness.is_writable():
+                    events |= selectors.EVENT_WRITE
+            if key is not None and events:
                 found.append((key, events))
+            else:
+                del self.suspects[fd]
         return found
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
@@ -76,6 +82,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual = _VirtualSelector()
         self._next_descriptor = FIRST_DESCRIPTOR
+        #: Where callbacks of the simulation itself run, whoever causes them; None: in the context of the caller.
+        self.outside: contextvars.Context | None = None
         super().__init__(self._virtual)
 
     def time(self) -> float:
@@ -93,6 +101,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._virtual.descriptors[self._next_descriptor] = _Readiness(is_readable, is_writable)
         return self._next_descriptor
 
+    def look_at(self, fd: int) -> None:
+        """Say that a descriptor may have become ready; otherwise it is not looked at."""
+        self._virtual.suspects[fd] = None
+
+    def look_at_all(self) -> None:
+        """Say that any descriptor may have become ready."""
+        self._virtual.suspects.update(dict.fromkeys(self._virtual.descriptors))
+
     def drop_descriptor(self, fd: int) -> None:
         """Close a descriptor; closing it twice does nothing."""
         self._virtual.descriptors.pop(fd, None)
@@ -108,6 +124,10 @@ class LoopClock:
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch, in virtual time."""
         return self._start_ms + self._loop.now_ms
+
+    def step(self, by_ms: int) -> None:
+        """Set the wall clock forwards or back."""
+        self._start_ms += by_ms
 
     def monotonic_ms(self) -> float:
         """Milliseconds since the loop was made, in virtual time."""

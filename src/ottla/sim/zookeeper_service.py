@@ -8,12 +8,14 @@ raises `ConnectionLossError`: it may or may not have been made.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from ottla.env.futures import settle
+from ottla.sim.processes import current_process
 from ottla.sim.virtual_loop import VirtualTimeLoop
 from ottla.zk.client import ByTransactions, ConnectionLossError, SessionEvent, SessionListener, Watcher
 from ottla.zk.tree import (
@@ -36,6 +38,10 @@ T = TypeVar("T")
 PINGS_PER_SESSION = 3
 #: Separates messages due at the same moment, so that they stay in order; seconds.
 APART_S = 1e-6
+
+
+def _ignore(_: WatchEvent) -> None:
+    """Nobody wants to know."""
 
 
 class _Watch(NamedTuple):
@@ -64,6 +70,8 @@ class SimulatedZooKeeper:
         self._chance = chance
         self._delay_ms = delay_ms
         self._sessions = 0
+        #: Called with each change of a node.
+        self.on_change: Callable[[WatchEvent], None] = _ignore
 
     def connect(self, slowness: float = 1.0, loss: float = 0.0) -> SimulatedZk:
         """Open a new session.
@@ -103,6 +111,8 @@ class SimulatedZooKeeper:
         self._fire(self.tree.expire_session(session_id, self.loop.now_ms).events)
 
     def _fire(self, events: Sequence[WatchEvent]) -> None:
+        for event in events:
+            self.on_change(event)
         for watch, event in self.watches.fire(events):
             assert isinstance(watch, _Watch)
             self.events += 1
@@ -130,6 +140,11 @@ class SimulatedZk(ByTransactions):
         self._expiry: asyncio.TimerHandle | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._is_expired = self._is_over = False
+        #: What arrives is handled as the process that opened the session.
+        self._context = contextvars.copy_context()
+        self._process = current_process()
+        #: How many of the next changes are made without an answer that arrives.
+        self._answers_to_lose = 0
 
     # Faults
 
@@ -155,11 +170,20 @@ class SimulatedZk(ByTransactions):
         """Break the connection; a new one is made at once."""
         if self._connected.is_set() and self._running.is_set():
             self.cut()
-            self._reconnecting = self._loop.create_task(self._return())
+            self._reconnecting = self._loop.create_task(self._return(), context=self._context.copy())
 
     async def reconnect(self) -> None:
         """Restore the connection."""
         await self._return()
+
+    def lose_answers(self, count: int) -> None:
+        """Lose the answers of the next changes that the server makes, and the connection with each."""
+        self._answers_to_lose = count
+
+    def expire(self) -> None:
+        """Expire the session; the client learns it when it is connected again."""
+        self.cut()
+        self._expire()
 
     def die(self) -> None:
         """End the process; the server receives nothing more from it."""
@@ -176,7 +200,7 @@ class SimulatedZk(ByTransactions):
     def _fall_silent(self) -> None:
         if self._expiry is None:
             timeout_s = self._server.session_timeout_ms / 1000 - self._server.since_ping_s()
-            self._expiry = self._loop.call_later(timeout_s, self._expire)
+            self._expiry = self._loop.call_later(timeout_s, self._expire, context=self._loop.outside)
 
     def _expire(self) -> None:
         if not self._is_expired:
@@ -205,13 +229,20 @@ class SimulatedZk(ByTransactions):
             return
         self._connected.set()
         for call in held:
-            call()
+            self._as_owner(call)
         if was_cut:
             self._notify(SessionEvent.CONNECTED)
 
     def _notify(self, event: SessionEvent) -> None:
         for listener in self._listeners:
-            listener(event)
+            self._as_owner(partial(listener, event))
+
+    def _as_owner(self, call: Callable[[], object]) -> None:
+        """Call a function as the process that opened the session."""
+        if current_process() is self._process:
+            call()
+        else:
+            self._loop.call_soon(call, context=self._context.copy())
 
     # Messages
 
@@ -222,7 +253,7 @@ class SimulatedZk(ByTransactions):
         """Deliver a message of the server, in order, and not while the process is paused."""
         at_s = max(self._loop.time() + self._delay_s(), self._last_delivered_s + APART_S)
         self._last_delivered_s = at_s
-        self._loop.call_at(at_s, self._arrive, call, session_id)
+        self._loop.call_at(at_s, self._arrive, call, session_id, context=self._context.copy())
 
     def _arrive(self, call: Callable[[], object], session_id: int) -> None:
         if self._is_over or session_id != self._session_id:
@@ -240,7 +271,7 @@ class SimulatedZk(ByTransactions):
             answer: asyncio.Future[T] = self._loop.create_future()
             at_s = max(self._loop.time() + self._delay_s(), self._last_sent_s + APART_S)
             self._last_sent_s = at_s
-            self._loop.call_at(at_s, self._serve, work, answer, self._link)
+            self._loop.call_at(at_s, self._serve, work, answer, self._link, not again, context=self._loop.outside)
             try:
                 result = await answer
             except ConnectionLossError:
@@ -259,7 +290,7 @@ class SimulatedZk(ByTransactions):
         except TimeoutError:
             raise ConnectionLossError(path, "ZooKeeper cannot be reached") from None
 
-    def _serve(self, work: Callable[[], T], answer: asyncio.Future[T], link: int) -> None:
+    def _serve(self, work: Callable[[], T], answer: asyncio.Future[T], link: int, is_change: bool) -> None:
         if self._server.is_lost(self._loss):
             self._break()
         if link != self._link or self._is_expired:
@@ -272,10 +303,15 @@ class SimulatedZk(ByTransactions):
             error = refused
         at_s = max(self._loop.time() + self._delay_s(), self._last_delivered_s + APART_S)
         self._last_delivered_s = at_s
-        self._loop.call_at(at_s, self._come_back, answer, result, error, link)
+        is_lost = is_change and error is None and self._answers_to_lose > 0
+        self._answers_to_lose -= is_lost
+        context = self._context.copy()
+        self._loop.call_at(at_s, self._come_back, answer, result, error, link, is_lost, context=context)
 
-    def _come_back(self, answer: asyncio.Future[T], result: T | None, error: ZkError | None, link: int) -> None:
-        if self._server.is_lost(self._loss):
+    def _come_back(
+        self, answer: asyncio.Future[T], result: T | None, error: ZkError | None, link: int, is_lost: bool
+    ) -> None:
+        if is_lost or self._server.is_lost(self._loss):
             self._break()
         if link != self._link:
             result, error = None, ConnectionLossError("/", "the answer was lost")

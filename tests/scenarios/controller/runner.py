@@ -230,8 +230,9 @@ def _state(text: str) -> events.FoundPartitionState:
     if not rest:
         return events.FoundPartitionState(numbers(replicas))
     leader, epoch, isr, version, *moved = rest.split("/")
+    version, _, zxid = version.partition("@")
     state = events.FoundPartitionState(numbers(replicas), int(leader), int(epoch), numbers(isr), int(version))
-    return state._replace(move=events.ReplicaMove(*map(numbers, moved)))
+    return state._replace(move=events.ReplicaMove(*map(numbers, moved)), written_zxid=int(zxid or -1))
 
 
 def _response(words: list[str], errors: str) -> tuple[int, int, list[tuple[str, int]], list[tuple[str, int]]]:

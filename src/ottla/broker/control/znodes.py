@@ -188,7 +188,15 @@ async def _read_partition(
             await zk.exists(path, watch)
         return FoundPartitionState(replicas)
     state = PartitionStateZnode.decode(topic, index, data)
-    return FoundPartitionState(replicas, state.leader, state.leader_epoch, state.isr, stat.version, state.is_recovering)
+    return FoundPartitionState(
+        replicas,
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        stat.version,
+        state.is_recovering,
+        written_zxid=stat.mzxid,
+    )
 
 
 async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:

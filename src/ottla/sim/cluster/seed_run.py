@@ -1,0 +1,213 @@
+"""One seed: a cluster, its clients, faults one after the other and together, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.client import Admin, NewTopic
+from ottla.client.errors import ClientError
+from ottla.sim.cluster.brokers import SimulatedCluster
+from ottla.sim.cluster.faults import LOSSES, OTHERS, ClusterFaults
+from ottla.sim.cluster.load import GROUP, ClusterLoad, value_of
+from ottla.sim.cluster.story import ClusterStory
+from ottla.sim.cluster_history import Event, GroupSettled, Place, ReplicaLog, Value, describe, violations
+from ottla.testing.reading import read_records
+
+TOPIC: Final = "events"
+PARTITIONS: Final = 2
+FAULTS: Final = (4, 10)
+#: Of the faults of a seed, how many begin while another is under way.
+TOGETHER: Final = 0.35
+#: Seconds until a cluster without faults is whole again: longer than any timeout of brokers.
+WHOLE_WITHIN_S: Final = 90.0
+#: Seconds in which a group settles, and for which it is then watched.
+SETTLES_WITHIN_S: Final = 15.0
+WATCHED_S: Final = 5.0
+#: Lines of the story that are shown around each thing that went wrong.
+SHOWN_LINES: Final = 400
+
+
+@dataclass(slots=True)
+class SeedOutcome:
+    """What came of a seed. `wrong` is empty if all promises were kept."""
+
+    seed: int
+    wrong: str
+    faults: dict[str, int]
+    acknowledged: int
+    simulated_s: float
+    #: A checksum of all that clients saw and of what is on the disks.
+    digest: int
+    story: ClusterStory = field(repr=False)
+    events: list[Event] = field(repr=False)
+
+
+class SeedRun:
+    """The run of one seed. `prepare` is called with the cluster before anything is started."""
+
+    def __init__(self, seed: int, script: Script | None = None) -> None:
+        self.seed = seed
+        self._chance = random.Random(seed)
+        self.cluster = SimulatedCluster(self._chance.getrandbits(32))
+        self._script = script or SeedRun.random_faults
+        self.places: tuple[Place, ...] = tuple((TOPIC, index) for index in range(PARTITIONS))
+        self._wrong: list[str] = []
+        self.load: ClusterLoad
+        self.faults: ClusterFaults
+
+    def run(self) -> SeedOutcome:
+        """Run it to its end."""
+        cluster = self.cluster
+        cluster.run(lambda _: self._run())
+        found = violations(self.load.events)
+        if found:
+            self._wrong.append(describe(found))
+        self._wrong += [f"{line.who} at {line.at_s:.3f}: {line.what}" for line in cluster.story.bugs]
+        self._wrong += [f"{who}: {what}" for who, what in cluster.loop.failures]
+        digest = zlib.crc32(repr((self.load.events, cluster.story.lines, self._files)).encode())
+        return SeedOutcome(
+            self.seed,
+            "\n".join(self._wrong),
+            self.faults.played,
+            self.load.acknowledged,
+            self._simulated_s,
+            digest,
+            cluster.story,
+            self.load.events,
+        )
+
+    async def _run(self) -> None:
+        cluster = self.cluster
+        self.faults = ClusterFaults(cluster, random.Random(self._chance.getrandbits(32)))
+        self.load = ClusterLoad(cluster, self.places, random.Random(self._chance.getrandbits(32)))
+        self._simulated_s, self._files = 0.0, cluster.files()
+        for broker in cluster.brokers.values():
+            broker.start()
+        if not await cluster.until_whole(WHOLE_WITHIN_S):
+            self._wrong.append(f"the cluster does not start: {cluster.out_of_sync()}")
+            return
+        creating = cluster.loop.process("admin").start(self._create_topic())
+        await creating
+        self.load.start()
+        await asyncio.sleep(2.0)
+        await self._script(self)
+        await self._end()
+        self._simulated_s, self._files = cluster.loop.time(), cluster.files()
+
+    async def _create_topic(self) -> None:
+        cluster = self.cluster
+        admin = Admin(bootstrap_servers=cluster.bootstrap_servers, environment=cluster.environment("admin"))
+        while True:
+            try:
+                await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
+            except ClientError as error:
+                cluster.story.tell("admin", f"{error!r}")
+                await asyncio.sleep(1.0)
+            else:
+                break
+        await admin.close()
+
+    async def random_faults(self) -> None:
+        """Faults as the seed says: most alone, some together; those with a loss only while the cluster is whole."""
+        chance = random.Random(self._chance.getrandbits(32))
+        running: set[asyncio.Task[None]] = set()
+        loop = asyncio.get_running_loop()
+        for _ in range(chance.randint(*FAULTS)):
+            kind = chance.choice([*OTHERS, *LOSSES])
+            if kind in LOSSES:
+                await asyncio.gather(*running)
+                if not await self._is_whole_again():
+                    return
+                await self.faults.play(kind)
+                if not await self._is_whole_again():
+                    return
+                continue
+            task = loop.create_task(self.faults.play(kind))
+            running.add(task)
+            task.add_done_callback(running.discard)
+            if chance.random() < TOGETHER:
+                await asyncio.sleep(chance.uniform(0.0, 4.0))
+            else:
+                await asyncio.gather(*running)
+                await asyncio.sleep(chance.uniform(0.0, 6.0))
+        await asyncio.gather(*running)
+
+    async def _is_whole_again(self) -> bool:
+        if await self.cluster.until_whole(WHOLE_WITHIN_S):
+            return True
+        self._wrong.append(f"the cluster does not recover: {self.cluster.out_of_sync()}")
+        return False
+
+    # The end
+
+    async def _end(self) -> None:
+        """Without faults the cluster gets whole, records are acknowledged, and replicas and clients agree."""
+        cluster, load = self.cluster, self.load
+        cluster.story.tell("", "no more faults")
+        if not await self._is_whole_again():
+            return
+        acknowledged = load.acknowledged
+        if not await cluster.until(lambda: load.acknowledged > acknowledged + 10, WHOLE_WITHIN_S):
+            self._wrong.append("nothing is acknowledged after the faults")
+            return
+        await load.stop_producing()
+        cluster.story.tell("", "producers have ended")
+        if not await cluster.until(self._replicas_agree, WHOLE_WITHIN_S):
+            self._wrong.append(f"the high watermarks of replicas stay different: {self._watermarks()}")
+        if not await cluster.until(self._reader_is_at_end, WHOLE_WITHIN_S):
+            self._wrong.append(f"the reader does not come to the end: {self._watermarks()}")
+        await asyncio.sleep(SETTLES_WITHIN_S)
+        load.events.append(GroupSettled(cluster.loop.time(), GROUP, self.places))
+        await asyncio.sleep(WATCHED_S)
+        self._read_replicas()
+
+    def _watermarks(self) -> dict[Place, dict[int, int]]:
+        found: dict[Place, dict[int, int]] = {place: {} for place in self.places}
+        for each in self.cluster.up():
+            assert each.broker is not None
+            for place in self.places:
+                partition = each.broker.partitions.get(*place)
+                if partition is not None:
+                    found[place][each.id] = partition.log.high_watermark
+        return found
+
+    def _replicas_agree(self) -> bool:
+        return all(len(each) == 3 and len(set(each.values())) == 1 for each in self._watermarks().values())
+
+    def _reader_is_at_end(self) -> bool:
+        reached = self.load.reached
+        return all(reached.get(place, 0) >= max(each.values()) for place, each in self._watermarks().items())
+
+    def _read_replicas(self) -> None:
+        now_s = self.cluster.loop.time()
+        for each in self.cluster.up():
+            broker = each.broker
+            assert broker is not None
+            for place in self.places:
+                partition = broker.partitions.get(*place)
+                if partition is None:
+                    continue
+                records: dict[int, Value] = {
+                    record.offset: value_of(record.value) for record in read_records(broker, *place)
+                }
+                log = partition.log
+                leads = partition.leader is not None
+                self.load.events.append(
+                    ReplicaLog(now_s, place, each.id, leads, log.log_start_offset, log.high_watermark, records)
+                )
+
+
+Script = Callable[[SeedRun], "asyncio.Future[None]"]
+
+
+def story_of(outcome: SeedOutcome, most: int = SHOWN_LINES) -> str:
+    """What went wrong, and what happened before."""
+    lines: Sequence[object] = outcome.story.lines
+    left_out = [f"… {len(lines) - most} lines before …"] if len(lines) > most else []
+    told = [*left_out, *map(str, lines[-most:])]
+    return "\n".join([f"seed {outcome.seed}", *told, "", outcome.wrong])
