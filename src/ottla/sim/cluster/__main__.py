@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from ottla.sim.cluster.seed_run import SeedRun, story_of
+from ottla.sim.cluster.seed_run import run_seed, story_of
 
 
 def main(first: int, last: int) -> int:
     """Play the seeds from `first` to `last`; returns how many went wrong."""
     wrong = 0
     for seed in range(first, last + 1):
-        outcome = SeedRun(seed).run()
+        outcome = run_seed(seed)
         if outcome.wrong or first == last:
             sys.stdout.write(story_of(outcome, sys.maxsize) + "\n")
         wrong += bool(outcome.wrong)

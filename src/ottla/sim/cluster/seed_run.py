@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -200,6 +202,16 @@ class SeedRun:
                 self.load.events.append(
                     ReplicaLog(now_s, place, each.id, leads, log.log_start_offset, log.high_watermark, records)
                 )
+
+
+def run_seed(seed: int, script: Script | None = None) -> SeedOutcome:
+    """Play one seed, with the faults that it draws or those of a script."""
+    with warnings.catch_warnings():
+        # Clients whose processes are dropped with the simulation were not closed.
+        warnings.simplefilter("ignore", ResourceWarning)
+        outcome = SeedRun(seed, script).run()
+        gc.collect()
+    return outcome
 
 
 Script = Callable[[SeedRun], "asyncio.Future[None]"]
