@@ -144,7 +144,7 @@ class FetchSession:
         self.due: dict[SessionPartition, None] | None = {} if of_follower else None
         self.looked_at_all_ms = now_ms
         #: Of a follower: the fetch that waits.
-        self.waiting: set[DelayedFetch] = set()
+        self.waiting: dict[DelayedFetch, None] = {}
 
     def to_read(self, now_ms: float) -> list[SessionPartition]:
         """The partitions that a fetch has to look at."""

@@ -238,7 +238,7 @@ class Fetch:
             gathers=self._is_follower,
         )
 
-    def _queues(self) -> list[set[DelayedFetch]]:
+    def _queues(self) -> list[dict[DelayedFetch, None]]:
         """Where this fetch waits: at its session, which is told of all changes, or at each partition."""
         followed = self._followed_session
         if followed is not None:

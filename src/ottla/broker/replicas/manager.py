@@ -69,7 +69,7 @@ class ReplicaManager:
         #: `held`: partitions with appends that wait for the disk. `shared`: led partitions with other replicas. An
         #: append to any other partition is committed at once.
         self.held: set[Partition] = set()
-        self.shared: set[Partition] = set()
+        self.shared: dict[Partition, None] = {}
         self._listeners: dict[str, RoleListener] = {}
         #: Reports of lost records.
         self.losses = LossReports(clock_now_ms)
@@ -163,9 +163,9 @@ class ReplicaManager:
         partition.lead(state, own_end, partition_epoch)
         assert partition.leader is not None
         if partition.leader.is_alone:
-            self.shared.discard(partition)
+            self.shared.pop(partition, None)
         else:
-            self.shared.add(partition)
+            self.shared[partition] = None
         if own_end < hosted.log_end_offset:
             self._hold(partition)
         listener = self._listeners.get(topic.name)
@@ -178,7 +178,7 @@ class ReplicaManager:
         partition = self.host(topic, index, config)
         partition.follow(state)
         self._tell_not_led(partition, partition.leader_epoch)
-        self.shared.discard(partition)
+        self.shared.pop(partition, None)
         self.held.discard(partition)
         if state.leader == NO_LEADER:
             self._stop_fetching(partition)
@@ -215,7 +215,7 @@ class ReplicaManager:
         partition = self.get(topic, index)
         if partition is not None:
             self.held.discard(partition)
-            self.shared.discard(partition)
+            self.shared.pop(partition, None)
             self._stop_fetching(partition)
             partition.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._tell_not_led(partition, partition.leader_epoch)
@@ -250,7 +250,7 @@ class ReplicaManager:
             del self._by_name[partition.topic]
             self._by_id.pop(partition.topic_id, None)
         self.held.discard(partition)
-        self.shared.discard(partition)
+        self.shared.pop(partition, None)
         self._stop_fetching(partition)
         partition.end_role(error)
 

@@ -132,8 +132,8 @@ class Partition:
         #: Waits for the low watermark: all live replicas have deleted what is below it.
         self.deleted = AwaitedOffsets()
         #: Fetches that wait: of consumers for visible records, of followers without sessions for any.
-        self.waiting: set[DelayedFetch] = set()
-        self.waiting_followers: set[DelayedFetch] = set()
+        self.waiting: dict[DelayedFetch, None] = {}
+        self.waiting_followers: dict[DelayedFetch, None] = {}
         #: By follower: what its session has of this partition, and is told when it changes.
         self.watched_by: dict[int, SessionPartition] = {}
         #: When an error of the log was last logged.

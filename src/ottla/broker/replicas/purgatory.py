@@ -29,7 +29,7 @@ class DelayedFetch(Pending):
     def __init__(
         self,
         client: ConnectionState,
-        queues: Sequence[set[DelayedFetch]],
+        queues: Sequence[dict[DelayedFetch, None]],
         missing_bytes: int,
         max_wait_ms: int,
         respond: Callable[[], None],
@@ -46,7 +46,7 @@ class DelayedFetch(Pending):
         self._timer = self._loop.call_later(max_wait_ms / 1000, self.complete)
         client.pending = self
         for queue in queues:
-            queue.add(self)
+            queue[self] = None
 
     def grown(self, size: int) -> None:
         """Note that one of the partitions has `size` more bytes."""
@@ -74,7 +74,7 @@ class DelayedFetch(Pending):
         self._timer.cancel()
         self._client.pending = None
         for queue in self._queues:
-            queue.discard(self)
+            queue.pop(self, None)
 
 
 class PartitionResult(Protocol):

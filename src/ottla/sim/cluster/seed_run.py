@@ -103,7 +103,8 @@ class SeedRun:
 
     async def _create_topic(self) -> None:
         cluster = self.cluster
-        admin = Admin(bootstrap_servers=cluster.bootstrap_servers, environment=cluster.environment("admin"))
+        environment = cluster.environment("admin")
+        admin = Admin(bootstrap_servers=cluster.bootstrap_servers, environment=environment, client_id="admin")
         while True:
             try:
                 await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
