@@ -7,14 +7,14 @@ import gc
 import random
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.client import Admin, NewTopic
 from ottla.client.errors import ClientError
 from ottla.sim.cluster.brokers import SimulatedCluster
-from ottla.sim.cluster.faults import LOSSES, OTHERS, ClusterFaults
+from ottla.sim.cluster.faults import ALL, LOSSES, ClusterFaults
 from ottla.sim.cluster.load import GROUP, ClusterLoad, value_of
 from ottla.sim.cluster.story import ClusterStory
 from ottla.sim.cluster_history import Event, GroupSettled, Place, ReplicaLog, Value, describe, violations
@@ -50,13 +50,13 @@ class SeedOutcome:
 
 
 class SeedRun:
-    """The run of one seed. `prepare` is called with the cluster before anything is started."""
+    """The run of one seed, with faults of these kinds (None: of all)."""
 
-    def __init__(self, seed: int, script: Script | None = None) -> None:
+    def __init__(self, seed: int, kinds: Sequence[str] | None = None) -> None:
         self.seed = seed
         self._chance = random.Random(seed)
         self.cluster = SimulatedCluster(self._chance.getrandbits(32))
-        self._script = script or SeedRun.random_faults
+        self._kinds = list(kinds or ALL)
         self.places: tuple[Place, ...] = tuple((TOPIC, index) for index in range(PARTITIONS))
         self._wrong: list[str] = []
         self.load: ClusterLoad
@@ -97,7 +97,7 @@ class SeedRun:
         await creating
         self.load.start()
         await asyncio.sleep(2.0)
-        await self._script(self)
+        await self._random_faults()
         await self._end()
         self._simulated_s, self._files = cluster.loop.time(), cluster.files()
 
@@ -115,13 +115,13 @@ class SeedRun:
                 break
         await admin.close()
 
-    async def random_faults(self) -> None:
+    async def _random_faults(self) -> None:
         """Faults as the seed says: most alone, some together; those with a loss only while the cluster is whole."""
         chance = random.Random(self._chance.getrandbits(32))
         running: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         for _ in range(chance.randint(*FAULTS)):
-            kind = chance.choice([*OTHERS, *LOSSES])
+            kind = chance.choice(self._kinds)
             if kind in LOSSES:
                 await asyncio.gather(*running)
                 if not await self._is_whole_again():
@@ -205,17 +205,14 @@ class SeedRun:
                 )
 
 
-def run_seed(seed: int, script: Script | None = None) -> SeedOutcome:
-    """Play one seed, with the faults that it draws or those of a script."""
+def run_seed(seed: int, kinds: Sequence[str] | None = None) -> SeedOutcome:
+    """Play one seed, with the faults that it draws from these kinds (None: from all)."""
     with warnings.catch_warnings():
         # Clients whose processes are dropped with the simulation were not closed.
         warnings.simplefilter("ignore", ResourceWarning)
-        outcome = SeedRun(seed, script).run()
+        outcome = SeedRun(seed, kinds).run()
         gc.collect()
     return outcome
-
-
-Script = Callable[[SeedRun], "asyncio.Future[None]"]
 
 
 def story_of(outcome: SeedOutcome, most: int = SHOWN_LINES) -> str:

@@ -1,0 +1,292 @@
+"""Safeguards of the cluster that can be left out, one at a time: the checks of the simulation must notice.
+
+Each has the kinds of faults that provoke what it prevents. The product knows nothing of it: functions are replaced for
+a while (`left_out`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from ottla.broker.control import metadata_writes
+from ottla.broker.control.membership import Term
+from ottla.broker.handlers import fetch, produce
+from ottla.broker.replicas import leader as leaders
+from ottla.broker.replicas.awaited import AwaitedOffsets
+from ottla.broker.replicas.fetching import fetcher as fetchers
+from ottla.broker.replicas.fetching.machine import FetcherMachine
+from ottla.broker.replicas.partition import Partition
+from ottla.cluster import controller_state, elections, partition_changes, taking_up
+from ottla.cluster.control_requests import ControlHeader, ControlRequests, HostedReplica, RoleDecision
+from ottla.cluster.controller_events import PutState
+from ottla.cluster.image import PartitionImage
+from ottla.cluster.isr import InSyncReplicas, IsrProposal
+from ottla.storage import log as logs
+from ottla.storage.producer_state import ProducerState
+from ottla.wire.errors import ErrorCode
+from ottla.zk.tree import Check, Operation, Set
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+DEATHS = ("kill", "kill of the controller", "kill of two", "kill of all")
+CUTS = ("isolation", "partition", "one-way partition", "cut at the controller", "cut between two")
+ZOMBIES = ("pause of the controller", "expiry of the controller", "long pause", "isolation")
+LOSSES = ("power loss", "empty disk")
+
+
+class Safeguard(NamedTuple):
+    """What is left out, and the faults that provoke it."""
+
+    plant: Plant
+    kinds: tuple[str, ...]
+
+
+def _elects_anybody(patch: pytest.MonkeyPatch) -> None:
+    """Any live replica may lead, whether it is in sync or not."""
+    settle = elections.settle
+
+    def unclean(state: PartitionImage, alive: Any, electable: Any, *, unclean: bool = False) -> PartitionImage:
+        return settle(state, alive, electable, unclean=True)
+
+    patch.setattr(controller_state, "settle", unclean)
+
+
+def _answers_before_replicas(patch: pytest.MonkeyPatch) -> None:
+    """A produce request with acks=all is answered when the leader has the records."""
+    patch.setattr(produce, "_uncommitted", lambda *_: ())
+
+
+def _shrinks_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A leader counts without those whom it wants to remove from the ISR, before the controller has agreed."""
+
+    def propose(self: InSyncReplicas, isr: frozenset[int]) -> IsrProposal:
+        self.pending = IsrProposal(self.leader_epoch, self.partition_epoch, tuple(sorted(isr)))
+        self.maximal = self.committed = isr
+        return self.pending
+
+    patch.setattr(InSyncReplicas, "_propose", propose)
+    patch.setattr(leaders.Leader, "has_enough", lambda *_: True)
+
+
+def _ignores_the_isr(patch: pytest.MonkeyPatch) -> None:
+    """What the leader has counts as committed."""
+    patch.setattr(InSyncReplicas, "least_end", lambda _self, own_end, *_: own_end)
+
+
+def _joins_behind(patch: pytest.MonkeyPatch) -> None:
+    """A follower joins the ISR wherever it is."""
+
+    def expansion(self: InSyncReplicas, replica_id: int, _high_watermark: int, is_alive: Any) -> IsrProposal | None:
+        if self.pending is not None or replica_id in self.committed:
+            return None
+        return self._propose(self.committed | {replica_id}) if is_alive(replica_id) else None
+
+    patch.setattr(InSyncReplicas, "expansion", expansion)
+    patch.setattr(InSyncReplicas, "least_end", lambda _self, own_end, *_: own_end)
+
+
+def _never_shrinks(patch: pytest.MonkeyPatch) -> None:
+    """Dead brokers stay in the ISR, and lead."""
+    patch.setattr(controller_state, "settle", lambda state, *_, **__: state)
+
+
+def _has_no_divergence(patch: pytest.MonkeyPatch) -> None:
+    """A leader does not tell followers that their logs have diverged."""
+    patch.setattr(fetch, "_diverged", lambda *_: None)
+
+
+def _truncates_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A follower keeps what its leader does not have."""
+    patch.setattr(fetchers, "truncation_offset", lambda _asked, _epoch, _own_end, log_end: log_end)
+
+
+def _truncates_too_much(patch: pytest.MonkeyPatch) -> None:
+    """A follower cuts its log to the high watermark it knows when it gets a role, as before leader epochs (KIP-101)."""
+    follow = FetcherMachine.follow
+
+    def cut_first(self: FetcherMachine, key: Any, topic_id: Any, epoch: int, log: Any, high_watermark: int) -> None:
+        follow(self, key, topic_id, epoch, log._replace(last_epoch=-1), high_watermark)
+
+    patch.setattr(FetcherMachine, "follow", cut_first)
+
+
+def _keeps_producer_state(patch: pytest.MonkeyPatch) -> None:
+    """What was truncated is still known as appended: its repetition is taken for a duplicate."""
+    patch.setattr(logs.PartitionLog, "_rebuild_producers", lambda *_: None)
+
+
+def _takes_duplicates(patch: pytest.MonkeyPatch) -> None:
+    """A batch that is sent again is appended again."""
+    patch.setattr(ProducerState, "find_duplicate", lambda *_: None)
+    patch.setattr(ProducerState, "check", lambda *_: None)
+
+
+def _takes_gaps(patch: pytest.MonkeyPatch) -> None:
+    """A batch of a producer is appended though one before it is missing."""
+    check = ProducerState.check
+    patch.setattr(
+        ProducerState, "check", lambda self, header, offset, name, _client: check(self, header, offset, name, False)
+    )
+
+
+def _shows_uncommitted(patch: pytest.MonkeyPatch) -> None:
+    """Consumers read beyond the high watermark."""
+    patch.setattr(Partition, "visible_end", lambda self, _level: self.log.log_end_offset)
+
+
+def _tells_any_end(patch: pytest.MonkeyPatch) -> None:
+    """A new leader gives end offsets before its high watermark has reached its epoch's start (KIP-207)."""
+    patch.setattr(Partition, "knows_its_end", property(lambda self: self.leader is not None))
+
+
+def _waits_on(patch: pytest.MonkeyPatch) -> None:
+    """Requests that wait go on when the role or the leader epoch changes."""
+    patch.setattr(AwaitedOffsets, "fail", lambda *_: None)
+
+
+def _keeps_no_epochs(patch: pytest.MonkeyPatch) -> None:
+    """A leader does not record where its leader epoch begins, nor a follower what it gets."""
+    patch.setattr(logs.PartitionLog, "assign_leader_epoch", lambda *_: None)
+    patch.setattr(logs, "adopt_epochs", lambda *_: None)
+
+
+def _obeys_old_epochs(patch: pytest.MonkeyPatch) -> None:
+    """A broker takes roles of older leader epochs, from older controllers."""
+    role = ControlRequests.role
+
+    def obey(self: ControlRequests, entry: Any, here: HostedReplica, *, leader_is_alive: bool) -> RoleDecision:
+        return role(self, entry, here._replace(leader_epoch=-1), leader_is_alive=leader_is_alive)
+
+    patch.setattr(ControlRequests, "role", obey)
+    _obeys_old_controllers(patch)
+
+
+def _obeys_old_controllers(patch: pytest.MonkeyPatch) -> None:
+    """A broker obeys a controller though a newer one is known, or though it is meant for an earlier registration."""
+
+    def admit(self: ControlRequests, header: ControlHeader, _broker_epoch: int) -> ErrorCode:
+        self.controller_epoch = header.controller_epoch
+        return ErrorCode.NONE
+
+    patch.setattr(ControlRequests, "admit", admit)
+
+
+def _writes_unconditionally(patch: pytest.MonkeyPatch) -> None:
+    """The controller changes states whatever their versions are."""
+    set_state = metadata_writes._set_state
+
+    def put(change: PutState, epoch: int) -> Operation:
+        operation = set_state(change, epoch)
+        assert isinstance(operation, Set)
+        return Set(operation.path, operation.data)
+
+    patch.setattr(metadata_writes, "_set_state", put)
+
+
+def _writes_unfenced(patch: pytest.MonkeyPatch) -> None:
+    """A deposed controller goes on writing, whatever the versions are."""
+    patch.setattr(Term, "fence", lambda _self: Check("/controller_epoch"))
+    _writes_unconditionally(patch)
+
+
+def _accepts_any_isr(patch: pytest.MonkeyPatch) -> None:
+    """The controller accepts ISRs of deposed leaders, of older states, with dead members."""
+    patch.setattr(partition_changes, "isr_refusal", lambda *_, **__: ErrorCode.NONE)
+    _writes_unconditionally(patch)
+
+
+def _trusts_restarts(patch: pytest.MonkeyPatch) -> None:
+    """A broker that registered anew stays in the ISR, and leads."""
+    changed = partition_changes.PartitionChanges.brokers_changed
+
+    def same_epochs(self: Any, event: Any) -> Any:
+        live = self._state.live
+        brokers = {
+            number: broker._replace(epoch=live[number].epoch) if number in live else broker
+            for number, broker in event.brokers.items()
+        }
+        return changed(self, event._replace(brokers={**live, **brokers}))
+
+    patch.setattr(partition_changes.PartitionChanges, "brokers_changed", same_epochs)
+    _trusts_unseen_restarts(patch)
+
+
+def _trusts_unseen_restarts(patch: pytest.MonkeyPatch) -> None:
+    """A broker that registered anew while there was no controller stays in the ISR, and leads."""
+    patch.setattr(taking_up, "_registered_since", lambda *_: frozenset())
+
+
+def _leads_without_log(patch: pytest.MonkeyPatch) -> None:
+    """A broker leads with an empty log a partition that is not new; and who registered anew may lead."""
+    role = ControlRequests.role
+
+    def lead(self: ControlRequests, entry: Any, here: HostedReplica, *, leader_is_alive: bool) -> RoleDecision:
+        return role(self, entry, here._replace(has_log=True), leader_is_alive=leader_is_alive)
+
+    patch.setattr(ControlRequests, "role", lead)
+    _trusts_restarts(patch)
+
+
+def _moves_back(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark of a leader follows the slowest replica, also backwards."""
+
+    def advance(self: Partition, size: int) -> None:
+        if self.leader is None:
+            return
+        reached = max(0, min([self.own_end, *(each.end_offset for each in self.leader.replicas.followers.values())]))
+        self.log.update_high_watermark(reached)
+        self.committed.reached(reached)
+        self.wake(size)
+
+    patch.setattr(Partition, "advance", advance)
+
+
+SAFEGUARDS: Mapping[str, Safeguard] = {
+    "only members of the ISR are elected": Safeguard(_elects_anybody, (*DEATHS, *CUTS, *LOSSES)),
+    "acks=all waits for the replicas": Safeguard(_answers_before_replicas, ("isolation", "partition", "kill of two")),
+    "a shrink counts when the controller has agreed": Safeguard(_shrinks_at_once, ("isolation", "partition")),
+    "the high watermark is the least end of the ISR": Safeguard(_ignores_the_isr, ("isolation", "partition")),
+    "who joins the ISR has everything": Safeguard(_joins_behind, (*DEATHS, "slow network", "empty disk")),
+    "the dead leave the ISR": Safeguard(_never_shrinks, DEATHS),
+    "leaders tell followers where they diverge": Safeguard(_has_no_divergence, (*CUTS, "long pause")),
+    "followers cut what diverges": Safeguard(_truncates_nothing, (*CUTS, "long pause")),
+    "followers keep what may be committed": Safeguard(
+        _truncates_too_much, ("kill of the controller", "kill", "preferred election", "kill of all")
+    ),
+    "truncation covers the producers' state": Safeguard(_keeps_producer_state, (*CUTS, "long pause")),
+    "duplicates are found": Safeguard(_takes_duplicates, ("dropped connections", *DEATHS, "one-way partition")),
+    "gaps of sequence numbers are refused": Safeguard(
+        _takes_gaps,
+        ("dropped connections", "controlled shutdown", "preferred election", "clients cut off", "session expiry"),
+    ),
+    "consumers see what is committed": Safeguard(_shows_uncommitted, CUTS),
+    "end offsets of a new leader wait": Safeguard(_tells_any_end, (*DEATHS, "preferred election", "slow network")),
+    "waiting requests end with the role": Safeguard(_waits_on, (*CUTS, "long pause")),
+    "leader epochs are recorded": Safeguard(_keeps_no_epochs, (*CUTS, "long pause")),
+    "roles of older leader epochs are refused": Safeguard(_obeys_old_epochs, (*ZOMBIES, "slow network")),
+    "older controllers are refused": Safeguard(_obeys_old_controllers, (*ZOMBIES, "slow network")),
+    "a deposed controller cannot write": Safeguard(_writes_unfenced, ZOMBIES),
+    "proposed ISRs are checked": Safeguard(_accepts_any_isr, (*ZOMBIES, *CUTS)),
+    "restarted brokers leave the ISR": Safeguard(_trusts_restarts, LOSSES),
+    "also when no controller saw it": Safeguard(_trusts_unseen_restarts, LOSSES),
+    "nobody leads without a log": Safeguard(_leads_without_log, ("empty disk",)),
+    "the high watermark does not go back": Safeguard(_moves_back, ("slow network", "kill", "empty disk")),
+}
+
+
+@contextmanager
+def left_out(name: str) -> Iterator[tuple[str, ...]]:
+    """Leave a safeguard out for a while; gives the kinds of faults that provoke what it prevents."""
+    safeguard = SAFEGUARDS[name]
+    with pytest.MonkeyPatch.context() as patch:
+        safeguard.plant(patch)
+        yield safeguard.kinds
+
+
+def names() -> Iterable[str]:
+    """All of them."""
+    return SAFEGUARDS
