@@ -180,7 +180,9 @@ class ProcessLoop(VirtualTimeLoop):
         handle = context.get("handle")
         process = handle.process if isinstance(handle, _Handle | _TimerHandle) else current_process()
         error = context.get("exception")
-        self.failures.append(("" if process is None else process.name, f"{context.get('message')}: {error!r}"))
+        task = context.get("task")
+        what = "" if task is None else f" ({task!r})"
+        self.failures.append(("" if process is None else process.name, f"{context.get('message')}: {error!r}{what}"))
 
     def run_and_close(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the simulation to the end of `work`; what processes have not ended by then is dropped."""
