@@ -33,8 +33,8 @@ from ottla.zk.tree import Check, Operation, Set
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 DEATHS = ("kill", "kill of the controller", "kill of two", "kill of all")
-CUTS = ("isolation", "partition", "one-way partition", "cut at the controller", "cut between two")
-ZOMBIES = ("pause of the controller", "expiry of the controller", "long pause", "isolation")
+CUTS = ("isolation", "separation", "partition", "one-way partition", "cut at the controller", "cut between two")
+ZOMBIES = ("pause of the controller", "expiry of the controller", "long pause", "separation")
 LOSSES = ("power loss", "empty disk")
 
 
@@ -247,11 +247,11 @@ def _moves_back(patch: pytest.MonkeyPatch) -> None:
 
 SAFEGUARDS: Mapping[str, Safeguard] = {
     "only members of the ISR are elected": Safeguard(_elects_anybody, (*DEATHS, *CUTS, *LOSSES)),
-    "acks=all waits for the replicas": Safeguard(_answers_before_replicas, ("isolation", "partition", "kill of two")),
-    "a shrink counts when the controller has agreed": Safeguard(_shrinks_at_once, ("isolation", "partition")),
-    "the high watermark is the least end of the ISR": Safeguard(_ignores_the_isr, ("isolation", "partition")),
+    "acks=all waits for the replicas": Safeguard(_answers_before_replicas, ("separation", "partition", "kill of two")),
+    "a shrink counts when the controller has agreed": Safeguard(_shrinks_at_once, ("separation",)),
+    "the high watermark is the least end of the ISR": Safeguard(_ignores_the_isr, ("separation", "partition")),
     "who joins the ISR has everything": Safeguard(_joins_behind, (*DEATHS, "slow network", "empty disk")),
-    "the dead leave the ISR": Safeguard(_never_shrinks, DEATHS),
+    "the dead leave the ISR": Safeguard(_never_shrinks, LOSSES),
     "leaders tell followers where they diverge": Safeguard(_has_no_divergence, (*CUTS, "long pause")),
     "followers cut what diverges": Safeguard(_truncates_nothing, (*CUTS, "long pause")),
     "followers keep what may be committed": Safeguard(

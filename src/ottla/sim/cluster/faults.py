@@ -204,6 +204,14 @@ class ClusterFaults:
             pairs = [pair for host in others for pair in ((broker.host, host), (host, broker.host))]
             await self._cut(broker, pairs, from_zookeeper=True)
 
+    async def separation(self) -> None:
+        """A broker reaches neither the others nor ZooKeeper, but clients reach it: it leads, and is deposed."""
+        broker = self._any()
+        if broker is not None:
+            others = [each.host for each in self._others(broker)]
+            pairs = [pair for host in others for pair in ((broker.host, host), (host, broker.host))]
+            await self._cut(broker, pairs, from_zookeeper=True)
+
     async def partition(self) -> None:
         """Brokers reach one of them no more, but clients and ZooKeeper do."""
         broker = self._any()
@@ -372,6 +380,7 @@ OTHERS: Final[Mapping[str, Callable[[ClusterFaults], Awaitable[None]]]] = {
     "full disk": ClusterFaults.full_disk,
     "slow disk": ClusterFaults.slow_disk,
     "isolation": ClusterFaults.isolation,
+    "separation": ClusterFaults.separation,
     "partition": ClusterFaults.partition,
     "one-way partition": ClusterFaults.one_way,
     "cut between two": ClusterFaults.cut_pair,
