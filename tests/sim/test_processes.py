@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -50,7 +51,9 @@ def test_a_killed_process_does_not_even_clean_up() -> None:
         process.kill()
         process.resume()
         await asyncio.sleep(5.0)
+        gc.collect()
         assert seen == [1.0]
+        assert not loop.failures
 
     play(script)
     assert seen == [1.0, -1.0], "its coroutines are closed after the end of the simulation"

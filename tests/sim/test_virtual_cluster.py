@@ -7,15 +7,11 @@ on when the controller stops. Nothing of it uses a thread, a socket, a clock or 
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from ottla.client import Admin, Consumer, NewTopic, Producer
-from ottla.env.clock import SystemClock
-from ottla.env.randomness import Randomness
 from support.virtual_cluster import VirtualCluster
 
 Read = list[tuple[str, int, bytes | None]]
@@ -24,28 +20,6 @@ BROKERS = (1, 2, 3)
 TOPICS = {"a": 6, "b": 3}
 RECORDS = 600
 MOST_POLLS = 60
-
-
-@pytest.fixture
-def sealed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the machine offers, and a simulation must not touch, raises."""
-
-    def forbidden(*_: object, **__: object) -> NoReturn:
-        raise AssertionError("a simulation reaches outside")
-
-    seeded = Randomness.__init__
-
-    def with_seed(self: Randomness, seed: int | None = None) -> None:
-        assert seed is not None, "randomness without a seed"
-        seeded(self, seed)
-
-    monkeypatch.setattr(threading.Thread, "start", forbidden)
-    monkeypatch.setattr(socket, "getaddrinfo", forbidden)
-    monkeypatch.setattr(socket.socket, "connect", forbidden)
-    monkeypatch.setattr(socket.socket, "bind", forbidden)
-    monkeypatch.setattr(SystemClock, "now_ms", forbidden)
-    monkeypatch.setattr(SystemClock, "monotonic_ms", forbidden)
-    monkeypatch.setattr(Randomness, "__init__", with_seed)
 
 
 def settings(cluster: VirtualCluster) -> dict[str, Any]:

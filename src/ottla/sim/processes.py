@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from enum import Enum
 from typing import Any, TypeVar, TypeVarTuple
+from weakref import WeakKeyDictionary
 
 from ottla.sim.virtual_loop import VirtualTimeLoop
 
@@ -80,6 +81,7 @@ class SimulatedProcess:
         """End it, as SIGKILL does."""
         self.state = ProcessState.KILLED
         self.held.clear()
+        self._loop.keep_tasks(self)
 
 
 _CURRENT: contextvars.ContextVar[SimulatedProcess | None] = contextvars.ContextVar("process", default=None)
@@ -131,6 +133,10 @@ class ProcessLoop(VirtualTimeLoop):
     def __init__(self) -> None:
         super().__init__()
         self.outside = contextvars.Context()
+        self._processes: WeakKeyDictionary[asyncio.Task[Any], SimulatedProcess | None] = WeakKeyDictionary()
+        #: Tasks of killed processes: collected as garbage they would clean up, in the name of whoever runs then.
+        self._dead: list[asyncio.Task[Any]] = []
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # its protocol differs by Python
         self.set_exception_handler(self._failed)
         #: What callbacks and tasks raised and nobody handled: (process, description).
         self.failures: list[tuple[str, str]] = []
@@ -138,6 +144,18 @@ class ProcessLoop(VirtualTimeLoop):
     def process(self, name: str) -> SimulatedProcess:
         """Start a process."""
         return SimulatedProcess(self, name)
+
+    def _make_task(
+        self, _loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], **arguments: Any
+    ) -> asyncio.Task[T]:
+        context = arguments.get("context")
+        task = asyncio.Task(work, loop=self, **arguments)
+        self._processes[task] = _CURRENT.get() if context is None else context.get(_CURRENT)
+        return task
+
+    def keep_tasks(self, killed: SimulatedProcess) -> None:
+        """Keep the tasks of a process that was killed until the end."""
+        self._dead += [task for task in asyncio.all_tasks(self) if self._processes.get(task) is killed]
 
     def take_up(self, held: deque[asyncio.Handle]) -> None:
         """Run the callbacks of a process that goes on, and look at its descriptors."""

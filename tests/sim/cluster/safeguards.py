@@ -63,12 +63,14 @@ def _answers_before_replicas(patch: pytest.MonkeyPatch) -> None:
 def _shrinks_at_once(patch: pytest.MonkeyPatch) -> None:
     """A leader counts without those whom it wants to remove from the ISR, before the controller has agreed."""
 
-    def propose(self: InSyncReplicas, isr: frozenset[int]) -> IsrProposal:
-        self.pending = IsrProposal(self.leader_epoch, self.partition_epoch, tuple(sorted(isr)))
-        self.maximal = self.committed = isr
-        return self.pending
+    propose = InSyncReplicas._propose
 
-    patch.setattr(InSyncReplicas, "_propose", propose)
+    def count_at_once(self: InSyncReplicas, isr: tuple[int, ...]) -> IsrProposal:
+        proposal = propose(self, isr)
+        self.maximal = self.committed = frozenset(isr)
+        return proposal
+
+    patch.setattr(InSyncReplicas, "_propose", count_at_once)
     patch.setattr(leaders.Leader, "has_enough", lambda *_: True)
 
 
@@ -83,7 +85,7 @@ def _joins_behind(patch: pytest.MonkeyPatch) -> None:
     def expansion(self: InSyncReplicas, replica_id: int, _high_watermark: int, is_alive: Any) -> IsrProposal | None:
         if self.pending is not None or replica_id in self.committed:
             return None
-        return self._propose(self.committed | {replica_id}) if is_alive(replica_id) else None
+        return self._propose((*self.ordered, replica_id)) if is_alive(replica_id) else None
 
     patch.setattr(InSyncReplicas, "expansion", expansion)
     patch.setattr(InSyncReplicas, "least_end", lambda _self, own_end, *_: own_end)

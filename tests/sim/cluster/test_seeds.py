@@ -1,6 +1,6 @@
 """Seeds of the simulated cluster: three shipped brokers, shipped clients, faults, and a check of what clients saw.
 
-`python -m ottla.sim.cluster SEED` plays one and prints its story.
+`./run bench cluster_seeds SEED` plays one and prints its story.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ def test_a_cluster_keeps_its_promises(seed: int) -> None:
     assert outcome.acknowledged > 100
 
 
+@pytest.mark.usefixtures("sealed")
 def test_a_seed_tells_everything() -> None:
     first, again, other = (run_seed(seed) for seed in (5, 5, 6))
     assert first.digest == again.digest

@@ -67,6 +67,7 @@ class SimulatedBroker:
         self.zk: SimulatedZk | None = None
         #: Whether the broker has started.
         self.is_up = False
+        self._former: list[Broker | None] = []
         #: How often a process was started here.
         self.starts = 0
 
@@ -131,6 +132,8 @@ class SimulatedBroker:
     def _end(self) -> None:
         assert self.process is not None
         self.process.kill()
+        # What is left of a killed broker must not be collected: that would run code of it.
+        self._former.append(self.broker)
         self.process = self.broker = None
         self.is_up = False
         if self.zk is not None:

@@ -1,8 +1,8 @@
 """Plays seeds of the simulated cluster, and prints the story of each that goes wrong.
 
-    python -m ottla.sim.cluster 17                  # one seed, with its story
-    python -m ottla.sim.cluster 0 99                # a hundred
-    python -m ottla.sim.cluster --next 100 FILE     # the next hundred that FILE does not have, and enter them there
+    ./run bench cluster_seeds 17                  # one seed, with its story
+    ./run bench cluster_seeds 0 99                # a hundred
+    ./run bench cluster_seeds --next 100 FILE     # the next hundred that FILE does not have, and enter them there
 
 FILE is a ledger of JSON lines, one for each call, which only grows: the seeds, those that went wrong, what was played.
 """
@@ -77,7 +77,7 @@ def play_next(count: int, ledger: Path) -> Played:
 
 def main() -> int:
     """See the module; 1 if a seed went wrong."""
-    parser = argparse.ArgumentParser(prog="python -m ottla.sim.cluster", description="Plays seeds of a cluster.")
+    parser = argparse.ArgumentParser(prog="./run bench cluster_seeds", description="Plays seeds of a cluster.")
     parser.add_argument("seeds", nargs="*", type=int, help="the first seed, and the last one")
     parser.add_argument("--next", nargs=2, metavar=("COUNT", "FILE"), help="play the next seeds of a ledger")
     arguments = parser.parse_args()
