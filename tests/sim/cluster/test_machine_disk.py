@@ -67,9 +67,9 @@ def test_jobs_of_a_slow_disk_take_their_time() -> None:
             await executor.submit(int, "x")
         done: list[object] = []
         executor.call(lambda: 8, lambda result, error: done.append((result, error)))
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(1.0)  # sleep: virtual
         assert not done
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.5)  # sleep: virtual
         assert done == [(8, None)]
 
     loop = VirtualTimeLoop()
