@@ -296,7 +296,10 @@ class NamespaceNetwork:
         self._blocked.clear()
 
     def close(self) -> None:
-        """See `BreakableNetwork`."""
+        """See `BreakableNetwork`. Another network may be made afterwards."""
+        for end in self._holders:
+            _ip("link", "del", f"to{self._hosts[end]}")
+        _ip("link", "del", BRIDGE)
         for holder in self._holders.values():
             holder.kill()
             holder.wait()

@@ -258,10 +258,10 @@ class FaultCourse:
         hold(self.cluster.leaders_are_preferred, "preferred leaders", LAST_TIMEOUT_S)
 
     def _wait_until_settled(self) -> None:
-        places = self.cluster.places
+        places, began_s = self.cluster.places, time.monotonic()
         for group in GROUPS:
             wait_until(
-                partial(self.history.settled, group, places, MEMBERS),
+                partial(self.history.settled, group, places, MEMBERS, began_s),
                 lambda group=group: (
                     f"{group} to settle: "
                     f"{ {place: self.history.owners[group, place] for place in places} }; {self.state()}"
