@@ -188,7 +188,9 @@ class PartitionChanges:
                 reads: list[Effect] = [ReadBack(name) for name in names]
                 return [*reads, SetTimer(ELECTIONS, state.now_ms + RETRY_MS), *then(outcome)]
             state.note_versions(changes)
-            return state.notify(self._delta_of(changed)) + then(outcome)
+            notified = state.notify(self._delta_of(changed))
+            # An election may leave in sync just the replicas to which a partition moves.
+            return notified + self.reassignments.isrs_changed(changed) + then(outcome)
 
         if not changes:
             return effects + state.notify(self._delta_of(changed)) + then(Written(0))

@@ -103,6 +103,8 @@ class Reassignments:
         known, move = topic.partitions[key[1]], state.moves.get(key, NO_MOVE)
         if key in self._ending or (any(move) and target == target_of(known, move)):
             return None
+        if not known.isr:
+            return "it has had no leader yet"
         replicas, after = reassigned(known, move, target)
         dead = [broker for broker in after.adding if broker not in state.live]
         if dead:
