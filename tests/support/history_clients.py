@@ -48,6 +48,8 @@ BURST, BURST_PAUSE_S = 6, 0.02
 REQUEST_TIMEOUT_MS = 2500
 #: No member dies; on a busy machine one may be silent for a while.
 GROUP_SESSION_MS = 30_000
+#: Longer than librdkafka waits for an answer.
+COMMIT_TIMEOUT_S = 15.0
 OBSERVE_PAUSE_S = 0.25
 POLL_S = 0.1
 CHURN_PAUSE_S, CHURN_TIMEOUT_S = 0.5, 5.0
@@ -410,7 +412,19 @@ class OurHistoryMember(HistoryMember, ConsumerRebalanceListener):
 
 
 class LibrdkafkaHistoryMember(HistoryMember):
-    """confluent-kafka's consumer."""
+    """confluent-kafka's consumer, with one commit on its way at most. The call does not wait for it.
+
+    One that waits hung when the coordinator died; of several on their way an older one may arrive last.
+    """
+
+    def __init__(
+        self, name: str, group: str, history: RecordedHistory, bootstrap: str, places: Sequence[Place]
+    ) -> None:
+        super().__init__(name, group, history, bootstrap, places)
+        #: When the commit on its way began; 0 if there is none.
+        self._began_s = 0.0
+        #: What is to be committed.
+        self._ends: dict[Place, int] = {}
 
     def work(self) -> None:
         """See `HistoryClient`."""
@@ -420,6 +434,7 @@ class LibrdkafkaHistoryMember(HistoryMember):
             **{
                 "group.id": self.group,
                 "enable.auto.commit": False,
+                "on_commit": self._on_commit,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": GROUP_SESSION_MS,
                 "heartbeat.interval.ms": 500,
@@ -440,25 +455,32 @@ class LibrdkafkaHistoryMember(HistoryMember):
         self.took((each.topic, each.partition) for each in partitions)
 
     def _on_revoke(self, _: object, partitions: list[LibrdkafkaPartition]) -> None:
+        self._ends.clear()
         self.gave_up((each.topic, each.partition) for each in partitions)
 
     def _round(self, consumer: LibrdkafkaConsumer) -> None:
-        ends: dict[Place, int] = {}
         for message in consumer.consume(500, POLL_S):
             if message.error() is None:
                 place = record_read(self.history, self.reads_as, message)
-                ends[place] = (message.offset() or 0) + 1
-        if not ends:
+                self._ends[place] = (message.offset() or 0) + 1
+        now_s = time.monotonic()
+        if not self._ends or now_s < self._began_s + COMMIT_TIMEOUT_S:
             return
-        began_s = time.monotonic()
+        self._began_s = now_s
+        offsets = [LibrdkafkaPartition(*place, offset) for place, offset in self._ends.items()]
+        self._ends.clear()
         try:
-            done = consumer.commit(
-                offsets=[LibrdkafkaPartition(*place, offset) for place, offset in ends.items()], asynchronous=False
-            )
+            consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as refused:
+            self._began_s = 0.0
             self.history.failed(f"{self.name}: commit: {refused}")
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[LibrdkafkaPartition]) -> None:
+        began_s, self._began_s = self._began_s, 0.0
+        if error is not None:
+            self.history.failed(f"{self.name}: commit: {error}")
             return
-        for each in done or ():
+        for each in partitions:
             if each.error is None:
                 self.committed((each.topic, each.partition), each.offset, began_s)
 
