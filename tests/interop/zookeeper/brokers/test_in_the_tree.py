@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, ElectionType, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -45,6 +45,11 @@ def partitions(server: OttlaServer, name: str) -> int:
 
 def partitions_of_all(server: OttlaServer) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in admin(server).list_topics(timeout=10).topics.items()}
+
+
+def leaders(server: OttlaServer, name: str) -> list[int]:
+    found = admin(server).list_topics(name, timeout=10).topics[name].partitions
+    return [partition.leader for _, partition in sorted(found.items())]
 
 
 def setting(server: OttlaServer, topic: str, name: str) -> str:
@@ -136,6 +141,12 @@ def test_others_learn_of_its_death_and_a_new_one_with_its_id_takes_over(serve: S
     server.start()
     assert partitions(server, "t") == 2
     assert setting(server, "t", "retention.ms") == "77000"
+    # What it had alone is not replaced by empty logs before somebody asks for it.
+    assert leaders(server, "t") == [-1, -1]
+    assert "this broker has no log of it" in server.server.stderr
+    asker = admin(server)
+    asker.elect_leaders(ElectionType.UNCLEAN).result(30)
+    wait_until(lambda: leaders(server, "t") == [7, 7], "the unclean election")
     send(server, "t", "new", partition=1)
     assert read(server, "t", 1) == ["new"]
 
