@@ -47,7 +47,7 @@ from ottla.cluster.controller_events import (
     Written,
 )
 from ottla.cluster.controller_state import ControllerState, nothing, why
-from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta
+from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta, TopicDelta
 from ottla.cluster.partition_changes import RETRY_MS, TAKING_OFFICE, PartitionChanges
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.taking_up import take_up
@@ -183,6 +183,9 @@ class Controller:
         new = tuple(state.image.delta_of(topic.name, topic) for topic in taken_up.topics)
         delta = ImageDelta(new, brokers, state.broker_id)
         effects = [*former, *(Report(problem, True) for problem in taken_up.problems)]
+        if event.gone:
+            # Deleted under the controller before, of which this broker has not heard.
+            effects.extend(state.notify(ImageDelta(tuple(TopicDelta(topic, None) for topic in event.gone))))
         if state.others:
             effects.append(SetChannels(event.brokers))
         for broker_id in state.others:

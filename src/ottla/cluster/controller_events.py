@@ -72,7 +72,8 @@ class FoundTopic(NamedTuple):
 class Elected(NamedTuple):
     """The broker is the controller now. `brokers` and `topics` were read after the election.
 
-    `applied` are the topics that the broker has applied before, `marked` those marked for deletion.
+    `applied` are the topics that the broker has applied before, `marked` those marked for deletion. `gone` are topics
+    of the broker's image that have no znodes any more, and of which it has no logs.
     """
 
     epoch: int
@@ -80,6 +81,7 @@ class Elected(NamedTuple):
     topics: Sequence[FoundTopic]
     applied: ClusterImage
     marked: Sequence[str] = ()
+    gone: Sequence[TopicImage] = ()
 
 
 class Resigned(NamedTuple):
@@ -93,9 +95,13 @@ class BrokersChanged(NamedTuple):
 
 
 class TopicsFound(NamedTuple):
-    """Others have created topics or added partitions, or a topic was read back after a write of unknown outcome."""
+    """Others have created topics or added partitions, or a topic was read back after a write of unknown outcome.
+
+    `missing` are names that have no znode.
+    """
 
     topics: Sequence[FoundTopic]
+    missing: Sequence[str] = ()
 
 
 class DeletionsMarked(NamedTuple):

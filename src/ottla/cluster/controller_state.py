@@ -32,7 +32,7 @@ from ottla.cluster.controller_events import (
     Written,
 )
 from ottla.cluster.elections import is_unclean, settle
-from ottla.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+from ottla.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicDelta, TopicImage
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -177,6 +177,12 @@ class ControllerState:
         """The partitions of this change that are announced with it."""
         keys = ((after.name, index) for _, after in delta.topics if after for index in range(len(after.partitions)))
         return frozenset(self.unannounced.intersection(keys))
+
+    def forget_topic(self, name: str) -> None:
+        """Take a topic out of the controller's image; no broker is told."""
+        topic = self.image.topics[name]
+        self._forget(topic)
+        self.image.apply(ImageDelta((TopicDelta(topic, None),)))
 
     def _forget(self, topic: TopicImage) -> None:
         """Forget what is known of a deleted topic's znodes: a later one of its name begins anew."""

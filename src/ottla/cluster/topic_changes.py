@@ -137,9 +137,16 @@ class TopicChanges:
     # Topics found in the znodes
 
     def topics_found(self, event: TopicsFound) -> list[Effect]:
-        """Serve topics and partitions that others have created."""
+        """Serve topics and partitions that others have created; decide no more for topics whose znodes others removed.
+
+        As in Apache Kafka, the brokers are not told of the latter: they keep what they have.
+        """
         state = self._state
         effects: list[Effect] = []
+        for name in event.missing:
+            is_known = name in state.image.topics and name not in state.deleting
+            if is_known and not state.must_wait(name, TopicsFound((), (name,))):
+                state.forget_topic(name)
         for found in event.topics:
             if found.name in state.deleting or state.must_wait(found.name, TopicsFound((found,))):
                 continue

@@ -127,6 +127,10 @@ class Hosting:
                     return False
         return True
 
+    def has_log_of(self, topic: TopicImage) -> bool:
+        """Whether this broker has a log of any partition of the topic."""
+        return any(self._logs.get(topic.name, index) is not None for index in range(len(topic.partitions)))
+
     # Entries of control requests
 
     def replica(self, topic: str, partition: int) -> HostedReplica:

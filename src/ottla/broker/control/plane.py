@@ -100,6 +100,10 @@ class Host(Protocol):
         """Whether the broker's replicas of the topic have the roles that the image says."""
         ...
 
+    def has_log_of(self, topic: TopicImage) -> bool:
+        """Whether the broker has a log of any partition of the topic."""
+        ...
+
 
 class NoHost:
     """Hosts no partitions: for tools and tests of the control plane alone."""
@@ -113,6 +117,10 @@ class NoHost:
     def has_roles(self, topic: TopicImage) -> bool:
         """See `Host.has_roles`."""
         return True
+
+    def has_log_of(self, topic: TopicImage) -> bool:
+        """See `Host.has_log_of`."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,10 +380,21 @@ class ControlPlane:
         # A topic whose roles this broker has not taken, since the former controller told it the topic but not the roles
         # or was told that they cannot be taken, is decided anew.
         image = self.image
-        applied = {name: topic for name, topic in image.topics.items() if self.host.has_roles(topic)}
+        found = {topic.name: topic.topic_id for topic in topics}
+        gone = [
+            topic
+            for name, topic in image.topics.items()
+            if name not in found or found[name] not in (None, topic.topic_id)
+        ]
+        ended = {topic.name for topic in gone}
+        applied = {
+            name: topic for name, topic in image.topics.items() if name not in ended and self.host.has_roles(topic)
+        }
         if len(applied) < len(image.topics):
             image = ClusterImage(image.cluster_id, image.controller_id, image.brokers, applied)
-        return Elected(self.membership.term.epoch, self.membership.brokers, topics, image, marked)
+        # What it has logs of is served on: somebody may have removed the znodes by mistake.
+        gone = [topic for topic in gone if not self.host.has_log_of(topic)]
+        return Elected(self.membership.term.epoch, self.membership.brokers, topics, image, marked, gone)
 
     # Changes requested by clients
 
@@ -520,11 +539,14 @@ class ControlPlane:
     async def take_over(self, name: str) -> None:
         """As controller, take over a topic created, or partitions added, by another process: make it usable.
 
+        A topic without a znode is forgotten.
+
         Raises `ZkError`, `ZnodeDataError`.
         """
 
         async def read() -> TopicsFound:
-            return TopicsFound(await read_topics(self._zk, [name], self.new_uuid))
+            found = await read_topics(self._zk, [name], self.new_uuid)
+            return TopicsFound(found, () if found else (name,))
 
         await self.controller.handle_read(read)
 

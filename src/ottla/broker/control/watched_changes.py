@@ -169,6 +169,7 @@ class WatchedChanges:
                     name,
                     DeleteTopicZnode.ROOT,
                 )
+                await control.take_over(name)
             return
         known = control.image.topics.get(name)
         is_doubtful = name in self._doubtful

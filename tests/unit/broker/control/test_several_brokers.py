@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from ottla.broker.control.coordination import Coordination
 from ottla.broker.server import Broker
 from ottla.cluster.controller_events import TopicCreated
+from ottla.cluster.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import GROUP_METADATA_TOPIC, TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -18,7 +20,9 @@ from ottla.env.clock import SystemClock
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import LocalClient
+from ottla.zk.layout import TopicAssignment, TopicZnode
 from ottla.zk.store import TreeStore
+from ottla.zk.tree import Delete
 
 SESSION_TIMEOUT_MS = 6_000
 WAIT_S = 60.0
@@ -128,6 +132,54 @@ def test_another_is_elected_when_the_controller_stops(tmp_path: Path) -> None:
         await cluster.until(
             lambda: all(broker.image.topics["t"].partitions[lost[0]].leader == 1 for broker in cluster.brokers.values())
         )
+
+    run(tmp_path, scenario)
+
+
+def test_who_is_elected_forgets_topics_that_were_deleted_unheard(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The controller before has deleted them, and died before it could say so."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
+        assert isinstance(await cluster.brokers[1].control.create_topic(TopicSpec("t", 3, 3)), TopicCreated)
+        # Also one that is there again, with another id.
+        for broker_id in (2, 3):
+            await cluster.until(lambda broker_id=broker_id: "t" in cluster.brokers[broker_id].image.topics)
+            for name in ("ghost", "again"):
+                states = tuple(PartitionImage(leader, 4, (1, 2, 3), (1, 2, 3)) for leader in (1, 2, 3))
+                ghost = TopicImage(name, uuid4(), states, {}, False)
+                cluster.brokers[broker_id].control.publish(ImageDelta((TopicDelta(None, ghost),)))
+        zk = cluster.brokers[2].control.session.zk
+        data = TopicZnode.encode(TopicAssignment.of(uuid4(), {0: [2], 1: [3]}))
+        await zk.create(TopicZnode.path("again"), data)
+        await cluster.stop(1)
+        await cluster.until(lambda: len(cluster.controllers()) == 1)
+        elected = cluster.brokers[cluster.controllers()[0]].control
+        await cluster.until(lambda: "ghost" not in elected.image.topics)
+        await cluster.until(lambda: len(elected.image.topics["again"].partitions) == 2)
+        await cluster.until(lambda: [each.leader for each in elected.image.topics["again"].partitions] == [2, 3])
+        await cluster.until(lambda: all(each.leader in (2, 3) for each in elected.image.topics["t"].partitions))
+
+    run(tmp_path, scenario)
+    assert "ghost" not in caplog.text
+
+
+def test_a_topic_whose_znodes_somebody_removed_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
+        control = cluster.brokers[1].control
+        for name in ("removed", "t"):
+            assert isinstance(await control.create_topic(TopicSpec(name, 3, 3)), TopicCreated)
+        nodes = [TopicZnode.path("removed")]
+        for path in nodes:
+            nodes.extend(f"{path}/{child}" for child in await control.session.zk.children(path))
+        await control.session.zk.multi([Delete(path) for path in reversed(nodes)])
+        await cluster.stop(3)
+        await cluster.until(lambda: all(each.leader in (1, 2) for each in control.image.topics["t"].partitions))
+        # The brokers keep it, as those of Apache Kafka do.
+        assert len(cluster.hosted("removed")[1]) == 3
 
     run(tmp_path, scenario)
 
