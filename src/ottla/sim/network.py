@@ -17,6 +17,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from weakref import WeakSet
 
 from ottla.env.futures import settle
 from ottla.env.network import LISTEN_BACKLOG, SYSTEM_BUFFER, NetworkError
@@ -55,6 +56,8 @@ class SimulatedNetwork:
         self.delays: dict[str, tuple[float, float]] = {}
         #: Open connections, by the client's port.
         self._connections: dict[int, SimulatedStream] = {}
+        #: All that were opened, as far as clients still have them.
+        self._streams: WeakSet[SimulatedStream] = WeakSet()
         self._blocked: set[tuple[str, str]] = set()
         #: Hosts without power: nobody there refuses a connection.
         self._dark: set[str] = set()
@@ -141,9 +144,15 @@ class SimulatedNetwork:
         for listening in [each for (name, _), each in self.listening.items() if name == host]:
             listening.close()
 
+    def end(self) -> None:
+        """The simulation is over, and its loop closed: clients that it drops find their connections closed."""
+        for stream in self._streams:
+            stream.drop()
+
     def opened(self, port: int, stream: SimulatedStream) -> None:
         """Note an open connection."""
         self._connections[port] = stream
+        self._streams.add(stream)
 
     def closed(self, port: int) -> None:
         """Note that both sides of a connection are closed."""
@@ -466,6 +475,11 @@ class SimulatedStream(_End):
             self._pipe.send(b"", self._socket)
             self.note_closed()
             self._network.loop.call_soon(self._receiver.disconnected, None, context=self._context)
+
+    def drop(self) -> None:
+        """The simulation is over: nothing is sent any more."""
+        self._closed = True
+        self._receiver.disconnected(None)
 
     def note_closed(self) -> None:
         """One of the ends was closed."""

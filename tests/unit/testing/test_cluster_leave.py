@@ -42,6 +42,19 @@ def test_a_broker_with_replicas_is_kept_and_shown_where_they_could_go(tmp_path: 
         assert len({cluster.leader("orders", index) for index in range(3)}) == 3, "nothing was changed"
 
 
+def test_programs_get_objects() -> None:
+    with Cluster(2) as cluster:
+        cluster.create_topic("orders", replication_factor=2)
+        kept = leave(cluster, 1, "--json")
+        *partitions, broker = map(json.loads, kept.stdout.splitlines())
+        assert kept.exit_code == 1
+        assert [(each["topic"], each["partition"], each["instead"]) for each in partitions] == [("orders", 0, None)]
+        assert broker == {"kind": "broker", "broker": 1, "state": "held", "held_partitions": 1}
+        cluster.kill(1)
+        gone = leave(cluster, 7, "--json")
+        assert (gone.exit_code, json.loads(gone.stdout)["state"]) == (0, "left")
+
+
 def test_what_has_no_place_to_go_or_is_nowhere_else() -> None:
     with Cluster(2) as cluster:
         cluster.create_topic("orders", replication_factor=2)

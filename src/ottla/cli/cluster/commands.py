@@ -92,6 +92,7 @@ def leave(
     yes: Yes = False,
     servers: Servers = DEFAULT_SERVERS,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
 ) -> None:
     """Take a broker out of a cluster for good, of ottla or Apache Kafka: its leaderships go to others.
 
@@ -103,6 +104,5 @@ def leave(
     from ottla.cli.cluster.leave import LeaveOptions
     from ottla.cli.cluster.leave import leave as leave_cluster
 
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s), lambda cluster: leave_cluster(cluster, LeaveOptions(broker, plan, yes))
-    )
+    options = LeaveOptions(broker, plan, yes, as_json)
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), lambda cluster: leave_cluster(cluster, options))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.cli.cluster import COMMAND
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
-from ottla.cli.terminal import Cell, Column, Style, Terminal, count
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.cluster_leave import (
     EVIDENCE_TOPIC,
@@ -18,7 +19,9 @@ from ottla.client.cluster_leave import (
     reassignment_json,
 )
 from ottla.client.errors import UnknownTopicError
+from ottla.client.model import TopicPartition
 from ottla.peer.cluster import Cluster
+from ottla.peer.model import PartitionMetadata
 
 #: Partitions that are shown of those that keep a broker.
 SHOWN = 20
@@ -39,30 +42,86 @@ class LeaveOptions:
     broker: int
     plan: str | None
     yes: bool
+    as_json: bool
+
+
+class _View:
+    """What the command says: lines for people, or objects."""
+
+    def __init__(self, departure: Departure, as_json: bool) -> None:
+        self._departure = departure
+        self._as_json = as_json
+        self._terminal = Terminal.standard_output()
+
+    def line(self, text: str = "") -> None:
+        """A line for people."""
+        if not self._as_json:
+            self._terminal.line(text)
+
+    def held(self, moves: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
+        """What keeps the broker, and where it could go."""
+        if self._as_json:
+            for partition, known in self._departure.held.items():
+                instead = moves[partition]
+                write_json(
+                    {
+                        "kind": "partition",
+                        "topic": partition.topic,
+                        "partition": partition.partition,
+                        "leader": None if known.leader < 0 else known.leader,
+                        "replicas": list(known.replicas),
+                        "isr": list(known.isr),
+                        "instead": None if instead is None else list(instead),
+                    }
+                )
+            return
+        rows = [_held_row(each.topic, known, moves[each]) for each, known in self._departure.held.items()]
+        self._terminal.table(_HELD, rows[:SHOWN])
+        if len(rows) > SHOWN:
+            self._terminal.line(f"  … and {len(rows) - SHOWN} more")
+
+    def ended(self, state: str) -> None:
+        """How it ended: `held`, `may_stop` or `left`."""
+        if self._as_json:
+            departure = self._departure
+            held = len(departure.held)
+            write_json({"kind": "broker", "broker": departure.broker, "state": state, "held_partitions": held})
+
+
+def _held_row(topic: str, known: PartitionMetadata, instead: tuple[int, ...] | None) -> tuple[str | Cell, ...]:
+    return (
+        topic,
+        str(known.partition),
+        Cell("none", Style.BAD) if known.leader < 0 else str(known.leader),
+        ",".join(map(str, known.replicas)),
+        ",".join(map(str, known.isr)),
+        Cell("no other broker", Style.BAD) if instead is None else ",".join(map(str, instead)),
+    )
 
 
 async def leave(cluster: Cluster, options: LeaveOptions) -> int:
     """Do it, or show what keeps the broker; returns the exit code. Raises CommandError, ClientError."""
     departure = await read_departure(cluster, options.broker)
-    terminal = Terminal.standard_output()
+    view = _View(departure, options.as_json)
     for broker in departure.unasked:
         COMMAND.report(f"broker {broker} did not say whether it is one of ottla: the topic {EVIDENCE_TOPIC} stays")
     if departure.held:
-        return _show_held(terminal, departure, options.plan)
+        return _show_held(view, departure, options.plan)
     if options.plan is not None:
         raise CommandError(f"there is nothing to plan: broker {options.broker} holds no replica that has to be moved")
     if not departure.is_registered and not departure.removes_evidence:
-        terminal.line(f"broker {options.broker} is not registered and holds no replicas: it has left the cluster")
+        view.line(f"broker {options.broker} is not registered and holds no replicas: it has left the cluster")
+        view.ended("left")
         return 0
-    terminal.line(f"broker {options.broker} holds no replicas that have to be moved.")
+    view.line(f"broker {options.broker} holds no replicas that have to be moved.")
     if departure.removes_evidence:
-        terminal.line(f"No other broker is one of ottla: the topic {EVIDENCE_TOPIC} is deleted.")
+        view.line(f"No other broker is one of ottla: the topic {EVIDENCE_TOPIC} is deleted.")
     if not confirmed(f"Let broker {options.broker} leave?", yes=options.yes):
         return COMMAND.report(NOT_CONFIRMED)
-    return await _leave(cluster, terminal, departure)
+    return await _leave(cluster, view, departure)
 
 
-async def _leave(cluster: Cluster, terminal: Terminal, departure: Departure) -> int:
+async def _leave(cluster: Cluster, view: _View, departure: Departure) -> int:
     broker = departure.broker
     if departure.is_registered:
         remaining = await hand_over(cluster, broker)
@@ -75,50 +134,37 @@ async def _leave(cluster: Cluster, terminal: Terminal, departure: Departure) -> 
     if departure.removes_evidence:
         try:
             await TopicAdmin(cluster).delete_topics([EVIDENCE_TOPIC])
-            terminal.line(f"the topic {EVIDENCE_TOPIC} is deleted")
+            view.line(f"the topic {EVIDENCE_TOPIC} is deleted")
         except UnknownTopicError:
             pass  # somebody else was faster
     if (await read_departure(cluster, broker)).held:
         return COMMAND.report(f"broker {broker} was given new replicas meanwhile; repeat the command")
     if departure.is_registered:
-        terminal.line(
+        view.line(
             f"broker {broker} leads nothing and is elected no more: stop its process now (SIGTERM), and do not start "
             "it again. Its data directories can be removed then"
         )
     else:
-        terminal.line(f"broker {broker} has left the cluster")
+        view.line(f"broker {broker} has left the cluster")
+    view.ended("may_stop" if departure.is_registered else "left")
     return 0
 
 
-def _show_held(terminal: Terminal, departure: Departure, plan: str | None) -> int:
+def _show_held(view: _View, departure: Departure, plan: str | None) -> int:
     moves = planned_moves(departure)
-    terminal.line(f"broker {departure.broker} holds {count(len(departure.held), 'replica')}:")
-    terminal.line()
-    rows = []
-    for partition, known in list(departure.held.items())[:SHOWN]:
-        replicas = moves[partition]
-        rows.append(
-            (
-                partition.topic,
-                str(partition.partition),
-                Cell("none", Style.BAD) if known.leader < 0 else str(known.leader),
-                ",".join(map(str, known.replicas)),
-                ",".join(map(str, known.isr)),
-                Cell("no other broker", Style.BAD) if replicas is None else ",".join(map(str, replicas)),
-            )
-        )
-    terminal.table(_HELD, rows)
-    if len(departure.held) > SHOWN:
-        terminal.line(f"  … and {len(departure.held) - SHOWN} more")
-    terminal.line()
+    view.line(f"broker {departure.broker} holds {count(len(departure.held), 'replica')}:")
+    view.line()
+    view.held(moves)
+    view.line()
     alone, planned = len(departure.alone), sum(replicas is not None for replicas in moves.values())
     if alone:
-        terminal.line(f"Of {count(alone, 'partition')} nobody else has the records: they are lost if it is stopped.")
+        view.line(f"Of {count(alone, 'partition')} nobody else has the records: they are lost if it is stopped.")
     if plan is not None:
         _write(plan, reassignment_json(moves))
-        terminal.line(f"{plan} has the moves of {count(planned, 'partition')} to other brokers.")
+        view.line(f"{plan} has the moves of {count(planned, 'partition')} to other brokers.")
     if planned < len(moves):
-        terminal.line("Start another broker, so that every replica has a place to go.")
+        view.line("Start another broker, so that every replica has a place to go.")
+    view.ended("held")
     return COMMAND.report(
         f"broker {departure.broker} cannot leave: its replicas have to live elsewhere first. Move them with "
         "kafka-reassign-partitions.sh --execute --reassignment-json-file FILE (--plan FILE writes the file; a "

@@ -203,8 +203,11 @@ class SimulatedCluster:
 
     def run(self, script: Callable[[SimulatedCluster], Any]) -> Any:
         """Run a script to its end, and return its result. What still runs then is dropped."""
-        with self.story.listening():
-            return self.loop.run_and_close(script(self))
+        try:
+            with self.story.listening():
+                return self.loop.run_and_close(script(self))
+        finally:
+            self.network.end()
 
     # Clients
 
