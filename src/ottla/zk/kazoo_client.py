@@ -449,6 +449,10 @@ class KazooZk(ByTransactions):
 
     async def _connection(self, path: str) -> None:
         """Wait for a connection, as long as the session may still exist without one."""
+        if self._ready.is_set() and not self._closed and not self._client.connected:
+            # kazoo fails what is pending before it reports the loss, and with it what is asked meanwhile.
+            self._ready.clear()
+            self._lost_at = self._loop.time()
         try:
             async with asyncio.timeout_at(self._lost_at + self._patience_s if not self._ready.is_set() else None):
                 await self._ready.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 
@@ -14,7 +15,7 @@ from kazoo.security import make_digest_acl
 
 from interop.zookeeper.conftest import Server
 from ottla.zk.client import ConnectionLossError, SessionEvent, ZkUnreachableError
-from ottla.zk.kazoo_client import KazooZk, connect_kazoo
+from ottla.zk.kazoo_client import MOST_READS, KazooZk, connect_kazoo
 from ottla.zk.tree import Create, EventType, NoAuthError, SessionExpiredError, WatchEvent
 from support.ports import free_port
 from support.proxy import Proxy
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.spec("Z2"), pytest.mark.slow]
 
 SESSION_MS = 4_000
 PATIENCE_S = 60.0
+#: Turns of the loop in which a call that failed is repeated, at least.
+TURNS_TO_ASK_AGAIN = 5
 
 _numbers = itertools.count()
 
@@ -166,6 +169,30 @@ def test_a_change_whose_answer_is_lost_says_so_and_a_read_is_asked_again(proxy: 
             except ConnectionLossError:
                 # It is asked again once: on a busy machine the next connection can still hang.
                 assert proxy.faults.total() > 1
+
+    run(body)
+
+
+def test_a_read_waits_for_the_next_connection_though_the_loss_is_not_reported_yet(proxy: Proxy) -> None:
+    async def body() -> None:
+        async with session(proxy.bootstrap) as zk:
+            loop = asyncio.get_running_loop()
+            fail_pending = zk._client._notify_pending
+
+            def failing_what_is_asked_meanwhile(state: object) -> None:
+                for _ in range(2 * MOST_READS):
+                    fail_pending(state)
+                    for _ in range(TURNS_TO_ASK_AGAIN):
+                        turned = threading.Event()
+                        loop.call_soon_threadsafe(turned.set)
+                        turned.wait(PATIENCE_S)
+
+            zk._client._notify_pending = failing_what_is_asked_meanwhile
+            proxy.hang()
+            read = asyncio.create_task(zk.children("/"))
+            await asyncio.to_thread(wait_until, lambda: proxy.faults.total() or read.done(), "the read to hang")
+            await asyncio.to_thread(proxy.heal)
+            assert await read == []
 
     run(body)
 
