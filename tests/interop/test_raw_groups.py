@@ -365,7 +365,9 @@ def test_metadata_is_measured_as_java_measures_strings(
 
 
 def zookeeper_says(zookeeper: ApacheZooKeeper, command: str) -> str:
-    return java_tool("org.apache.zookeeper.ZooKeeperMain", "-server", zookeeper.connect, *command.split()).stdout
+    """What the tool prints, without the events of its session, which another thread prints at any time."""
+    told = java_tool("org.apache.zookeeper.ZooKeeperMain", "-server", zookeeper.connect, *command.split()).stdout
+    return "\n".join(line for line in told.splitlines() if not line.startswith("WatchedEvent "))
 
 
 def tree_of(server: OttlaServer, folder: Path) -> Tree:
