@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from interop.cluster.mixes import ASSIGNMENT, MIXES, mix
 from support.acknowledged_load import AcknowledgedLoad
-from support.replica_files import wait_until_equal
+from support.cluster_load import check_replicas
 from support.tapped_cluster import Maker, TappedCluster
 from support.waiting import wait_until
 
@@ -37,12 +37,6 @@ def create(cluster: TappedCluster, topic: str = TOPIC) -> None:
     wanted = NewTopic(topic, 3, replica_assignment=ASSIGNMENT, config={"min.insync.replicas": "2"})
     admin.create_topics([wanted])[topic].result(60)
     cluster.wait_for_isr(topic)
-
-
-def check_replicas(cluster: TappedCluster, topic: str = TOPIC) -> None:
-    directories = [broker.log_dir for broker in cluster.brokers.values()]
-    for partition in range(3):
-        assert wait_until_equal(directories, topic, partition) > 0
 
 
 @pytest.mark.parametrize("cluster", MIXES, indirect=True)
@@ -67,7 +61,7 @@ def test_a_topic_is_replicated(cluster: TappedCluster) -> None:
     with AcknowledgedLoad(cluster.bootstrap, TOPIC, 3) as load:
         load.wait_for_more(1000)
     load.check()
-    check_replicas(cluster)
+    check_replicas(cluster, TOPIC)
 
 
 @pytest.mark.parametrize("cluster", MIXES, indirect=True)
@@ -105,7 +99,7 @@ def test_our_broker_goes_and_returns_under_load(cluster: TappedCluster) -> None:
             cluster.wait_for_isr(TOPIC)
         load.wait_for_more()
     load.check()
-    check_replicas(cluster)
+    check_replicas(cluster, TOPIC)
 
 
 @pytest.mark.parametrize("cluster", MIXES, indirect=True)
@@ -122,7 +116,7 @@ def test_each_broker_dies_and_returns_under_load(cluster: TappedCluster) -> None
             cluster.start(broker_id)
             cluster.wait_for_isr(TOPIC)
     load.check()
-    check_replicas(cluster)
+    check_replicas(cluster, TOPIC)
 
 
 @pytest.mark.parametrize("cluster", MIXES, indirect=True)
@@ -138,7 +132,7 @@ def test_each_broker_is_shut_down_under_load(cluster: TappedCluster) -> None:
             cluster.start(broker_id)
             cluster.wait_for_isr(TOPIC)
     load.check()
-    check_replicas(cluster)
+    check_replicas(cluster, TOPIC)
 
 
 @pytest.mark.parametrize("cluster", MIXES, indirect=True)
@@ -155,4 +149,4 @@ def test_a_broker_returns_with_an_empty_disk(cluster: TappedCluster) -> None:
             cluster.start(broker_id)
             cluster.wait_for_isr(TOPIC)
     load.check()
-    check_replicas(cluster)
+    check_replicas(cluster, TOPIC)

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from interop.cluster.mixes import ASSIGNMENT
 from support.acknowledged_load import AcknowledgedLoad
-from support.replica_files import wait_until_equal
+from support.cluster_load import check_replicas
 from support.tapped_cluster import TappedCluster
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.spec("R8")]
@@ -38,5 +38,4 @@ def test_either_side_dies_under_load(tmp_path: Path) -> None:
             assert cluster.brokers[cluster.controller()].maker == "ottla"
             load.wait_for_more()
         load.check()
-        for partition in range(3):
-            wait_until_equal([broker.log_dir for broker in cluster.brokers.values()], TOPIC, partition)
+        check_replicas(cluster, TOPIC)
