@@ -27,6 +27,7 @@ CLIENTS = ("java", "librdkafka", "ottla")
 SESSION_MS = 15_000
 SETTLE_S = 120.0
 VERIFY_S = 60.0
+METADATA_S = 60.0
 _LAG = re.compile(r"max lag is (\d+) for partition (\S+)")
 
 
@@ -83,6 +84,20 @@ def coordinator(cluster: TappedCluster) -> int:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     found: int = admin.describe_consumer_groups([GROUP])[GROUP].result(SETTLE_S).coordinator.id
     return found
+
+
+def wait_until_agreed(cluster: TappedCluster) -> None:
+    """Until the metadata of each broker has all brokers at their addresses, and the controller."""
+    wanted = {(broker_id, broker.bootstrap) for broker_id, broker in cluster.brokers.items()}
+    for broker in cluster.brokers.values():
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+        def agrees(admin: AdminClient = admin) -> bool:
+            found = admin.list_topics(timeout=METADATA_S)
+            seen = {(one.id, f"{one.host}:{one.port}") for one in found.brokers.values()}
+            return (seen, found.controller_id) == (wanted, cluster.controller())
+
+        wait_until(agrees, f"all brokers in the metadata of {broker.maker} {broker.broker_id}")
 
 
 def check_replicas(cluster: TappedCluster, *topics: str) -> None:

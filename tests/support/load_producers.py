@@ -55,7 +55,6 @@ class LoadProducer(ABC):
 
     def start(self) -> None:
         """Begin."""
-        self._last_s: float | None = None
         self._thread.start()
 
     def end(self) -> None:

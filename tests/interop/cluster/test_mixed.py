@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from interop.cluster.mixes import ASSIGNMENT, MIXES, mix
 from support.acknowledged_load import AcknowledgedLoad
-from support.cluster_load import check_replicas
+from support.cluster_load import check_replicas, wait_until_agreed
 from support.tapped_cluster import Maker, TappedCluster
 from support.waiting import wait_until
 
@@ -42,16 +42,7 @@ def create(cluster: TappedCluster, topic: str = TOPIC) -> None:
 @pytest.mark.parametrize("cluster", MIXES, indirect=True)
 def test_all_brokers_know_each_other(cluster: TappedCluster) -> None:
     cluster.start_all()
-    wanted = {(broker_id, broker.bootstrap) for broker_id, broker in cluster.brokers.items()}
-    for broker in cluster.brokers.values():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-
-        def seen(admin: AdminClient = admin) -> bool:
-            found = admin.list_topics(timeout=10)
-            addresses = {(one.id, f"{one.host}:{one.port}") for one in found.brokers.values()}
-            return addresses == wanted and found.controller_id == cluster.controller()
-
-        wait_until(seen, f"all brokers in the metadata of {broker.maker} {broker.broker_id}")
+    wait_until_agreed(cluster)
 
 
 @pytest.mark.parametrize("cluster", MIXES, indirect=True)

@@ -1,0 +1,48 @@
+"""Brokers of both makes stand still, under load, until ZooKeeper has given up their sessions, and go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from interop.cluster.mixes import ASSIGNMENT, MIXES
+from support.acknowledged_load import AcknowledgedLoad
+from support.cluster_load import check_replicas, wait_until_agreed
+from support.tapped_cluster import Maker, TappedCluster
+
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.long, pytest.mark.timeout(600), pytest.mark.spec("R8")]
+
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+TOPIC = "still"
+RECORDS = 300
+
+
+@pytest.mark.parametrize("makers", MIXES)
+def test_sessions_end_while_brokers_stand_still(tmp_path: Path, makers: Sequence[Maker]) -> None:
+    with TappedCluster(tmp_path, makers).prepared() as cluster:
+        cluster.start_all()
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        wanted = NewTopic(TOPIC, 3, replica_assignment=ASSIGNMENT, config={"min.insync.replicas": "2"})
+        admin.create_topics([wanted])[TOPIC].result(60)
+        cluster.wait_for_isr(TOPIC)
+        with AcknowledgedLoad(cluster.bootstrap, TOPIC, len(ASSIGNMENT)) as load:
+            for still in ({1}, {2, 3}, {1, 3}, {1, 2, 3}):
+                load.wait_for_more(RECORDS)
+                for broker_id in still:
+                    cluster.brokers[broker_id].pause()
+                for broker_id in still:
+                    cluster.wait_until_gone(broker_id)
+                for broker_id in still:
+                    cluster.brokers[broker_id].resume()
+                cluster.wait_for_isr(TOPIC)
+                wait_until_agreed(cluster)
+                cluster.tool(ELECTION, "--election-type", "preferred", "--all-topic-partitions")
+                states = [cluster.partition(TOPIC, number) for number in range(len(ASSIGNMENT))]
+                assert [state and state["leader"] for state in states] == [1, 2, 3]
+            load.wait_for_more(RECORDS)
+        load.check()
+        check_replicas(cluster, TOPIC)
