@@ -38,8 +38,9 @@ def test_sessions_end_while_brokers_stand_still(tmp_path: Path, makers: Sequence
                     cluster.wait_until_gone(broker_id)
                 for broker_id in still:
                     cluster.brokers[broker_id].resume()
-                cluster.wait_for_isr(TOPIC)
+                # Before there is a controller again, the states are those of before.
                 wait_until_agreed(cluster)
+                cluster.wait_for_isr(TOPIC)
                 cluster.tool(ELECTION, "--election-type", "preferred", "--all-topic-partitions")
                 states = [cluster.partition(TOPIC, number) for number in range(len(ASSIGNMENT))]
                 assert [state and state["leader"] for state in states] == [1, 2, 3]

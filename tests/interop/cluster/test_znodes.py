@@ -106,4 +106,6 @@ def test_the_same_znodes(tmp_path: Path, of_apache: dict[str, tuple[bytes, int]]
         for path in sorted(found.keys() | of_apache.keys())
         if found.get(path) != of_apache.get(path)
     }
-    assert not differing
+    assert not differing, "\n".join(
+        f"{path}: {ours}, and of Apache Kafka alone {theirs}" for path, (ours, theirs) in differing.items()
+    )
