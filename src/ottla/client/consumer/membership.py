@@ -177,6 +177,9 @@ class Membership:
         self._lookup_due_ms = 0.0
         self._join_due_ms = 0.0
         self._failures = self._lookup_failures = 0
+        self._found_at_ms = float("-inf")
+        self._losses_in_a_row = 0
+        """How often the coordinator was lost soon after it had been found."""
         self._joining: JoinGroupRequest | SyncGroupRequest | None = None
         self._assigning: JoinGroupResponse | None = None
         self._heartbeat: tuple[HeartbeatRequest, Generation] | None = None
@@ -328,6 +331,7 @@ class Membership:
         """Handle a successful lookup."""
         self._looking = False
         self.coordinator_known = True
+        self._found_at_ms = now_ms
         self.coordinator_lost_at_ms = self.coordinator_problem = None
         self._coordinator_wanted = False
         self._lookup_failures = 0
@@ -348,14 +352,16 @@ class Membership:
     def coordinator_lost(self, why: ClientError | str, now_ms: float) -> None:
         """Note that the broker is not the coordinator any more, or unreachable: find it again.
 
-        Its pending responses are ignored; a join in progress is restarted with the coordinator that is found.
+        Its pending responses are ignored; a join in progress is restarted with the coordinator that is found. It is
+        looked for at once, but after a backoff if one was found and lost just before: brokers go on naming a
+        coordinator that is gone until they know another one.
         """
         if self.coordinator_known:
             self.coordinator_known = False
             self.coordinator_lost_at_ms = now_ms
             self.coordinator_problem = why
             self.notes.append(Note(f"the coordinator is lost and looked for: {why}"))
-            self._lookup_due_ms = now_ms
+            self._lookup_due_ms = now_ms + self._pause_after_loss_ms(now_ms)
             self._heartbeat = None
             self.actions.append(DropCoordinator())
             if self._joining is not None:
@@ -363,6 +369,13 @@ class Membership:
                 gone = ConnectionLostError(f"the coordinator is lost: {why}", retriable=True)
                 self._join_failed(gone, type(gone).__name__, now_ms)
         self.wake(now_ms)
+
+    def _pause_after_loss_ms(self, now_ms: float) -> float:
+        if now_ms - self._found_at_ms >= self.settings.retry_backoff_max_ms:
+            self._losses_in_a_row = 0
+        before = self._losses_in_a_row
+        self._losses_in_a_row += 1
+        return self._backoff_ms(before - 1) if before else 0.0
 
     def _backoff_ms(self, failures: int) -> float:
         settings = self.settings

@@ -61,9 +61,11 @@ class BrokerLink:
         return False
 
     def due_ms(self, now_ms: float) -> float:
-        """When to check a broker again that is not ready."""
+        """When to check a broker again that is not ready; never while it is being connected to: its end wakes."""
         if self._is_connected:
             return min(self.throttled_until_ms, now_ms + LOOK_AGAIN_MS)
+        if self.task is not None:
+            return float("inf")
         return max(self._connects_from_ms, now_ms + 1)
 
     def answer_due_ms(self, timeout_ms: float) -> float:

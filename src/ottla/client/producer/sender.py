@@ -168,7 +168,7 @@ class Sender:
                     continue
                 link.ready_ms = now
                 if not link.is_ready(now):
-                    next_due = min(next_due, link.due_ms(now))
+                    next_due = min(next_due, link.due_ms(now), self._slow_from(link, now))
                     continue
                 if not link.can_send(most):
                     continue
@@ -192,6 +192,11 @@ class Sender:
                     self._sequences.number(batch)
                 loads.setdefault(link, []).append(batch)
         return list(loads.items()), next_due
+
+    def _slow_from(self, link: BrokerLink, now: float) -> float:
+        """When a broker that is not ready will count as slow; never if it does already, or none does."""
+        timeout = self._config.partitioner_availability_timeout_ms
+        return link.drained_ms + timeout if timeout > 0 and now - link.drained_ms <= timeout else float("inf")
 
     def _note_slow_brokers(self, now: float) -> None:
         """Find the brokers with batches waiting for longer than `partitioner.availability.timeout.ms`."""

@@ -359,6 +359,31 @@ def test_a_coordinator_that_is_silent_after_the_join_is_not_waited_for(bench: Be
     assert bench.member.can_join(bench.now_ms)
 
 
+@pytest.mark.spec("G10")
+def test_a_coordinator_that_is_lost_as_soon_as_it_is_found_is_looked_for_after_a_pause(bench: Bench) -> None:
+    """Brokers go on naming one that has died until another one is elected: seconds, in which nobody must spin."""
+    bench.become_member()
+    refused = ConnectionLostError("refused", retriable=True)
+    bench.pass_time(2_000)
+    bench.take()
+    bench.member.coordinator_lost(refused, bench.now_ms)
+    assert bench.take() == [DropCoordinator(), FindCoordinator()], "at once, for the first time"
+    for pause_ms in (100, 200, 400, 800, 1_000, 1_000):
+        bench.member.coordinator_found(bench.now_ms)
+        bench.take()
+        bench.member.coordinator_lost(refused, bench.now_ms)
+        assert bench.take() == [DropCoordinator()]
+        bench.pass_time(pause_ms - 1)
+        assert bench.take() == []
+        bench.pass_time(1)
+        assert bench.take() == [FindCoordinator()]
+    bench.member.coordinator_found(bench.now_ms)
+    bench.pass_time(1_000)
+    bench.take()
+    bench.member.coordinator_lost(refused, bench.now_ms)
+    assert bench.take() == [DropCoordinator(), FindCoordinator()], "this one was in office for a while"
+
+
 def test_an_answer_that_comes_too_late_is_ignored(bench: Bench) -> None:
     bench.find()
     request = bench.join()
