@@ -204,7 +204,7 @@ class Proxy:
 
     async def _heal(self) -> None:
         for link in list(self._links):
-            if link.is_silent:
+            if link.is_silent or link.is_to_be_swallowed:
                 link.cut()
         if self._listening is None:
             await self._listen_again()
@@ -327,6 +327,11 @@ class _Link:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
+
+    @property
+    def is_to_be_swallowed(self) -> bool:
+        """Whether an answer that is still to come is not passed on."""
+        return any(verdict.fault is Fault.SWALLOW for verdict in self._open.values())
 
     def cut(self) -> None:
         """End both connections at once."""
