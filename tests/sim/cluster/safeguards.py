@@ -1,12 +1,12 @@
 """Safeguards of the cluster that can be left out, one at a time: the checks of the simulation must notice.
 
-Each has the kinds of faults that provoke what it prevents. The product knows nothing of it: functions are replaced for
-a while (`left_out`).
+Each has a scene, or kinds of faults, that provoke what it prevents. The product knows nothing of it: functions are
+replaced for a while (`left_out`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -22,13 +22,29 @@ from ottla.broker.replicas.fetching.machine import FetcherMachine
 from ottla.broker.replicas.partition import Partition
 from ottla.cluster import controller_state, elections, partition_changes, taking_up
 from ottla.cluster.control_requests import ControlHeader, ControlRequests, HostedReplica, RoleDecision
-from ottla.cluster.controller_events import PutState
+from ottla.cluster.controller_events import PutState, SetChannels
 from ottla.cluster.image import PartitionImage
 from ottla.cluster.isr import InSyncReplicas, IsrProposal
+from ottla.sim.cluster.seed_run import SeedRun
 from ottla.storage import log as logs
 from ottla.storage.producer_state import ProducerState
 from ottla.wire.errors import ErrorCode
 from ottla.zk.tree import Check, Operation, Set
+from sim.cluster.scene import Scene
+from sim.cluster.scenes_of_elections import (
+    BackBeforeTheElection,
+    DeposedControllerWrites,
+    DeposedLeaderProposes,
+    LeaderIsSoonBack,
+    LeaderLosesPower,
+    OutOfSyncAlone,
+)
+from sim.cluster.scenes_of_logs import (
+    EndOfTheNextLeader,
+    LostOnTheFormerLeader,
+    NextLeaderDies,
+    OthersWriteMeanwhile,
+)
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -39,12 +55,17 @@ LOSSES = ("power loss", "empty disk")
 
 
 class Safeguard(NamedTuple):
-    """What is left out, and the faults that provoke it."""
+    """What is left out, and what provokes what it prevents: a scene, or kinds of faults."""
 
     plant: Plant
-    kinds: tuple[str, ...]
+    provocation: type[Scene] | tuple[str, ...]
     #: Whether a seed has noticed it so far.
-    is_noticed: bool = False
+    is_noticed: bool = True
+
+    def run(self, seed: int) -> SeedRun:
+        """A seed with the provocation."""
+        provocation = self.provocation
+        return SeedRun(seed, provocation) if isinstance(provocation, tuple) else provocation(seed)
 
 
 def _elects_anybody(patch: pytest.MonkeyPatch) -> None:
@@ -207,15 +228,19 @@ def _trusts_restarts(patch: pytest.MonkeyPatch) -> None:
     """A broker that registered anew stays in the ISR, and leads."""
     changed = partition_changes.PartitionChanges.brokers_changed
 
-    def same_epochs(self: Any, event: Any) -> Any:
-        live = self._state.live
-        brokers = {
-            number: broker._replace(epoch=live[number].epoch) if number in live else broker
+    def go_on(self: Any, event: Any) -> Any:
+        state = self._state
+        known = state.live
+        state.live = {number: event.brokers.get(number, broker) for number, broker in known.items()}
+        effects = changed(self, event)
+        restarted = [
+            number
             for number, broker in event.brokers.items()
-        }
-        return changed(self, event._replace(brokers={**live, **brokers}))
+            if number in known and number != state.broker_id and known[number].epoch != broker.epoch
+        ]
+        return [SetChannels(event.brokers), *effects, *state.inform(*restarted)] if restarted else effects
 
-    patch.setattr(partition_changes.PartitionChanges, "brokers_changed", same_epochs)
+    patch.setattr(partition_changes.PartitionChanges, "brokers_changed", go_on)
     _trusts_unseen_restarts(patch)
 
 
@@ -238,69 +263,56 @@ def _leads_without_log(patch: pytest.MonkeyPatch) -> None:
 def _moves_back(patch: pytest.MonkeyPatch) -> None:
     """The high watermark of a leader follows the slowest replica, also backwards."""
 
-    def advance(self: Partition, size: int) -> None:
+    def advance(self: Partition) -> None:
         if self.leader is None:
             return
         reached = max(0, min([self.own_end, *(each.end_offset for each in self.leader.replicas.followers.values())]))
-        self.log.update_high_watermark(reached)
+        self.log.high_watermark = reached
         self.committed.reached(reached)
-        self.wake(size)
+        self.wake(1)
+        self.changed()
 
     patch.setattr(Partition, "advance", advance)
 
 
 SAFEGUARDS: Mapping[str, Safeguard] = {
-    "only members of the ISR are elected": Safeguard(_elects_anybody, (*DEATHS, *CUTS, *LOSSES)),
-    "acks=all waits for the replicas": Safeguard(
-        _answers_before_replicas, ("separation", "partition", "kill of two"), is_noticed=True
-    ),
-    "a shrink counts when the controller has agreed": Safeguard(_shrinks_at_once, ("separation",), is_noticed=True),
-    "the high watermark is the least end of the ISR": Safeguard(
-        _ignores_the_isr, ("separation", "partition"), is_noticed=True
-    ),
-    "who joins the ISR has everything": Safeguard(
-        _joins_behind, (*DEATHS, "slow network", "empty disk"), is_noticed=True
-    ),
-    "the dead leave the ISR": Safeguard(_never_shrinks, LOSSES),
-    "leaders tell followers where they diverge": Safeguard(_has_no_divergence, (*CUTS, "long pause"), is_noticed=True),
-    "followers cut what diverges": Safeguard(_truncates_nothing, (*CUTS, "long pause"), is_noticed=True),
-    "followers keep what may be committed": Safeguard(
-        _truncates_too_much, ("kill of the controller", "kill", "preferred election", "kill of all")
-    ),
-    "truncation covers the producers' state": Safeguard(_keeps_producer_state, (*CUTS, "long pause")),
-    "duplicates are found": Safeguard(
-        _takes_duplicates, ("dropped connections", *DEATHS, "one-way partition"), is_noticed=True
-    ),
+    "only members of the ISR are elected": Safeguard(_elects_anybody, OutOfSyncAlone),
+    "acks=all waits for the replicas": Safeguard(_answers_before_replicas, ("separation", "partition", "kill of two")),
+    "a shrink counts when the controller has agreed": Safeguard(_shrinks_at_once, ("separation",)),
+    "the high watermark is the least end of the ISR": Safeguard(_ignores_the_isr, ("separation", "partition")),
+    "who joins the ISR has everything": Safeguard(_joins_behind, (*DEATHS, "slow network", "empty disk")),
+    "the dead leave the ISR": Safeguard(_never_shrinks, LeaderLosesPower),
+    "leaders tell followers where they diverge": Safeguard(_has_no_divergence, (*CUTS, "long pause")),
+    "followers cut what diverges": Safeguard(_truncates_nothing, (*CUTS, "long pause")),
+    "followers keep what may be committed": Safeguard(_truncates_too_much, NextLeaderDies),
+    "truncation covers the producers' state": Safeguard(_keeps_producer_state, LostOnTheFormerLeader),
+    "duplicates are found": Safeguard(_takes_duplicates, ("dropped connections", *DEATHS, "one-way partition")),
     "gaps of sequence numbers are refused": Safeguard(
         _takes_gaps,
         ("dropped connections", "controlled shutdown", "preferred election", "clients cut off", "session expiry"),
+        is_noticed=False,
     ),
-    "consumers see what is committed": Safeguard(_shows_uncommitted, CUTS, is_noticed=True),
-    "end offsets of a new leader wait": Safeguard(_tells_any_end, (*DEATHS, "preferred election", "slow network")),
-    "waiting requests end with the role": Safeguard(_waits_on, (*CUTS, "long pause")),
-    "leader epochs are recorded": Safeguard(_keeps_no_epochs, (*CUTS, "long pause")),
-    "roles of older leader epochs are refused": Safeguard(_obeys_old_epochs, (*ZOMBIES, "slow network")),
-    "older controllers are refused": Safeguard(_obeys_old_controllers, (*ZOMBIES, "slow network")),
-    "a deposed controller cannot write": Safeguard(_writes_unfenced, ZOMBIES),
-    "proposed ISRs are checked": Safeguard(_accepts_any_isr, (*ZOMBIES, *CUTS)),
-    "restarted brokers leave the ISR": Safeguard(_trusts_restarts, LOSSES),
-    "also when no controller saw it": Safeguard(_trusts_unseen_restarts, LOSSES),
-    "nobody leads without a log": Safeguard(_leads_without_log, ("empty disk",), is_noticed=True),
-    "the high watermark does not go back": Safeguard(
-        _moves_back, ("slow network", "kill", "empty disk"), is_noticed=True
+    "consumers see what is committed": Safeguard(_shows_uncommitted, CUTS),
+    "end offsets of a new leader wait": Safeguard(_tells_any_end, EndOfTheNextLeader),
+    "waiting requests end with the role": Safeguard(_waits_on, OthersWriteMeanwhile),
+    "leader epochs are recorded": Safeguard(_keeps_no_epochs, NextLeaderDies),
+    "roles of older leader epochs are refused": Safeguard(
+        _obeys_old_epochs, (*ZOMBIES, "slow network"), is_noticed=False
     ),
+    "older controllers are refused": Safeguard(_obeys_old_controllers, (*ZOMBIES, "slow network"), is_noticed=False),
+    "a deposed controller cannot write": Safeguard(_writes_unfenced, DeposedControllerWrites),
+    "proposed ISRs are checked": Safeguard(_accepts_any_isr, DeposedLeaderProposes),
+    "restarted brokers leave the ISR": Safeguard(_trusts_restarts, LeaderIsSoonBack),
+    "also when no controller saw it": Safeguard(_trusts_unseen_restarts, BackBeforeTheElection),
+    "nobody leads without a log": Safeguard(_leads_without_log, ("empty disk",)),
+    "the high watermark does not go back": Safeguard(_moves_back, ("slow network", "kill", "empty disk")),
 }
 
 
 @contextmanager
-def left_out(name: str) -> Iterator[tuple[str, ...]]:
-    """Leave a safeguard out for a while; gives the kinds of faults that provoke what it prevents."""
+def left_out(name: str) -> Iterator[Safeguard]:
+    """Leave a safeguard out for a while."""
     safeguard = SAFEGUARDS[name]
     with pytest.MonkeyPatch.context() as patch:
         safeguard.plant(patch)
-        yield safeguard.kinds
-
-
-def names() -> Iterable[str]:
-    """All of them."""
-    return SAFEGUARDS
+        yield safeguard

@@ -60,6 +60,9 @@ def value_of(data: bytes | None) -> Value:
 class ClusterLoad:
     """Producers and consumers of some partitions; `events` is what they saw."""
 
+    #: Settings of the producers beside those of all clients.
+    producer_settings: Mapping[str, Any] = {"delivery_timeout_ms": DELIVERY_TIMEOUT_MS, "max_block_ms": 4_000}
+
     def __init__(self, cluster: SimulatedCluster, places: Sequence[Place], chance: random.Random) -> None:
         self._cluster = cluster
         self._loop = cluster.loop
@@ -114,9 +117,8 @@ class ClusterLoad:
             life += 1
             name = f"{host}.{life}"
             self._note(Producing(self._loop.time(), name))
-            producer: Producer[bytes, bytes] = Producer(
-                **self._settings(host), acks="all", delivery_timeout_ms=DELIVERY_TIMEOUT_MS, max_block_ms=4_000
-            )
+            settings = {**self._settings(host), **self.producer_settings}
+            producer: Producer[bytes, bytes] = Producer(**settings, acks="all")
             try:
                 async with producer:
                     await self._send_all(producer, name, numbers)

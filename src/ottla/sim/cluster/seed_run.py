@@ -7,7 +7,7 @@ import gc
 import random
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,14 +50,25 @@ class SeedOutcome:
 
 
 class SeedRun:
-    """The run of one seed, with faults of these kinds (None: of all)."""
+    """The run of one seed, with faults of these kinds (None: of all).
+
+    Others have a course of their own: they override `course`, and what it begins with.
+    """
+
+    #: How many brokers there are.
+    brokers = 3
+    #: Their settings beside the usual ones.
+    settings: Mapping[str, str] = {}
+    topic = NewTopic(TOPIC, PARTITIONS, 3)
+    places: tuple[Place, ...] = tuple((TOPIC, index) for index in range(PARTITIONS))
+    #: Members of the group that reads.
+    members = 2
 
     def __init__(self, seed: int, kinds: Sequence[str] | None = None) -> None:
         self.seed = seed
         self._chance = random.Random(seed)
-        self.cluster = SimulatedCluster(self._chance.getrandbits(32))
+        self.cluster = SimulatedCluster(self._chance.getrandbits(32), self.brokers, self.settings)
         self._kinds = list(kinds or ALL)
-        self.places: tuple[Place, ...] = tuple((TOPIC, index) for index in range(PARTITIONS))
         self._wrong: list[str] = []
         self.load: ClusterLoad
         self.faults: ClusterFaults
@@ -88,18 +99,22 @@ class SeedRun:
         self.faults = ClusterFaults(cluster, random.Random(self._chance.getrandbits(32)))
         self.load = ClusterLoad(cluster, self.places, random.Random(self._chance.getrandbits(32)))
         self._simulated_s, self._files = 0.0, cluster.files()
-        for broker in cluster.brokers.values():
-            broker.start()
+        await self.start_brokers()
         if not await cluster.until_whole(WHOLE_WITHIN_S):
             self._wrong.append(f"the cluster does not start: {cluster.out_of_sync()}")
             return
         creating = cluster.loop.process("admin").start(self._create_topic())
         await creating
-        self.load.start()
+        self.load.start(members=self.members)
         await asyncio.sleep(2.0)
-        await self._random_faults()
+        await self.course()
         await self._end()
         self._simulated_s, self._files = cluster.loop.time(), cluster.files()
+
+    async def start_brokers(self) -> None:
+        """Start all brokers."""
+        for broker in self.cluster.brokers.values():
+            broker.start()
 
     async def _create_topic(self) -> None:
         cluster = self.cluster
@@ -107,7 +122,7 @@ class SeedRun:
         admin = Admin(bootstrap_servers=cluster.bootstrap_servers, environment=environment, client_id="admin")
         while True:
             try:
-                await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
+                await admin.create_topics([self.topic])
             except ClientError as error:
                 cluster.story.tell("admin", f"{error!r}")
                 await asyncio.sleep(1.0)
@@ -115,8 +130,11 @@ class SeedRun:
                 break
         await admin.close()
 
-    async def _random_faults(self) -> None:
-        """Faults as the seed says: most alone, some together; those with a loss only while the cluster is whole."""
+    async def course(self) -> None:
+        """What happens to the cluster under load: faults as the seed says, most alone, some together.
+
+        Those with a loss come only while the cluster is whole.
+        """
         chance = random.Random(self._chance.getrandbits(32))
         running: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
@@ -164,9 +182,10 @@ class SeedRun:
             self._wrong.append(f"the high watermarks of replicas stay different: {self._watermarks()}")
         if not await cluster.until(self._reader_is_at_end, WHOLE_WITHIN_S):
             self._wrong.append(f"the reader does not come to the end: {self._watermarks()}")
-        await asyncio.sleep(SETTLES_WITHIN_S)
-        load.events.append(GroupSettled(cluster.loop.time(), GROUP, self.places))
-        await asyncio.sleep(WATCHED_S)
+        if self.members:
+            await asyncio.sleep(SETTLES_WITHIN_S)
+            load.events.append(GroupSettled(cluster.loop.time(), GROUP, self.places))
+            await asyncio.sleep(WATCHED_S)
         self._read_replicas()
 
     def _watermarks(self) -> dict[Place, dict[int, int]]:
@@ -207,10 +226,15 @@ class SeedRun:
 
 def run_seed(seed: int, kinds: Sequence[str] | None = None) -> SeedOutcome:
     """Play one seed, with the faults that it draws from these kinds (None: from all)."""
+    return outcome_of(SeedRun(seed, kinds))
+
+
+def outcome_of(run: SeedRun) -> SeedOutcome:
+    """Play a run, and clear up."""
     with warnings.catch_warnings():
         # Clients whose processes are dropped with the simulation were not closed.
         warnings.simplefilter("ignore", ResourceWarning)
-        outcome = SeedRun(seed, kinds).run()
+        outcome = run.run()
         gc.collect()
     return outcome
 
