@@ -21,6 +21,8 @@ from support.java import PROJECT
 OK = "ok"
 #: Violations of a course are seen at its end; those that name no time within a fault belong to the course.
 UNCHECKED = "unchecked"
+#: Characters of what stopped a course, in its line: the whole is printed.
+STOPPED_LENGTH = 300
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,11 @@ class CourseResult:
     def verdict(self, number: int) -> str:
         """Of one fault: violations from its beginning to that of the next one."""
         if self.stopped:
-            return f"stopped: {self.stopped.splitlines()[0]}" if number == len(self.reports) - 1 else UNCHECKED
+            return (
+                f"stopped: {self.stopped.splitlines()[0][:STOPPED_LENGTH]}"
+                if number == len(self.reports) - 1
+                else UNCHECKED
+            )
         began_s = self.reports[number].began_s if number else 0.0
         end_s = self.reports[number + 1].began_s if number + 1 < len(self.reports) else float("inf")
         found = [each for each in self.violations if began_s <= each.at_s < end_s]
