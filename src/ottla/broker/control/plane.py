@@ -16,6 +16,7 @@ from uuid import UUID
 
 from ottla.broker.control.controller_requests import AskedOfController, ServedByController
 from ottla.broker.control.controller_shell import ControllerShell
+from ottla.broker.control.first_brokers import FirstBrokers
 from ottla.broker.control.interbroker import BrokerConnector, ControllerLink
 from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.control.metadata_writes import MetadataWriter, announcement
@@ -83,6 +84,8 @@ log = logging.getLogger("ottla.topics")
 
 #: Pause before the controller is told again of a failed log directory.
 NOTIFY_AGAIN_S = 1.0
+
+WITHOUT_LEADER_YET = TopicRefusal(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE.message)
 
 
 class Host(Protocol):
@@ -196,7 +199,7 @@ class ControlPlane:
         self.applying = asyncio.Lock()
         #: Settings of topics that are hosted here, or about to be, while the image does not have them yet.
         self.unheard_configs: dict[str, Mapping[str, str]] = {}
-        self.unheard_topics = UnheardTopics(clock.monotonic_ms)
+        self.unheard_topics, self.first_brokers = UnheardTopics(clock.monotonic_ms), FirstBrokers()
         self._configuring = asyncio.Lock()
         self._subscribers: list[Callable[[ImageDelta], None]] = []
         self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
@@ -288,6 +291,8 @@ class ControlPlane:
     def _publish(self, delta: ImageDelta) -> None:
         self.image.apply(delta)
         self.unheard_topics.heard(topic.name for topic in delta.topics)
+        if self.image.brokers:
+            self.first_brokers.heard()
         for subscriber in self._subscribers:
             subscriber(delta)
 
@@ -410,10 +415,13 @@ class ControlPlane:
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
         """Create a topic if it is missing, with the broker's defaults or, if it is internal, its own settings.
 
-        LEADER_NOT_AVAILABLE: the topic is there, and the controller, which is another broker, elects its leaders.
+        LEADER_NOT_AVAILABLE: the topic is there, and the controller, which is another broker, elects its leaders. Or
+        this broker has just started, and does not know yet what there is.
         """
         if name in self.image.topics:
             return None
+        if not self.is_controller and (not self.image.brokers or name in self.unheard_topics.names):
+            return WITHOUT_LEADER_YET
         spec = internal_topic_spec(name, self.config, is_alone=not self.session.accepts_others)
         if not self.is_controller and self.session.accepts_others:
             return await self._announce(spec)
@@ -435,7 +443,7 @@ class ControlPlane:
             await self._zk.multi(await announcement(self._zk, topic))
         except METADATA_ERRORS as error:
             return metadata_refusal(error)
-        return TopicRefusal(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE.message)
+        return WITHOUT_LEADER_YET
 
     async def create_partitions(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, knows_brokers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -38,6 +38,13 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> None:
     """Reply from the image, with the endpoints of the listener that received the request."""
     if request.endpoint_type != BROKERS:
         context.reply(_refuse_endpoint_type(request.endpoint_type))
+        return
+    context.run(_answer(context, request))
+
+
+async def _answer(context: RequestContext, request: DescribeClusterRequest) -> None:
+    if not await knows_brokers(context):
+        context.disconnect()
         return
     image = context.broker.image
     brokers = []

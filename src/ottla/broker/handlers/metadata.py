@@ -5,7 +5,8 @@ id; 3 the throttle time; 4 `allow_auto_topic_creation`; 5 offline replicas; 7 le
 is flexible; 10 topic ids; 11 drops the cluster's authorized operations; 12 takes topic ids.
 
 A topic that is created on demand exists before the response, so the client finds its leaders at once; Apache Kafka
-first answers `LEADER_NOT_AVAILABLE`. Encoded responses are cached until the cluster changes.
+first answers `LEADER_NOT_AVAILABLE`. A broker that has just started answers when it has heard which brokers there are.
+Encoded responses are cached until the cluster changes.
 """
 
 from __future__ import annotations
@@ -102,6 +103,10 @@ def handle(context: RequestContext, request: MetadataRequest) -> None:
 
 
 async def _take_up(context: RequestContext, request: MetadataRequest) -> None:
+    if not await knows_brokers(context):
+        # Whoever asks another broker keeps what it knows.
+        context.disconnect()
+        return
     slices = context.broker.slices
     problem = await slices.through(_check_ids(context, request))
     if problem is not None:
@@ -113,6 +118,12 @@ async def _take_up(context: RequestContext, request: MetadataRequest) -> None:
         context.spawn(_create_and_answer(context, request, missing))
     else:
         await _answer(context, request, {})
+
+
+async def knows_brokers(context: RequestContext) -> bool:
+    """Whether this broker can say which brokers there are; waits for it after a start."""
+    broker = context.broker
+    return bool(broker.image.brokers) or await broker.control.first_brokers.wait()
 
 
 async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> None:

@@ -189,6 +189,9 @@ def _reply(
         error = others
         if not context.permits(Operation.READ, ResourceType.TOPIC, name):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif others is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in context.broker.control.unheard_topics.names:
+            # The broker has just started. Clients try again, and do not tell the application.
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return OffsetCommitResponseTopic(
             name=name,
             partitions=mapped(

@@ -95,12 +95,11 @@ def test_topics_that_the_controller_has_not_mentioned_yet_are_not_said_to_be_mis
         # The broker comes back to a cluster that has a topic.
         await test.zk.create("/brokers/topics/t", b"{}")
         await test.restart()
+        # A controller that was just elected sends the live brokers first. Before, nothing is answered.
+        assert await test.update_metadata({}) == 0
         for _ in range(2):
             assert errors(await test.ask(asked, 12)) == {"t": "LEADER_NOT_AVAILABLE", "u": "UNKNOWN_TOPIC_OR_PARTITION"}
             assert errors(await test.ask(every, 12)) == {"t": "LEADER_NOT_AVAILABLE"}
-        # A controller that was just elected sends the live brokers first.
-        assert await test.update_metadata({}) == 0
-        assert errors(await test.ask(asked, 12))["t"] == "LEADER_NOT_AVAILABLE"
         assert await test.update_metadata({T0: (2, 0, [2, 1])}) == 0
         assert errors(await test.ask(asked, 12)) == {"t": "NONE", "u": "UNKNOWN_TOPIC_OR_PARTITION"}
         assert errors(await test.ask(every, 12)) == {"t": "NONE"}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
+from ottla.broker.control.unheard_topics import UnheardTopics
 from ottla.broker.coordinators.coordinator_log import Appended
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.replicas.awaited import Committed
@@ -126,6 +127,7 @@ class FakeTopics:
     """Topics that come into being when asked for."""
 
     def __init__(self, runtime_of: list[GroupCoordinatorService], log: FakeLog, partitions: int = 3) -> None:
+        self.unheard_topics = UnheardTopics(lambda: 0.0)
         self.runtime_of = runtime_of
         self.log = log
         self.partitions = partitions

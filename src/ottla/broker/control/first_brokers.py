@@ -1,0 +1,47 @@
+"""Requests that ask which brokers there are, before a broker that has just started has heard it from its controller."""
+
+from __future__ import annotations
+
+import asyncio
+
+#: How long such a request waits: longer than a controller takes that is there.
+FIRST_BROKERS_WAIT_S = 5.0
+
+
+class FirstBrokers:
+    """Lets requests wait until the image has brokers.
+
+    Source: none. Apache Kafka's brokers answer with no brokers at all in that time. Java's clients ignore such an
+    answer; librdkafka (2.16) closes all its connections, has nobody left to ask, and is silent from then on.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[bool]] = set()
+
+    def __len__(self) -> int:
+        """How many requests wait."""
+        return len(self._waiting)
+
+    def heard(self) -> None:
+        """There are brokers in the image now."""
+        for waiting in self._waiting:
+            _end(waiting, is_heard=True)
+
+    async def wait(self) -> bool:
+        """Wait until there are; False if that takes too long. Needs no task, and may be cancelled."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[bool] = loop.create_future()
+        timer = loop.call_later(FIRST_BROKERS_WAIT_S, lambda: _end(waiting, is_heard=False))
+        self._waiting.add(waiting)
+        try:
+            return await waiting
+        finally:
+            timer.cancel()
+            self._waiting.discard(waiting)
+
+
+def _end(waiting: asyncio.Future[bool], *, is_heard: bool) -> None:
+    if not waiting.done():
+        waiting.set_result(is_heard)
