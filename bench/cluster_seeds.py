@@ -1,93 +1,71 @@
-"""Plays seeds of the simulated cluster, and prints the story of each that goes wrong.
+"""Plays seeds of the simulated cluster, prints the story of each that goes wrong, and enters them into a ledger.
 
-    ./run bench cluster_seeds 17                  # one seed, with its story
-    ./run bench cluster_seeds 0 99                # a hundred
-    ./run bench cluster_seeds --next 100 FILE     # the next hundred that FILE does not have, and enter them there
+    ./run bench cluster_seeds 17            # one seed, with its story; it is not entered
+    ./run bench cluster_seeds 40 99         # these, a line of the ledger for each 50
+    ./run bench cluster_seeds --total 2000  # go on where the ledger ends, until it has seeds 0 to 1999
 
-FILE is a ledger of JSON lines, one for each call, which only grows: the seeds, those that went wrong, what was played.
+The ledger, `bench/cluster_seeds.jsonl`, only grows. Ends with 1 where a seed went wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
-import ottla
-from ottla.sim.cluster.seed_run import SeedOutcome, run_seed, story_of
+BENCH = Path(__file__).resolve().parent
+sys.path[:0] = [str(BENCH.parent / "tests")]
 
-SECONDS_PER_HOUR = 3600
+from ottla.sim.cluster.seed_run import run_seed, story_of  # noqa: E402
+from support.seed_ledger import add_to_ledger, next_seed, play, ranges, read_ledger, summary  # noqa: E402
 
-
-class Played:
-    """The sums of some seeds."""
-
-    def __init__(self) -> None:
-        self.wrong: list[int] = []
-        self.faults: Counter[str] = Counter()
-        self.acknowledged = 0
-        self.simulated_s = 0.0
-
-    def add(self, outcome: SeedOutcome) -> None:
-        """One more seed."""
-        if outcome.wrong:
-            self.wrong.append(outcome.seed)
-        self.faults.update(outcome.faults)
-        self.acknowledged += outcome.acknowledged
-        self.simulated_s += outcome.simulated_s
+LEDGER = BENCH / "cluster_seeds.jsonl"
 
 
-def play(first: int, last: int) -> Played:
-    """Play the seeds from `first` to `last`, and tell of each."""
-    played = Played()
-    for seed in range(first, last + 1):
-        outcome = run_seed(seed)
-        played.add(outcome)
-        if outcome.wrong or first == last:
-            sys.stdout.write(story_of(outcome, sys.maxsize) + "\n")
-        verdict = "WRONG" if outcome.wrong else "right"
-        sys.stdout.write(f"seed {seed}: {verdict}, {outcome.acknowledged} records, {outcome.simulated_s:.0f} s\n")
-        sys.stdout.flush()
-    return played
-
-
-def play_next(count: int, ledger: Path) -> Played:
-    """Play the next seeds after those in the ledger, and enter them."""
-    lines = ledger.read_text().splitlines() if ledger.exists() else []
-    first = max((json.loads(line)["last"] for line in lines), default=-1) + 1
-    began_s = time.process_time()
-    played = play(first, first + count - 1)
-    entry = {
-        "version": ottla.__version__,
-        "first": first,
-        "last": first + count - 1,
-        "wrong": played.wrong,
-        "acknowledged": played.acknowledged,
-        "simulated_hours": round(played.simulated_s / SECONDS_PER_HOUR, 2),
-        "cpu_s_per_seed": round((time.process_time() - began_s) / count, 2),
-        "faults": dict(sorted(played.faults.items())),
-    }
-    with ledger.open("a") as file:
-        file.write(json.dumps(entry) + "\n")
-    return played
+def tell(text: str) -> None:
+    """Print it at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def main() -> int:
-    """See the module; 1 if a seed went wrong."""
-    parser = argparse.ArgumentParser(prog="./run bench cluster_seeds", description="Plays seeds of a cluster.")
-    parser.add_argument("seeds", nargs="*", type=int, help="the first seed, and the last one")
-    parser.add_argument("--next", nargs=2, metavar=("COUNT", "FILE"), help="play the next seeds of a ledger")
-    arguments = parser.parse_args()
-    if arguments.next:
-        played = play_next(int(arguments.next[0]), Path(arguments.next[1]))
-    elif arguments.seeds:
-        played = play(arguments.seeds[0], arguments.seeds[-1])
+    """See the module."""
+    options = _options()
+    if options.total is None and len(options.seeds) == 1:
+        outcome = run_seed(options.seeds[0])
+        tell(story_of(outcome, sys.maxsize))
+        return int(bool(outcome.wrong))
+    if options.total is not None:
+        first, last = next_seed(read_ledger(options.ledger)), options.total - 1
     else:
-        parser.error("name a seed, or --next COUNT FILE")
-    return int(bool(played.wrong))
+        first, last = options.seeds
+    ends_at = time.monotonic() + options.minutes * 60
+    is_wrong = False
+    for begin, end in ranges(first, last):
+        if time.monotonic() >= ends_at:
+            tell(f"time is up: seeds from {begin} on are not played")
+            break
+        played = play(begin, end, tell)
+        is_wrong |= bool(played.wrong)
+        add_to_ledger(options.ledger, played)
+        tell(str(played))
+    tell(f"{options.ledger.name}: {summary(read_ledger(options.ledger))}")
+    return int(is_wrong)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./run bench cluster_seeds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("seeds", nargs="*", type=int, help="a seed, or the first and the last one")
+    parser.add_argument("--total", type=int, help="go on where the ledger ends, until it has so many")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no range later than this")
+    parser.add_argument("--ledger", type=Path, default=LEDGER)
+    options = parser.parse_args()
+    if (options.total is None) != (len(options.seeds) in (1, 2)):
+        parser.error("name a seed, the first and the last one, or --total COUNT")
+    return options
 
 
 if __name__ == "__main__":

@@ -41,6 +41,17 @@ def test_timeouts_come_in_virtual_time() -> None:
         run_in_virtual_time(waiting(), VirtualTimeLoop())
 
 
+def test_a_run_without_an_end_is_ended_after_its_turns() -> None:
+    async def spinning() -> None:
+        while True:
+            await passes(0)
+
+    loop = VirtualTimeLoop()
+    loop.limit_turns(100)
+    with pytest.raises(Wrong, match=r"no end after 100 turns of the loop, 0\.000 s"):
+        run_in_virtual_time(spinning(), loop)
+
+
 def test_waiting_for_what_never_comes_is_found() -> None:
     async def waiting() -> None:
         await asyncio.Event().wait()

@@ -40,6 +40,8 @@ class SimulatedProcess:
         self.state = ProcessState.RUNNING
         #: Callbacks that became due while it was paused.
         self.held: deque[asyncio.Handle] = deque()
+        #: How many of its callbacks have run.
+        self.callbacks = 0
         self._context = contextvars.copy_context()
         self._context.run(_CURRENT.set, self)
 
@@ -99,11 +101,12 @@ class _Handle(asyncio.Handle):
     process: SimulatedProcess
 
     def _run(self) -> None:
-        state = self.process.state
-        if state is ProcessState.RUNNING:
+        process = self.process
+        if process.state is ProcessState.RUNNING:
+            process.callbacks += 1
             super()._run()
-        elif state is ProcessState.PAUSED:
-            self.process.held.append(self)
+        elif process.state is ProcessState.PAUSED:
+            process.held.append(self)
 
 
 class _TimerHandle(asyncio.TimerHandle):
@@ -113,11 +116,12 @@ class _TimerHandle(asyncio.TimerHandle):
     process: SimulatedProcess
 
     def _run(self) -> None:
-        state = self.process.state
-        if state is ProcessState.RUNNING:
+        process = self.process
+        if process.state is ProcessState.RUNNING:
+            process.callbacks += 1
             super()._run()
-        elif state is ProcessState.PAUSED:
-            self.process.held.append(self)
+        elif process.state is ProcessState.PAUSED:
+            process.held.append(self)
 
 
 def _ignore(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
@@ -138,12 +142,16 @@ class ProcessLoop(VirtualTimeLoop):
         self._dead: list[asyncio.Task[Any]] = []
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # its protocol differs by Python
         self.set_exception_handler(self._failed)
+        #: All processes that were started.
+        self.processes: list[SimulatedProcess] = []
         #: What callbacks and tasks raised and nobody handled: (process, description).
         self.failures: list[tuple[str, str]] = []
 
     def process(self, name: str) -> SimulatedProcess:
         """Start a process."""
-        return SimulatedProcess(self, name)
+        process = SimulatedProcess(self, name)
+        self.processes.append(process)
+        return process
 
     def _make_task(
         self, _loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], **arguments: Any

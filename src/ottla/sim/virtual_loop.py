@@ -28,6 +28,8 @@ class _VirtualSelector(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self.passed_s = 0.0
+        self.turns = 0
+        self.most_turns: int | None = None
         self.descriptors: dict[int, _Readiness] = {}
         #: Descriptors that may be ready: all others are not.
         self.suspects: dict[int, None] = {}
@@ -45,7 +47,13 @@ class _VirtualSelector(selectors.BaseSelector):
         return self._keys.pop(fileobj if isinstance(fileobj, int) else fileobj.fileno())
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """The ready descriptors; if none is, advance the time. Raises `Wrong` if there is nothing left to wait for."""
+        """The ready descriptors; if none is, advance the time.
+
+        Raises `Wrong` if there is nothing left to wait for, and after too many turns.
+        """
+        self.turns += 1
+        if self.most_turns is not None and self.turns > self.most_turns:
+            raise Wrong(f"no end after {self.most_turns} turns of the loop, {self.passed_s:.3f} s of virtual time")
         ready = self._ready()
         if ready:
             return ready
@@ -94,6 +102,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def now_ms(self) -> int:
         """Milliseconds of virtual time since the loop was made."""
         return round(self._virtual.passed_s * 1000)
+
+    @property
+    def turns(self) -> int:
+        """Turns of the loop so far."""
+        return self._virtual.turns
+
+    def limit_turns(self, most: int) -> None:
+        """Raise `Wrong` in a run that takes more turns: what would never end has an end, and tells so."""
+        self._virtual.most_turns = most
 
     def new_descriptor(self, is_readable: Callable[[], bool], is_writable: Callable[[], bool]) -> int:
         """A descriptor for `add_reader` and `add_writer` whose readiness is given by these functions."""

@@ -16,8 +16,10 @@ from ottla.client.errors import ClientError
 from ottla.sim.cluster.brokers import SimulatedCluster
 from ottla.sim.cluster.faults import ALL, LOSSES, ClusterFaults
 from ottla.sim.cluster.load import GROUP, ClusterLoad, value_of
+from ottla.sim.cluster.spins import watch_for_spins
 from ottla.sim.cluster.story import ClusterStory
 from ottla.sim.cluster_history import Event, GroupSettled, Place, ReplicaLog, Value, describe, violations
+from ottla.sim.witness import Wrong
 from ottla.testing.reading import read_records
 
 TOPIC: Final = "events"
@@ -30,6 +32,8 @@ WHOLE_WITHIN_S: Final = 90.0
 #: Seconds in which a group settles, and for which it is then watched.
 SETTLES_WITHIN_S: Final = 15.0
 WATCHED_S: Final = 5.0
+#: Turns of the loop after which a seed is ended: ten times what the busiest of 200 needed.
+MOST_TURNS: Final = 400_000
 #: Lines of the story that are shown around each thing that went wrong.
 SHOWN_LINES: Final = 400
 
@@ -76,10 +80,13 @@ class SeedRun:
     def run(self) -> SeedOutcome:
         """Run it to its end."""
         cluster = self.cluster
-        cluster.run(lambda _: self._run())
-        found = violations(self.load.events)
-        if found:
-            self._wrong.append(describe(found))
+        cluster.loop.limit_turns(MOST_TURNS)
+        try:
+            cluster.run(lambda _: self._run())
+        except Wrong as error:
+            self._wrong.append(f"the seed is ended: {error}")
+        else:
+            self._check()
         self._wrong += [f"{line.who} at {line.at_s:.3f}: {line.what}" for line in cluster.story.bugs]
         self._wrong += [f"{who}: {what}" for who, what in cluster.loop.failures]
         digest = zlib.crc32(repr((self.load.events, cluster.story.lines, self._files)).encode())
@@ -94,11 +101,17 @@ class SeedRun:
             self.load.events,
         )
 
+    def _check(self) -> None:
+        found = violations(self.load.events)
+        if found:
+            self._wrong.append(describe(found))
+
     async def _run(self) -> None:
         cluster = self.cluster
         self.faults = ClusterFaults(cluster, random.Random(self._chance.getrandbits(32)))
         self.load = ClusterLoad(cluster, self.places, random.Random(self._chance.getrandbits(32)))
         self._simulated_s, self._files = 0.0, cluster.files()
+        watching = cluster.loop.create_task(watch_for_spins(cluster.loop, self._wrong.append))
         await self.start_brokers()
         if not await cluster.until_whole(WHOLE_WITHIN_S):
             self._wrong.append(f"the cluster does not start: {cluster.out_of_sync()}")
@@ -109,6 +122,7 @@ class SeedRun:
         await asyncio.sleep(2.0)
         await self.course()
         await self._end()
+        watching.cancel()
         self._simulated_s, self._files = cluster.loop.time(), cluster.files()
 
     async def start_brokers(self) -> None:
