@@ -38,6 +38,7 @@ from support.history_clients import (
     LibrdkafkaHistoryMember,
     LibrdkafkaHistoryProducer,
     LibrdkafkaObserver,
+    LibrdkafkaReader,
     OurHistoryMember,
     OurHistoryProducer,
     OurObserver,
@@ -64,6 +65,8 @@ SLOW_WRITE_S = 0.7
 CLOCK_STEP_MS = 3 * 3_600_000
 CLOCK_TOLERANCE_MS = 3_600_000
 MEMBERS = 2
+#: Between two looks at the threads of librdkafka.
+LOOK_AT_THREADS_S = 1.0
 #: Problems that a message shows.
 SHOWN = 3
 GROUPS = ("group-of-ours", "group-of-librdkafka")
@@ -82,6 +85,8 @@ class FaultReport:
     seen: list[str] = field(default_factory=list)
     acknowledged_before: int = 0
     seconds: float = 0.0
+    #: Clients of librdkafka that were found deadlocked.
+    replaced: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> bool:
@@ -99,6 +104,7 @@ class FaultCourse:
         self._random = random.Random(seed)
         self._tell = tell
         self._acknowledged_at_last = 0
+        self._looked_s = 0.0
         self._clients: list[HistoryClient] = []
         self._churn = TopicChurn("churn", self.history, cluster.bootstrap, ())
         self._admin = AdminClient(
@@ -201,7 +207,11 @@ class FaultCourse:
                 if self.history.read_to[who, place] < end
             ]
 
-        wait_until(lambda: not behind(), lambda: f"all to be read: {behind()}", SETTLE_TIMEOUT_S, 0.1)
+        def is_read() -> bool:
+            self._replace_deadlocked()
+            return not behind()
+
+        wait_until(is_read, lambda: f"all to be read: {behind()}", SETTLE_TIMEOUT_S, 0.1)
 
     # ---- the course
 
@@ -257,11 +267,29 @@ class FaultCourse:
         # A replica that was not in sync a moment ago may have been passed over.
         hold(self.cluster.leaders_are_preferred, "preferred leaders", LAST_TIMEOUT_S)
 
+    def _replace_deadlocked(self) -> None:
+        """A consumer of librdkafka may be deadlocked, which is nobody else's fault: another one takes its place."""
+        if time.monotonic() < self._looked_s + LOOK_AT_THREADS_S:
+            return
+        self._looked_s = time.monotonic()
+        for number, client in enumerate(self._clients):
+            if isinstance(client, LibrdkafkaReader) and client.is_deadlocked():
+                self._tell(f"    {client.name} is deadlocked, and replaced")
+                client.end()
+                self._clients[number] = client.replaced()
+                self._clients[number].start()
+                if self.reports:
+                    self.reports[-1].replaced.append(client.name)
+
+    def _is_settled(self, group: str, began_s: float) -> bool:
+        self._replace_deadlocked()
+        return self.history.settled(group, self.cluster.places, MEMBERS, began_s)
+
     def _wait_until_settled(self) -> None:
         places, began_s = self.cluster.places, time.monotonic()
         for group in GROUPS:
             wait_until(
-                partial(self.history.settled, group, places, MEMBERS, began_s),
+                partial(self._is_settled, group, began_s),
                 lambda group=group: (
                     f"{group} to settle: "
                     f"{ {place: self.history.owners[group, place] for place in places} }; {self.state()}"

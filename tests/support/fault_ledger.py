@@ -105,6 +105,7 @@ class CourseResult:
                 "seconds": round(report.seconds, 1),
                 "counts": report.counts and not self.stopped,
                 "verdict": self.verdict(number),
+                **({"replaced": report.replaced} if report.replaced else {}),
                 "version": version,
                 "day": time.strftime("%Y-%m-%d"),
             }

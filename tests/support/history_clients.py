@@ -39,6 +39,7 @@ from ottla.sim.cluster_history import (
     Took,
     Value,
 )
+from support.librdkafka_threads import MainThread, with_main_thread
 
 #: Records of a producer that wait for their acknowledgement at most.
 WINDOW = 300
@@ -150,6 +151,28 @@ class HistoryClient(threading.Thread):
             self.history.problems.append(f"{self.name} does not end")
 
 
+class LibrdkafkaReader(HistoryClient):
+    """A consumer of librdkafka that reads partitions, for which a new one can stand in."""
+
+    def __init__(self, name: str, history: RecordedHistory, bootstrap: str, places: Sequence[Place]) -> None:
+        super().__init__(name, history, bootstrap, places)
+        self._main_thread: MainThread | None = None
+
+    def consumer(self, settings: dict[str, Any]) -> LibrdkafkaConsumer:
+        """Make the consumer."""
+        log = librdkafka_log(self.history, self.name)
+        made, self._main_thread = with_main_thread(lambda: LibrdkafkaConsumer(settings, logger=log))
+        return made
+
+    def is_deadlocked(self) -> bool:
+        """See `MainThread`."""
+        return self._main_thread is not None and self._main_thread.is_deadlocked()
+
+    @abstractmethod
+    def replaced(self) -> LibrdkafkaReader:
+        """Another one, not started yet, that takes the place of this one, which says nothing any more."""
+
+
 class _LogOfFailures(logging.Handler):
     """Takes in what librdkafka logs: requests that timed out, connections that were lost."""
 
@@ -213,7 +236,8 @@ class LibrdkafkaHistoryProducer(HistoryClient):
                 "request.timeout.ms": REQUEST_TIMEOUT_MS,
             },
         )
-        producer = LibrdkafkaProducer(settings, logger=librdkafka_log(self.history, self.name))
+        log = librdkafka_log(self.history, self.name)
+        producer, _ = with_main_thread(lambda: LibrdkafkaProducer(settings, logger=log))
         number = 0
         while not self.ending.is_set():
             if len(producer) < WINDOW:
@@ -290,7 +314,7 @@ class OurHistoryProducer(HistoryClient):
         self.history.add(partial(Acknowledged, producer=self.name, place=place, number=number, offset=offset))
 
 
-class HistoryReader(HistoryClient):
+class HistoryReader(LibrdkafkaReader):
     """confluent-kafka reads all partitions from the first record to the last."""
 
     def work(self) -> None:
@@ -307,7 +331,7 @@ class HistoryReader(HistoryClient):
                 "fetch.error.backoff.ms": 50,
             },
         )
-        consumer = LibrdkafkaConsumer(settings, logger=librdkafka_log(self.history, self.name))
+        consumer = self.consumer(settings)
         for place in self.places:
             self.history.add(partial(Positioned, consumer=self.name, place=place, offset=0))
         consumer.assign([LibrdkafkaPartition(*place, 0) for place in self.places])
@@ -319,6 +343,10 @@ class HistoryReader(HistoryClient):
                 if error is None:
                     record_read(self.history, self.name, message)
         consumer.close()
+
+    def replaced(self) -> HistoryReader:
+        """See `LibrdkafkaReader`: it reads everything again."""
+        return HistoryReader(self.name, self.history, self.bootstrap, self.places)
 
 
 def record_read(history: RecordedHistory, consumer: str, message: Message) -> Place:
@@ -411,7 +439,7 @@ class OurHistoryMember(HistoryMember, ConsumerRebalanceListener):
                 self.committed((partition.topic, partition.partition), offset, began_s)
 
 
-class LibrdkafkaHistoryMember(HistoryMember):
+class LibrdkafkaHistoryMember(HistoryMember, LibrdkafkaReader):
     """confluent-kafka's consumer, with one commit on its way at most. The call does not wait for it.
 
     One that waits hung when the coordinator died; of several on their way an older one may arrive last.
@@ -442,7 +470,7 @@ class LibrdkafkaHistoryMember(HistoryMember):
                 "fetch.error.backoff.ms": 50,
             },
         )
-        consumer = LibrdkafkaConsumer(settings, logger=librdkafka_log(self.history, self.name))
+        consumer = self.consumer(settings)
         consumer.subscribe(
             sorted({topic for topic, _ in self.places}), on_assign=self._on_assign, on_revoke=self._on_revoke
         )
@@ -450,6 +478,11 @@ class LibrdkafkaHistoryMember(HistoryMember):
             self._round(consumer)
         consumer.close()
         self.gave_up(None)
+
+    def replaced(self) -> LibrdkafkaHistoryMember:
+        """See `LibrdkafkaReader`: the coordinator has expelled this one, or will."""
+        self.gave_up(None)
+        return LibrdkafkaHistoryMember(f"{self.name}+", self.group, self.history, self.bootstrap, self.places)
 
     def _on_assign(self, _: object, partitions: list[LibrdkafkaPartition]) -> None:
         self.took((each.topic, each.partition) for each in partitions)
@@ -535,7 +568,8 @@ class LibrdkafkaObserver(HistoryClient):
     def work(self) -> None:
         """See `HistoryClient`."""
         settings = librdkafka_settings(self.name, self.bootstrap, **{"group.id": self.name})
-        consumer = LibrdkafkaConsumer(settings, logger=librdkafka_log(self.history, self.name))
+        log = librdkafka_log(self.history, self.name)
+        consumer, _ = with_main_thread(lambda: LibrdkafkaConsumer(settings, logger=log))
         while not self.ending.wait(OBSERVE_PAUSE_S):
             for place in self.places:
                 began_s = time.monotonic()
