@@ -41,6 +41,19 @@ def test_timeouts_come_in_virtual_time() -> None:
         run_in_virtual_time(waiting(), VirtualTimeLoop())
 
 
+def test_time_passes_for_who_waits_however_short() -> None:
+    """A timer of the milliseconds that are left may be due by less than the clock can tell."""
+
+    async def waiting() -> None:
+        await passes(18.497)
+        while loop.time() < 18.498:
+            await passes(1e-15)
+
+    loop = VirtualTimeLoop()
+    loop.limit_turns(5_000)
+    run_in_virtual_time(waiting(), loop)
+
+
 def test_a_run_without_an_end_is_ended_after_its_turns() -> None:
     async def spinning() -> None:
         while True:

@@ -196,12 +196,6 @@ class ProcessLoop(VirtualTimeLoop):
         handle._scheduled = True  # type: ignore[attr-defined]  # not declared by typeshed
         return handle
 
-    def call_later(
-        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        """See `asyncio.loop.call_later`."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
-
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         handle = context.get("handle")
         process = handle.process if isinstance(handle, _Handle | _TimerHandle) else current_process()

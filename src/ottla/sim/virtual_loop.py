@@ -6,12 +6,15 @@ import asyncio
 import contextvars
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
 from ottla.sim.witness import Wrong
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
+LEAST_DELAY_S = 1e-6
+"""The shortest delay. Who waits for the rest of a millisecond may get one that is too short to change the time."""
 FIRST_DESCRIPTOR = 1 << 30
 """Simulated descriptors begin here; the system's own are smaller."""
 
@@ -97,6 +100,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds of virtual time since the loop was made."""
         return self._virtual.passed_s
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """See `asyncio.loop.call_later`: later is later, however little."""
+        if delay > 0:
+            delay = max(delay, LEAST_DELAY_S)
+        return self.call_at(self.time() + delay, callback, *args, context=context)
 
     @property
     def now_ms(self) -> int:

@@ -79,6 +79,7 @@ class PartitionLog:
         "directory",
         "epochs",
         "failure",
+        "gap_offset",
         "high_watermark",
         "indexed_end_offset",
         "log_end_offset",
@@ -119,6 +120,8 @@ class PartitionLog:
         #: Records below it are on all in-sync replicas. Needed for reads, retention and checkpoints. The replica's
         #: owner moves it; the log only keeps it between its start and its end.
         self.high_watermark = self.log_start_offset
+        #: Where records may be missing that lay before others of this log, since it was last opened; None: nowhere.
+        self.gap_offset: int | None = None
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
         #: What is not known to be on disk yet.
@@ -648,6 +651,7 @@ class PartitionLog:
             self.snapshot_offset = 0
             renamed += self._segments.begin_anew(offset, now_ms)
             self._ends_at(offset)
+            self.gap_offset = None
             self.log_start_offset = self.high_watermark = self.unflushed.recovery_point = offset
             self.epochs.truncate_end(0)
             self._save_epochs()
@@ -662,6 +666,8 @@ class PartitionLog:
         """The segments end at `offset` now."""
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
+        if self.gap_offset is not None and self.gap_offset >= offset:
+            self.gap_offset = None
         self.indexed_end_offset = -1
         self.unflushed.note_directory()
         self.unflushed.note_truncated(offset)

@@ -113,6 +113,10 @@ class _Loader:
         self._has_markers = False
         #: Rebuilt transaction indexes.
         self._rebuilt: list[str] = []
+        #: The first offset above the recovery point from which records are missing; None: there is no gap.
+        self._gap: int | None = None
+        #: The offset that the next batch should begin at; None where that is unknown.
+        self._expected: int | None = None
         #: A newer leader epoch that was just found in the log, and the offset of its batch.
         self._next_epoch: tuple[int, int] | None = None
 
@@ -145,6 +149,8 @@ class _Loader:
         log = PartitionLog(resources, place.directory, place.topic, place.partition, topic_id, place.config, segments)
         log.log_start_offset = start
         log.log_end_offset = end
+        if self._gap is not None and self._gap < end:
+            log.gap_offset = max(self._gap, start)
         log.update_high_watermark(place.high_watermark)
         unflushed = log.unflushed
         unflushed.recovery_point = (
@@ -327,9 +333,10 @@ class _Loader:
             following = segments[number + 1].base_offset if number + 1 < len(segments) else None
             indexed = segment.offset_index.entries > 0 or not segment.size
             if following is not None and following <= from_offset and indexed:
-                end = following
+                self._expected = end = following
                 continue
             self._has_markers = False
+            self._note_gap(segment.base_offset)
             end = self._recover_segment(
                 segment, max(end, segment.base_offset), from_offset if indexed else 0, following
             )
@@ -370,6 +377,7 @@ class _Loader:
     ) -> tuple[int, list[Damage]]:
         """Process the intact batches from `position` on; returns the offset after the last, and the damaged ranges."""
         interval = self._place.config.index_interval_bytes
+        self._expected = None if position else next_offset
         damages: list[Damage] = []
         end = next_offset
         file = segment.log.pin()
@@ -379,7 +387,8 @@ class _Loader:
                     damages.append(found)
                 else:
                     self._take(segment, found, interval)
-                    end = found.last_offset + 1
+                    self._note_gap(found.first_offset)
+                    self._expected = end = found.last_offset + 1
         finally:
             segment.log.unpin()
         return end, sorted(damages)
@@ -397,6 +406,12 @@ class _Loader:
                 self._settle_epoch(batch)
             self._has_markers = self._has_markers or is_marker(batch)
             replay_batch(self._producers, batch)
+
+    def _note_gap(self, next_offset: int) -> None:
+        """The log goes on at this offset. What lies below the recovery point may have been compacted."""
+        expected = self._expected
+        if expected is not None and self._place.recovery_point <= expected < next_offset:
+            self._gap = expected if self._gap is None else min(self._gap, expected)
 
     def _settle_epoch(self, batch: ScannedBatch | None) -> None:
         """Accept a new leader epoch once the next batch (None: there is none) is not of an older one.

@@ -196,6 +196,7 @@ def test_only_the_damaged_batch_is_lost(ground: tuple[Disk, str], place_name: st
     assert [record.offset for record in read_all(again)] == [offset for offset in range(90) if offset not in lost]
     aside = f"{damaged.log.path}.{number * LENGTH}.damaged"
     assert disk.read_bytes(aside) == bad
+    assert again.gap_offset == lost[0]
     (note,) = at.notes
     assert f"cut {LENGTH} bytes at position {number * LENGTH}" in note
     assert aside in note
@@ -204,6 +205,40 @@ def test_only_the_damaged_batch_is_lost(ground: tuple[Disk, str], place_name: st
     again.close()
     then = open_log(disk, root, log.config, clean=True, recovery_point=93)
     assert [record.offset for record in read_all(then)] == [offset for offset in range(93) if offset not in lost]
+
+
+@pytest.mark.spec("L9", "R3")
+@pytest.mark.parametrize("kept", [0, 2 * LENGTH, 2 * LENGTH + 5])
+def test_a_gap_is_known_so_that_a_follower_can_fill_it(ground: tuple[Disk, str], kept: int) -> None:
+    """A loss of power took the end of an older segment, at a batch's end or not, and left the newer ones."""
+    disk, root = ground
+    log = filled(ground)
+    killed(log)
+    older = log.segments[1]
+    older.log.get().truncate(kept)
+    missing = older.base_offset + 3 * (kept // LENGTH)
+    again = open_log(disk, root, log.config)
+    assert (again.gap_offset, again.log_end_offset) == (missing, 90)
+    again.truncate_to(missing + 30, NOW_MS)
+    assert again.gap_offset == missing
+    again.truncate_to(missing, NOW_MS)
+    assert (again.gap_offset, again.log_end_offset) == (None, missing)
+
+
+def test_a_torn_end_is_no_gap(ground: tuple[Disk, str]) -> None:
+    log = filled(ground)
+    killed(log)
+    log.segments[-1].log.get().append([bytes(producing(99))[:70]])
+    assert open_log(*ground, log.config).gap_offset is None
+
+
+def test_what_is_missing_below_the_recovery_point_is_no_gap(ground: tuple[Disk, str]) -> None:
+    """It may have been compacted."""
+    log = filled(ground)
+    killed(log)
+    log.segments[1].log.get().truncate(LENGTH)
+    beyond = log.segments[2].base_offset
+    assert open_log(*ground, log.config, recovery_point=beyond).gap_offset is None
 
 
 @pytest.mark.spec("L9")

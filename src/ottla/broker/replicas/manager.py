@@ -159,6 +159,8 @@ class ReplicaManager:
             self.losses.elected(partition, state.leader, state.leader_epoch)
         self._stop_fetching(partition)
         hosted = partition.log
+        # Others copy what a leader has: it must not go back to fill its gap once it is one of the ISR.
+        hosted.gap_offset = None
         own_end = hosted.recovery_point if self._flush_on_ack else hosted.log_end_offset
         partition.lead(state, own_end, partition_epoch)
         assert partition.leader is not None

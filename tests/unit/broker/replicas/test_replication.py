@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ottla.env.disk import RealDisk
 from ottla.records.batch import split_batches
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record
+from ottla.storage.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
 from ottla.storage.log import COORDINATOR, PartitionLog
 from ottla.storage.results import AppendInfo
 from ottla.testing.disk_faulty import FaultyDisk
@@ -183,6 +185,56 @@ def test_a_follower_goes_on_after_a_restart(tmp_path: Path) -> None:
         await pair.start(TWO)
         pair.give_roles(ONE, 1, TWO)
         await pair.until_equal(epochs=False)
+
+    with_pair(tmp_path, scenario)
+
+
+def lose_power(folder: Path) -> None:
+    """Of a stopped broker: the end of an older segment was not forced, newer ones were."""
+    for name in (CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE):
+        (folder / name).unlink()
+    first, *_ = sorted(path for path in (folder / "t-0").glob("*.log") if path.stat().st_size)
+    os.truncate(first, first.stat().st_size - 100)
+
+
+@pytest.mark.spec("R2", "R3")
+def test_a_follower_fills_the_gap_that_a_loss_of_power_left(tmp_path: Path) -> None:
+    """It would be in sync without records that all replicas acknowledged."""
+
+    async def scenario(pair: Pair) -> None:
+        pair.give_roles(ONE, 1)
+        for _ in range(20):
+            pair.append(ONE, batch(3, size=200))
+        await pair.until_equal()
+        await pair.stop(TWO)
+        lose_power(tmp_path / str(TWO))
+        await pair.start(TWO)
+        first, *_ = pair.log(TWO).segments
+        # Each of these brokers is a controller, too, and has led its partition since its start.
+        pair.log(TWO).gap_offset = first.base_offset + 3 * (first.size // len(batch(3, size=200)))
+        pair.give_roles(ONE, 2, TWO, ONE)
+        await pair.until_equal(epochs=False)
+
+    with_pair(tmp_path, scenario)
+
+
+@pytest.mark.spec("R2")
+def test_who_has_led_with_a_gap_does_not_go_back_for_it(tmp_path: Path) -> None:
+    """It may be in sync: what others acknowledged must stay."""
+
+    async def scenario(pair: Pair) -> None:
+        pair.give_roles(ONE, 1)
+        for _ in range(20):
+            pair.append(ONE, batch(3, size=200))
+        await pair.until_equal()
+        await pair.stop(TWO)
+        lose_power(tmp_path / str(TWO))
+        await pair.start(TWO)
+        pair.give_roles(TWO, 2, TWO)
+        end = pair.log(TWO).log_end_offset
+        assert end == 60
+        pair.give_roles(ONE, 3, TWO)
+        assert pair.log(TWO).log_end_offset == end
 
     with_pair(tmp_path, scenario)
 

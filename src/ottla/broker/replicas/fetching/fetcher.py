@@ -73,6 +73,12 @@ class FetcherSurroundings(NamedTuple):
     connect: Callable[[int, str], Awaitable[PeerConnection]]
 
 
+class CopyAnew(NamedTuple):
+    """Remove the records from this offset on, where some are missing: the leader has them all."""
+
+    offset: int
+
+
 def ends_of(hosted: PartitionLog) -> LogEnds:
     """What the machine needs to know of a log."""
     return LogEnds(hosted.log_end_offset, hosted.leader_epoch, hosted.log_start_offset)
@@ -97,15 +103,13 @@ class ReplicaFetcher:
         self.bytes_in = 0
 
     def follow(self, partition: Partition) -> None:
-        """Fetch this partition in its present leader epoch."""
+        """Fetch this partition in its present leader epoch; what lies behind a gap of its log is fetched anew."""
         hosted = partition.log
-        self.machine.follow(
-            (partition.topic, partition.index),
-            partition.topic_id,
-            partition.leader_epoch,
-            ends_of(hosted),
-            hosted.high_watermark,
-        )
+        key = (partition.topic, partition.index)
+        epoch = partition.leader_epoch
+        self.machine.follow(key, partition.topic_id, epoch, ends_of(hosted), hosted.high_watermark)
+        if hosted.gap_offset is not None:
+            self._act(key, epoch, CopyAnew(hosted.gap_offset), None)
         self._wake.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -255,7 +259,7 @@ class ReplicaFetcher:
         return error not in NOT_HEARD_OF_YET or self.machine.is_patient(key)
 
     def _act(
-        self, key: PartitionKey, leader_epoch: int, action: Action, data: PartitionData | None
+        self, key: PartitionKey, leader_epoch: int, action: Action | CopyAnew, data: PartitionData | None
     ) -> Partition | None:
         """Do what the machine decided, if the replica still has this role; returns the partition then."""
         partition = self._broker.replicas.get(*key)
@@ -269,6 +273,11 @@ class ReplicaFetcher:
             elif isinstance(action, StartAt):
                 log.warning("%s: begun anew at %d, the start of the leader's log", hosted.name, action.offset)
                 self._broker.logs.begin_anew(hosted, action.offset)
+                self._moved_back(key, partition)
+            elif isinstance(action, CopyAnew):
+                end = hosted.log_end_offset
+                log.warning("%s: copied anew from %d to %d, records are missing there", hosted.name, action.offset, end)
+                self._broker.logs.truncate(hosted, action.offset)
                 self._moved_back(key, partition)
             elif isinstance(action, TruncateTo | TruncateByEpoch):
                 self._truncate(key, partition, action)
