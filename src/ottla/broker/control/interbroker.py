@@ -67,17 +67,46 @@ class ControllerLink:
         self._connection: PeerConnection | None = None
         self._target: BrokerImage | None = None
         self._opening = asyncio.Lock()
+        #: Done when the controller changes; None while nobody waits for that.
+        self._changed: asyncio.Future[None] | None = None
 
     async def request(
         self, message: Message, *, timeout_ms: int | None = None, versions: tuple[int, int] | None = None
     ) -> Any:
         """Send a request to the controller, once, and return the response. Its error codes are the caller's matter.
 
-        Raises ClientError if no controller is known or reachable, or it does not answer in time: whether the request
-        was carried out is unknown then. If cancelled, the response is ignored when it comes.
+        Raises ClientError if no controller is known or reachable, it does not answer in time, or the controller
+        changes meanwhile: whether the request was carried out is unknown then. If cancelled, the response is ignored
+        when it comes.
         """
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
+        changed = self._changed
+        asking = asyncio.ensure_future(self._ask(message, timeout_ms, versions))
+        try:
+            await asyncio.wait((asking, changed), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise ConnectError("the controller has changed before it answered", retriable=True)
+            return asking.result()
+        finally:
+            if not asking.done():
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+
+    async def _ask(self, message: Message, timeout_ms: int | None, versions: tuple[int, int] | None) -> Any:
         connection = await self._connected()
         return await connection.request(message, timeout_ms=timeout_ms, versions=versions)
+
+    def controller_changed(self) -> None:
+        """Another broker is the controller now, or the same has registered anew: requests in flight fail at once.
+
+        The former one may never answer them: a controller of Apache Kafka 3.9 drops the AlterPartition requests that
+        it has queued when its session ends (`AlterPartitionReceived.preempt`).
+        """
+        if self._changed is not None:
+            self._changed.set_result(None)
+            self._changed = None
+        self.close()
 
     async def _connected(self) -> PeerConnection:
         async with self._opening:
