@@ -265,8 +265,6 @@ class _Loader:
                     self._place.notes.append(
                         f"{self._place.directory}/{name}: missing or damaged, made anew from the log"
                     )
-                if size > 0:
-                    index.file.get().truncate(0)
             else:
                 index.entries = size // entry
         name = offset_file_name(segment.base_offset, TXN_INDEX_SUFFIX)
@@ -274,7 +272,11 @@ class _Loader:
             is_intact = False
             self._place.notes.append(f"{self._place.directory}/{name}: damaged, made anew from the log")
         if not is_intact:
-            segment.offset_index.entries = segment.time_index.entries = 0
+            for index in (segment.offset_index, segment.time_index):
+                index.entries = 0
+                if offset_file_name(segment.base_offset, index.file.suffix) in names:
+                    # Entries are added at the end of the file.
+                    index.file.get().truncate(0)
         return is_intact
 
     def _begin_anew(self, segments: list[Segment], start: int, end: int) -> list[Segment]:

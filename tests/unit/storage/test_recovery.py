@@ -354,6 +354,23 @@ def test_indexes_are_made_anew(ground: tuple[Disk, str], clean: bool, suffix: st
                 assert disk.read_bytes(path) == healthy[path], path
 
 
+@pytest.mark.parametrize("lost", [".index", ".timeindex"])
+def test_indexes_of_which_one_is_lost_are_made_anew_both(ground: tuple[Disk, str], lost: str) -> None:
+    """A killed process may have written only one of them. The other's entries are not there twice afterwards."""
+    disk, root = ground
+    log = filled(ground)
+    log.close()
+    paths = [f"{log.directory}/{name}" for name in disk.listdir(log.directory) if name.endswith("index")]
+    healthy = {path: disk.read_bytes(path) for path in paths}
+    assert len(healthy) > 2
+    for path in paths:
+        if path.endswith(lost):
+            disk.remove(path)
+    again = open_log(disk, root, log.config, recovery_point=90)
+    again.close()
+    assert {path: disk.read_bytes(path) for path in paths} == healthy
+
+
 def test_a_preallocated_index_of_a_killed_apache_broker(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     log = filled(ground)
