@@ -21,7 +21,7 @@ from ottla.broker.control.interbroker import BrokerConnector, ControllerLink
 from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.control.metadata_writes import MetadataWriter, announcement
 from ottla.broker.control.producer_ids import ProducerIds
-from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
+from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
 from ottla.broker.control.unheard_topics import UnheardTopics
 from ottla.broker.control.znodes import read_topic_config, read_topics, reconfiguration
 from ottla.broker.slices import LoopSlices
@@ -84,6 +84,8 @@ log = logging.getLogger("ottla.topics")
 
 #: Pause before the controller is told again of a failed log directory.
 NOTIFY_AGAIN_S = 1.0
+#: Pause before a controller that is elected reads the metadata again, where ZooKeeper could not be read.
+TAKE_OFFICE_AGAIN_S = 0.2
 
 WITHOUT_LEADER_YET = TopicRefusal(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE.message)
 
@@ -379,18 +381,35 @@ class ControlPlane:
         self._spawn(self._take_office())
 
     async def _take_office(self) -> None:
-        """Become the controller after the start: read all metadata and bring it into order."""
+        """Become the controller after the start: read all metadata and bring it into order.
+
+        As long as ZooKeeper cannot be read this is tried again: the other brokers wait for the one that is elected.
+        """
+        term = self.membership.term
+        is_read = False
 
         async def read() -> Elected:
+            nonlocal is_read
             names = await self._zk.children(TopicZnode.ROOT)
             marked = await self._zk.children(DeleteTopicZnode.ROOT)
-            return self.elected(await read_topics(self._zk, names, self.new_uuid), marked)
+            elected = self.elected(await read_topics(self._zk, names, self.new_uuid), marked)
+            is_read = True
+            return elected
 
-        try:
-            await self.controller.handle_read(read)
-            self.on_took_office()
-        except (*METADATA_ERRORS, ZnodeDataError) as error:
-            log.error("elected as controller, and the metadata cannot be read or put in order: %s", error)
+        while self.membership.term == term:
+            try:
+                await self.controller.handle_read(read)
+            except (*METADATA_ERRORS, ZnodeDataError) as error:
+                if not is_read and is_passing(error):
+                    log.warning(
+                        "elected as controller, and the metadata are read when ZooKeeper is there again: %s", error
+                    )
+                    await asyncio.sleep(TAKE_OFFICE_AGAIN_S)  # sleep: until there is a connection
+                    continue
+                log.error("elected as controller, and the metadata cannot be read or put in order: %s", error)
+            if is_read:
+                self.on_took_office()
+            return
 
     def elected(self, topics: Sequence[FoundTopic], marked: Sequence[str]) -> Elected:
         """The event of this broker's election with these topics, and the names of those marked for deletion."""

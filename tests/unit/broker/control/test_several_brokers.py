@@ -19,7 +19,7 @@ from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.clock import SystemClock
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
-from ottla.zk.client import LocalClient
+from ottla.zk.client import ConnectionLossError, LocalClient, Watcher
 from ottla.zk.layout import TopicAssignment, TopicZnode
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import Delete
@@ -132,6 +132,41 @@ def test_another_is_elected_when_the_controller_stops(tmp_path: Path) -> None:
         await cluster.until(
             lambda: all(broker.image.topics["t"].partitions[lost[0]].leader == 1 for broker in cluster.brokers.values())
         )
+
+    run(tmp_path, scenario)
+
+
+def test_who_is_elected_takes_office_though_zookeeper_cannot_be_read_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed the controller in name, and nobody heard of its election, until its session ended."""
+    losses = 3
+
+    async def failing(zk: LocalClient, path: str, watch: Watcher | None = None) -> list[str]:
+        nonlocal losses
+        if path == TopicZnode.ROOT and watch is None and losses:
+            losses -= 1
+            raise ConnectionLossError(path, "the connection is lost")
+        return await children(zk, path, watch)
+
+    children = LocalClient.children
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
+        monkeypatch.setattr(LocalClient, "children", failing)
+        await cluster.stop(1)
+        await cluster.until(lambda: len(cluster.controllers()) == 1)
+        [controller] = cluster.controllers()
+        await cluster.until(
+            lambda: all(
+                (broker.image.controller_id, sorted(broker.image.brokers)) == (controller, [2, 3])
+                for broker in cluster.brokers.values()
+            )
+        )
+        assert not losses
+        elected = cluster.brokers[controller].control
+        assert isinstance(await elected.create_topic(TopicSpec("t", 2, 1)), TopicCreated)
+        await cluster.until(lambda: all(cluster.hosted("t").values()))
 
     run(tmp_path, scenario)
 
