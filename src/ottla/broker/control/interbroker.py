@@ -67,6 +67,8 @@ class ControllerLink:
         self._connection: PeerConnection | None = None
         self._target: BrokerImage | None = None
         self._opening = asyncio.Lock()
+        #: The controller's id and broker epoch, as last told.
+        self._followed: tuple[int, int | None] = (-1, None)
         #: Done when the controller changes; None while nobody waits for that.
         self._changed: asyncio.Future[None] | None = None
 
@@ -97,12 +99,15 @@ class ControllerLink:
         connection = await self._connected()
         return await connection.request(message, timeout_ms=timeout_ms, versions=versions)
 
-    def controller_changed(self) -> None:
-        """Another broker is the controller now, or the same has registered anew: requests in flight fail at once.
+    def follow(self, controller_id: int, epoch: int | None) -> None:
+        """Hear which broker is the controller (-1: none), and its broker epoch; requests in flight to another fail.
 
-        The former one may never answer them: a controller of Apache Kafka 3.9 drops the AlterPartition requests that
-        it has queued when its session ends (`AlterPartitionReceived.preempt`).
+        A former one, or an earlier session of the same, may never answer them: a controller of Apache Kafka 3.9
+        drops the AlterPartition requests that it has queued when its session ends (`AlterPartitionReceived.preempt`).
         """
+        if (controller_id, epoch) == self._followed:
+            return
+        self._followed = controller_id, epoch
         if self._changed is not None:
             self._changed.set_result(None)
             self._changed = None

@@ -178,8 +178,6 @@ class ControlPlane:
         self.connector = BrokerConnector(broker_id, config, environment)
         #: This broker's connection to the controller, where another broker is it.
         self.controller_link = ControllerLink(self.connector, self._controller_image)
-        #: The controller's id and registration that requests to it are meant for.
-        self._linked: tuple[int, int | None] = (-1, None)
         slices = slices if slices is not None else LoopSlices(clock.monotonic_ms)
         self.writer = MetadataWriter(session.zk, slices, session.transaction_bytes)
         self.controller = ControllerShell(
@@ -358,12 +356,8 @@ class ControlPlane:
     # The cluster's members
 
     def _follow_controller(self) -> None:
-        """Send requests to the present controller, also those that wait for an answer of the former one."""
         controller_id = self.membership.controller_id
-        linked = controller_id, self.membership.epoch_of(controller_id)
-        if linked != self._linked:
-            self._linked = linked
-            self.controller_link.controller_changed()
+        self.controller_link.follow(controller_id, self.membership.epoch_of(controller_id))
 
     def _members_changed(self) -> None:
         membership = self.membership
