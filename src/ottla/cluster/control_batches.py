@@ -103,7 +103,9 @@ class ControlBatches:
         for broker_id in now.replicas:
             if broker_id not in self._roles:
                 continue
-            if was is not None and broker_id in self._leaving and broker_id not in (was.leader, now.leader):
+            if was is None and broker_id in self._leaving:
+                continue  # it makes no logs any more
+            if was is not None and self._leaves(broker_id, entry, was, now):
                 if is_commanded:
                     self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, False))
             elif is_commanded or (was is not None and broker_id not in was.replicas):
@@ -114,11 +116,18 @@ class ControlBatches:
             if broker_id in self._roles and broker_id not in now.replicas:
                 self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, True))
 
+    def _leaves(self, broker_id: int, entry: PartitionEntry, was: PartitionImage, now: PartitionImage) -> bool:
+        """Whether the broker's replica goes offline with this change: it shuts down, or its log directory failed."""
+        if broker_id not in was.isr or broker_id not in entry.offline:
+            return False
+        return broker_id not in self._leaving or broker_id not in (was.leader, now.leader)
+
     def _remove(self, topic: TopicImage, first: int) -> None:
         for index in range(first, len(topic.partitions)):
-            self._metadata.append(gone(topic, index))
-            for broker_id in topic.partitions[index].replicas:
-                if broker_id in self._stops:
+            state = topic.partitions[index]
+            self._metadata.append(gone(topic, index, self._entry_of(topic, index, state).offline))
+            for broker_id in state.replicas:
+                if broker_id in self._stops and broker_id not in self._leaving:
                     self._stops[broker_id].append(StopEntry(topic.name, index, EPOCH_DURING_DELETE, True))
 
     def requests(self, *, with_brokers: bool) -> Iterator[tuple[int, tuple[ControlRequest, ...]]]:
@@ -140,10 +149,10 @@ class ControlBatches:
                 yield broker_id, tuple(requests)
 
 
-def gone(topic: TopicImage, index: int) -> PartitionEntry:
+def gone(topic: TopicImage, index: int, offline: tuple[int, ...]) -> PartitionEntry:
     """The entry in UpdateMetadata of a partition that is deleted (`LeaderAndIsr.duringDelete`)."""
     state = topic.partitions[index]._replace(leader=LEADER_DURING_DELETE, leader_epoch=0)
-    return PartitionEntry(topic.name, topic.topic_id, index, state, 0, state.offline)
+    return PartitionEntry(topic.name, topic.topic_id, index, state, 0, offline)
 
 
 def whole_state(

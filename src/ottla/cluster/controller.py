@@ -173,6 +173,8 @@ class Controller:
         former: list[Effect] = [SetChannels({})] if state.epoch and state.others else []
         state.epoch = event.epoch
         state.forget_outcomes()
+        # The others say anew which log directories have failed: they may have been repaired meanwhile.
+        state.offline = {own: keys for own, keys in state.offline.items() if own == state.broker_id}
         self._partitions.reassignments.forget()
         state.live = self._partitions.registered = event.brokers
         if state.config.get_boolean("delete.topic.enable"):
@@ -207,7 +209,9 @@ class Controller:
     def _publish(self, delta: ImageDelta) -> list[Effect]:
         """Publish the whole image: as a change to this broker, in full to the others."""
         state = self._state
+        new = frozenset(state.unannounced)
         effects = state.notify(delta)
+        state.unannounced.update(new)  # the others hear of them only now
         effects.extend(state.inform(*state.others))
         state.unannounced.clear()
         return effects + self._partitions.elect_leaders(self._partitions.reassignments.resume_after)

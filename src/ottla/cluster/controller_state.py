@@ -42,6 +42,8 @@ OnNotified: TypeAlias = Callable[[Notified], list[Effect]]
 
 
 NO_MOVE = ReplicaMove()
+NO_STATE = -1
+"""Version of a state znode that is not there yet."""
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -167,11 +169,15 @@ class ControllerState:
             batches.add(delta)
             for broker_id, requests in batches.requests(with_brokers=delta.brokers is not None):
                 if new and isinstance(requests[0], LeaderAndIsrBatch):
-                    made = {(each.topic, each.partition) for each in requests[0].entries if each.is_new}
-                    self.unanswered.setdefault(broker_id, set()).update(made)
+                    self._await_logs(broker_id, requests[0])
                 effects.extend(self.send(broker_id, *requests))
         self.unannounced -= new
         return effects
+
+    def _await_logs(self, broker_id: int, roles: LeaderAndIsrBatch) -> None:
+        """Note the new partitions whose logs the broker is asked to make."""
+        made = {(each.topic, each.partition) for each in roles.entries if each.is_new}
+        self.unanswered.setdefault(broker_id, set()).update(made)
 
     def _new_in(self, delta: ImageDelta) -> frozenset[PartitionKey]:
         """The partitions of this change that are announced with it."""
@@ -205,6 +211,8 @@ class ControllerState:
         self.informed.update(broker_ids)
         topics = (topic for topic in self.image.topics.values() if topic.name not in self.deleting)
         metadata, roles = whole_state(topics, broker_ids, self.entry)
+        for broker_id, batch in roles.items() if self.unannounced else ():
+            self._await_logs(broker_id, batch)
         return [
             effect
             for broker_id in broker_ids
@@ -244,6 +252,37 @@ class ControllerState:
         if not entries:
             return []
         return [effect for broker_id in others for effect in self.send(broker_id, UpdateMetadataBatch(entries))]
+
+    def stop_followers(self, broker_id: int, keys: Collection[PartitionKey] | None = None) -> list[Effect]:
+        """End those of the broker's replicas that are not in sync, and say that they are offline.
+
+        It shuts down, or the log directories of these replicas have failed. Those in sync leave the ISR as well.
+        """
+        left = [
+            (topic, index, known)
+            for topic in self.image.topics.values()
+            if topic.name not in self.deleting
+            for index, known in enumerate(topic.partitions)
+            if known.isr and broker_id in known.replicas and broker_id not in known.isr
+            if keys is None or (topic.name, index) in keys
+        ]
+        if not left:
+            return []
+        stops = tuple(StopEntry(topic.name, index, known.leader_epoch, False) for topic, index, known in left)
+        told = self.tell([(topic.name, index) for topic, index, _ in left])
+        is_there = broker_id in self.informed and broker_id in self.live
+        return told + self.send(broker_id, StopReplicaBatch(stops)) if is_there else told
+
+    def tell(self, keys: Collection[PartitionKey]) -> list[Effect]:
+        """Send the other brokers the metadata of these partitions as it is now."""
+        known = [(self.image.topics[name], index) for name, index in keys if name in self.image.topics]
+        if not known:
+            return []
+        metadata = UpdateMetadataBatch(
+            tuple(self.entry(topic, index, topic.partitions[index]) for topic, index in known)
+        )
+        others = [broker_id for broker_id in self.informed if broker_id in self.live]
+        return [effect for broker_id in others for effect in self.send(broker_id, metadata)]
 
     def entry(self, topic: TopicImage, index: int, state: PartitionImage) -> PartitionEntry:
         """A partition's present state in a control request."""
@@ -360,6 +399,17 @@ class ControllerState:
         self.unanswered.clear()
         self.moves.clear()
         self.deletions.clear()
+
+    def awaits_deletion(self, name: str) -> bool:
+        """Whether the topic is gone, but for replicas that other brokers have not deleted yet."""
+        deletion = self.deletions.get(name)
+        return deletion is not None and deletion.is_done_here
+
+    def note_made(self, topic: TopicImage, first: int = 0) -> None:
+        """Note that these partitions are written: those of which no replica is alive have no state yet."""
+        for index in range(first, len(topic.partitions)):
+            if not topic.partitions[index].isr:
+                self.versions[topic.name, index] = NO_STATE
 
     def note_versions(self, changes: Iterable[MetadataChange]) -> None:
         """Update the versions of written state znodes."""

@@ -134,12 +134,12 @@ def isr_refusal(
         return ErrorCode.INVALID_UPDATE_VERSION
     if proposed.is_recovering and (len(proposed.isr) > 1 or not is_recovering):
         return ErrorCode.INVALID_REQUEST
+    if any(replica not in live or replica in ineligible for replica in proposed.isr):
+        return ErrorCode.INELIGIBLE_REPLICA
     if proposed.broker_id != state.leader or proposed.broker_id not in proposed.isr:
         return ErrorCode.INVALID_REQUEST
     if any(replica not in state.replicas for replica in proposed.isr):
         return ErrorCode.INVALID_REQUEST
-    if any(replica not in live or replica in ineligible for replica in proposed.isr):
-        return ErrorCode.INELIGIBLE_REPLICA
     if any(
         live[replica].epoch != epoch for replica, epoch in proposed.broker_epochs.items() if replica in proposed.isr
     ):

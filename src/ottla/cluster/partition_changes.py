@@ -224,7 +224,7 @@ class PartitionChanges:
         if not state.epoch:
             return []
         if state.others:
-            return self.elect_leaders()
+            return state.stop_followers(event.broker_id, set(event.partitions)) + self.elect_leaders()
         delta = offline_delta(state.image, event.broker_id, event.partitions)
         return state.notify(delta) if delta.topics else []
 
@@ -282,7 +282,8 @@ class PartitionChanges:
             )
             return [Answer(event.token, ShutdownProgress(remaining))]
 
-        return [Report(f"broker {broker_id} shuts down"), *self.put_in_parts(self._handed_over(broker_id), progress)]
+        effects: list[Effect] = [Report(f"broker {broker_id} shuts down"), *state.stop_followers(broker_id)]
+        return effects + self.put_in_parts(self._handed_over(broker_id), progress)
 
     def _handed_over(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionImage]]:
         """The partitions that go on without a broker that shuts down, with their states then."""
@@ -382,8 +383,14 @@ class PartitionChanges:
                 # Replaced when it is written; a second proposal for the partition is not.
                 decided = IsrRefused(ErrorCode.INVALID_UPDATE_VERSION)
             results.append(decided)
+        # What is in force already is told to all again, as in Kafka: what else is said of it may have changed.
+        known = [
+            (event.topic, event.partition)
+            for event, result in zip(proposals, results, strict=True)
+            if isinstance(result, IsrAccepted)
+        ]
         if not changes:
-            return [answer(results)]
+            return [answer(results), *state.tell(known)]
 
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
@@ -395,6 +402,7 @@ class PartitionChanges:
             for key, change in changes.items():
                 results[places[key]] = IsrAccepted(change.state, change.version + 1, change.is_recovering)
             effects = [answer(results), *state.notify(self._delta_of({key: put.state for key, put in changes.items()}))]
+            effects.extend(state.tell(known))
             return effects + self.reassignments.isrs_changed(changes)
 
         return state.write(changes.values(), written)

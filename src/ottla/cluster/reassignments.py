@@ -106,9 +106,6 @@ class Reassignments:
         if not known.isr:
             return "it has had no leader yet"
         replicas, after = reassigned(known, move, target)
-        dead = [broker for broker in after.adding if broker not in state.live]
-        if dead:
-            return f"its new replicas are not all alive: broker {', '.join(map(str, dead))} is not"
         return known._replace(replicas=replicas), after
 
     def _begin(self, name: str, begun: Mapping[int, tuple[PartitionImage, ReplicaMove]]) -> list[Effect]:

@@ -48,7 +48,7 @@ class TopicChanges:
     def topic_asked(self, event: TopicAsked) -> list[Effect]:
         """Create a topic."""
         state, name = self._state, event.spec.name
-        if state.must_wait(name, event):
+        if not state.awaits_deletion(name) and state.must_wait(name, event):
             return []
         if name in state.deleting:
             message = f"Topic '{name}' is marked for deletion."
@@ -68,6 +68,7 @@ class TopicChanges:
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
                 return self._failed(event.token, name, outcome)
+            state.note_made(topic)
             return state.notify(state.delta(name, topic), notified)
 
         def notified(outcome: Notified) -> list[Effect]:
@@ -82,8 +83,11 @@ class TopicChanges:
     def partitions_asked(self, event: PartitionsAsked) -> list[Effect]:
         """Add partitions to a topic."""
         state, name = self._state, event.name
-        if state.must_wait(name, event):
+        if not state.awaits_deletion(name) and state.must_wait(name, event):
             return []
+        if name in state.deleting:
+            message = "The topic is queued for deletion."
+            return [Answer(event.token, TopicRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message))]
         planned = plan_partitions(name, event.partitions, event.assignments, state.image)
         if isinstance(planned, TopicRefusal) or event.validate_only:
             return [Answer(event.token, planned if isinstance(planned, TopicRefusal) else None)]
@@ -94,6 +98,7 @@ class TopicChanges:
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
                 return self._failed(event.token, name, outcome)
+            state.note_made(after, len(before.partitions))
             return state.notify(state.delta(name, after), notified)
 
         def notified(outcome: Notified) -> list[Effect]:

@@ -1,8 +1,8 @@
 """The controller's deletions of topics. Source: Apache Kafka 3.9, `TopicDeletionManager`.
 
 A deletion is marked in the znodes first, so that an interrupted one is finished later. Then the replicas are deleted,
-here and by all other brokers, and when all of them are, the topic's znodes. A broker that is not alive, or has failed
-to delete its replicas, delays that until it has registered anew.
+here and by all other brokers, and when all of them are, the topic's znodes. A broker that is not alive, or shuts down,
+or has failed to delete its replicas, delays that until it has registered anew.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TopicDeletions:
     def deletion_asked(self, event: DeletionAsked) -> list[Effect]:
         """Delete a topic with its logs."""
         state, name = self._state, event.name
-        if state.must_wait(name, event):
+        if not state.awaits_deletion(name) and state.must_wait(name, event):
             return []
         error = None
         known = state.image.topics.get(name)
@@ -121,7 +121,7 @@ class TopicDeletions:
     def _proceed(self, deletion: Deletion) -> list[Effect]:
         """Remove the znodes where all replicas are deleted; put the deletion off where only dead brokers are left."""
         state, name = self._state, deletion.topic.name
-        if not deletion.is_done_here or deletion.awaits_any_of(state.live):
+        if not deletion.is_done_here or deletion.awaits_any_of(state.electable):
             return []
         if not deletion.remaining:
             del state.deletions[name]

@@ -92,7 +92,7 @@ def plan_topic(spec: TopicSpec, image: ClusterImage, config: BrokerConfig, chanc
     assignment = _assignment(spec, image, config, chance)
     if isinstance(assignment, TopicRefusal):
         return assignment
-    refusal = _check_name(spec.name, image) or _check_assignment(assignment, image)
+    refusal = _check_name(spec.name, image) or _check_assignment(assignment)
     if refusal is not None:
         return refusal
     configs = {name: value for name, value in spec.configs.items() if value is not None}
@@ -150,7 +150,7 @@ def _check_name(name: str, image: ClusterImage) -> TopicRefusal | None:
     return None
 
 
-def _check_assignment(assignment: Assignment, image: ClusterImage) -> TopicRefusal | None:
+def _check_assignment(assignment: Assignment) -> TopicRefusal | None:
     if len({len(replicas) for replicas in assignment.values()}) != 1:
         return _bad_assignment("All partitions should have the same number of replicas")
     for replicas in assignment.values():
@@ -162,11 +162,6 @@ def _check_assignment(assignment: Assignment, image: ClusterImage) -> TopicRefus
     for replicas in assignment.values():
         if not replicas:
             return _bad_assignment("The manual partition assignment includes an empty replica list.")
-        unknown = next((broker for broker in replicas if broker not in image.brokers), None)
-        if unknown is not None:
-            return _bad_assignment(
-                f"The manual partition assignment includes broker {unknown}, but no such broker is registered."
-            )
     return None
 
 

@@ -1,7 +1,8 @@
 """The controller beside Apache Kafka's: the recorded scenes of its term, played to our state machine.
 
 What is asked of the controller and what happens to brokers comes from the recording; what our machine then sends to
-brokers 2 and 3 about each partition, and what it answers to AlterPartition, is what Apache Kafka's controller did.
+brokers 2 and 3 about each partition, and what it answers to AlterPartition, is what Apache Kafka's controller did, but
+for what `support.wanted_differences` names.
 """
 
 from __future__ import annotations
@@ -173,8 +174,7 @@ def propose(play: Play, one: Exchange) -> None:
 def by_partition(sent: Sent) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
     """Of each broker, partition and kind of request, what was said, in its order and without repetitions.
 
-    Wanted differences: Apache Kafka repeats a request where a state machine of its own passes through a second state;
-    and StopReplica carries the leader epoch from before the change that it follows from, ours the one after it.
+    So it allows for `Wanted.REPEATED`, and without the epochs of StopReplica for `Wanted.STOP_EPOCH`.
     """
     found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
     for broker_id in OTHERS:

@@ -104,7 +104,7 @@ class Script:
                 topic.configs,
                 False,
             )
-            for topic in self.image.topics.values()
+            for topic in (*self.image.topics.values(), *(each.topic for each in state.deletions.values()))
         ]
         marked = sorted(state.deleting)
         self.handle(events.Elected(self.term, self.brokers(), found, ClusterImage(), marked))

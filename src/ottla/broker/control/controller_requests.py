@@ -94,6 +94,9 @@ class ServedByController:
             if name is not None
             for partition in topic.partitions
         ]
+        sender = self._membership.brokers.get(request.broker_id)
+        if not proposals and (sender is None or sender.epoch != request.broker_epoch):
+            return AlterPartitionResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
         answers = await self._controller.ask(lambda token: IsrsProposed(token, proposals))
         if isinstance(answers, TopicRefusal):
             return AlterPartitionResponse(error_code=int(answers.error))

@@ -232,14 +232,18 @@ def _shrinking(change: RemovePartitions) -> Iterator[Operation]:
     topic = change.topic
     yield Set(TopicZnode.path(topic.name), _topic_data(topic, change.moves))
     for index in range(len(topic.partitions), len(change.grown.partitions)):
-        yield Delete(PartitionStateZnode.path(topic.name, index))
+        if change.grown.partitions[index].isr:
+            yield Delete(PartitionStateZnode.path(topic.name, index))
         yield Delete(PartitionStateZnode.partition_path(topic.name, index))
 
 
 def _partition_nodes(topic: TopicImage, first: int, epoch: int) -> Iterator[Operation]:
+    """Create the nodes of partitions; as in Kafka, one has no state before one of its replicas is alive."""
     for index in range(first, len(topic.partitions)):
+        state = topic.partitions[index]
         yield Create(PartitionStateZnode.partition_path(topic.name, index))
-        yield Create(PartitionStateZnode.path(topic.name, index), _state(topic.partitions[index], epoch))
+        if state.isr:
+            yield Create(PartitionStateZnode.path(topic.name, index), _state(state, epoch))
 
 
 def _topic_data(topic: TopicImage, moves: Mapping[int, ReplicaMove] = NO_MOVES) -> bytes:

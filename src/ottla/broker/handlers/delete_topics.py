@@ -6,9 +6,11 @@ name or by id.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, ResourceType, on_topic
+from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -21,6 +23,7 @@ from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from uuid import UUID
 
     from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
@@ -29,6 +32,8 @@ MIN_VERSION = 0
 MAX_VERSION = 6
 
 TOPICS_SINCE = 6
+#: So long a deletion may take in any case, in milliseconds: clients say 0 who do not want to wait for all brokers.
+LEAST_WAIT_MS = 1_000
 DELETION_DISABLED_SINCE = 3
 
 
@@ -52,7 +57,7 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> None:
         topics: Collection[DeleteTopicState] = request.topics
     else:
         topics = mapped(request.topic_names, lambda name: DeleteTopicState(name=name))
-    context.spawn(_delete(context, topics))
+    context.spawn(_delete(context, topics, request.timeout_ms))
 
 
 def _name_and_id(topic: DeleteTopicState) -> DeletableTopicResult:
@@ -64,8 +69,9 @@ def _name_and_id(topic: DeleteTopicState) -> DeletableTopicResult:
     )
 
 
-async def _delete(context: RequestContext, topics: Collection[DeleteTopicState]) -> None:
+async def _delete(context: RequestContext, topics: Collection[DeleteTopicState], timeout_ms: int) -> None:
     slices = context.broker.slices
+    ends_at_s = asyncio.get_running_loop().time() + max(timeout_ms, LEAST_WAIT_MS) / 1000
     for topic in topics:
         await slices.point()
         if topic.name is not None and topic.topic_id != ZERO_UUID:
@@ -84,7 +90,7 @@ async def _delete(context: RequestContext, topics: Collection[DeleteTopicState])
             result.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         else:
             topic_id = topic.topic_id if topic.name is None else None
-            refusal = await context.broker.control.delete_topic(name, topic_id)
+            refusal = await _deleted(context, name, topic_id, ends_at_s)
             if refusal is not None:
                 result.error_code = int(_known_to(refusal.error, context.api_version))
                 # For an unknown topic Kafka sends no message.
@@ -92,6 +98,21 @@ async def _delete(context: RequestContext, topics: Collection[DeleteTopicState])
                 result.error_message = None if unknown else refusal.response_message
         results.append(result)
     await context.replied(DeleteTopicsResponse(responses=results))
+
+
+async def _deleted(context: RequestContext, name: str, topic_id: UUID | None, ends_at_s: float) -> TopicRefusal | None:
+    """Delete a topic, and wait until all brokers have done so, up to `ends_at_s` by the loop's clock.
+
+    Clients do not see it any more before that; one of the brokers may not answer for long.
+    """
+    broker = context.broker
+    try:
+        async with asyncio.timeout_at(ends_at_s):
+            return await broker.control.delete_topic(name, topic_id)
+    except TimeoutError:  # what has begun goes on
+        if name not in broker.image.topics:
+            return None
+        return TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT.message)
 
 
 def _permits(context: RequestContext, operation: Operation, name: str) -> bool:
