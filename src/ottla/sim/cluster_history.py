@@ -18,6 +18,8 @@ Place = tuple[str, int]
 #: A producer's name and the number it gave the record.
 Value = tuple[str, int]
 
+#: What is said of records whose partition was not read at the end, since it did not recover.
+NO_LOG_READ = "no log of the partition was read"
 #: How many lines `describe` shows of each kind.
 SHOWN_OF_A_KIND = 5
 
@@ -298,7 +300,7 @@ class _Records:
                 continue
             log = self.leaders.get(each.place)
             if log is None:
-                yield Violation(kind, each.at_s, each.place, f"{_said(value)}: no log of the partition was read")
+                yield Violation(kind, each.at_s, each.place, f"{_said(value)}: {NO_LOG_READ}")
             elif each.offset == UNKNOWN_OFFSET and log.start == 0 and value not in self.kept[each.place]:
                 yield Violation(kind, each.at_s, each.place, f"{_said(value)} is not in the log of {log.broker}")
             elif each.offset >= log.start and each.offset not in log.records:

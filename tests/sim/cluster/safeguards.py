@@ -15,12 +15,11 @@ import pytest
 from ottla.broker.control import metadata_writes
 from ottla.broker.control.membership import Term
 from ottla.broker.handlers import fetch, produce
-from ottla.broker.replicas import leader as leaders
 from ottla.broker.replicas.awaited import AwaitedOffsets
 from ottla.broker.replicas.fetching import fetcher as fetchers
 from ottla.broker.replicas.fetching.machine import FetcherMachine
 from ottla.broker.replicas.partition import Partition
-from ottla.cluster import controller_state, elections, partition_changes, taking_up
+from ottla.cluster import control_requests, controller_state, elections, partition_changes, taking_up
 from ottla.cluster.control_requests import ControlHeader, ControlRequests, HostedReplica, RoleDecision
 from ottla.cluster.controller_events import PutState, SetChannels
 from ottla.cluster.image import PartitionImage
@@ -38,20 +37,27 @@ from sim.cluster.scenes_of_elections import (
     LeaderIsSoonBack,
     LeaderLosesPower,
     OutOfSyncAlone,
+    PreferredIsOutOfSync,
+    ProposedBeforeItsRestart,
+    ReturnsSlowly,
+    StopsBesideOutOfSync,
+    UnheardShrink,
+    WrongDisk,
 )
 from sim.cluster.scenes_of_logs import (
     EndOfTheNextLeader,
     LostOnTheFormerLeader,
     NextLeaderDies,
     OthersWriteMeanwhile,
+    RefusedBetween,
+    SlowReturn,
 )
+from sim.cluster.scenes_of_requests import ElectedBeforeItsRestart, LateDeletion, LateRole
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 DEATHS = ("kill", "kill of the controller", "kill of two", "kill of all")
 CUTS = ("isolation", "separation", "partition", "one-way partition", "cut at the controller", "cut between two")
-ZOMBIES = ("pause of the controller", "expiry of the controller", "long pause", "separation")
-LOSSES = ("power loss", "empty disk")
 
 
 class Safeguard(NamedTuple):
@@ -59,8 +65,6 @@ class Safeguard(NamedTuple):
 
     plant: Plant
     provocation: type[Scene] | tuple[str, ...]
-    #: Whether a seed has noticed it so far.
-    is_noticed: bool = True
 
     def run(self, seed: int) -> SeedRun:
         """A seed with the provocation."""
@@ -78,6 +82,37 @@ def _elects_anybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(controller_state, "settle", unclean)
 
 
+def _prefers_anybody(patch: pytest.MonkeyPatch) -> None:
+    """The preferred replica leads when an operator asks for it, whether it is in sync or not."""
+
+    def prefer(state: PartitionImage, live: Any) -> PartitionImage | str:
+        return elections.prefer(state._replace(isr=(*state.isr, state.replicas[0])), live)
+
+    patch.setattr(partition_changes, "prefer", prefer)
+
+
+def _hands_over_to_anybody(patch: pytest.MonkeyPatch) -> None:
+    """The leader that stops is followed by the next replica, whether it is in sync or not."""
+
+    def hand_over(state: PartitionImage, leaving: Any, electable: Any) -> PartitionImage:
+        return elections.hand_over(state._replace(isr=tuple(electable)), leaving, electable)
+
+    patch.setattr(partition_changes, "hand_over", hand_over)
+
+
+def _proposes_without_epochs(patch: pytest.MonkeyPatch) -> None:
+    """A leader does not say under which registrations the followers have fetched (KIP-903)."""
+    propose = InSyncReplicas._propose
+
+    def without(self: InSyncReplicas, isr: tuple[int, ...]) -> IsrProposal:
+        propose(self, isr)
+        assert self.pending is not None
+        self.pending = self.pending._replace(broker_epochs={})
+        return self.pending
+
+    patch.setattr(InSyncReplicas, "_propose", without)
+
+
 def _answers_before_replicas(patch: pytest.MonkeyPatch) -> None:
     """A produce request with acks=all is answered when the leader has the records."""
     patch.setattr(produce, "_uncommitted", lambda *_: ())
@@ -85,16 +120,14 @@ def _answers_before_replicas(patch: pytest.MonkeyPatch) -> None:
 
 def _shrinks_at_once(patch: pytest.MonkeyPatch) -> None:
     """A leader counts without those whom it wants to remove from the ISR, before the controller has agreed."""
-
     propose = InSyncReplicas._propose
 
     def count_at_once(self: InSyncReplicas, isr: tuple[int, ...]) -> IsrProposal:
         proposal = propose(self, isr)
-        self.maximal = self.committed = frozenset(isr)
+        self.maximal = frozenset(isr)
         return proposal
 
     patch.setattr(InSyncReplicas, "_propose", count_at_once)
-    patch.setattr(leaders.Leader, "has_enough", lambda *_: True)
 
 
 def _ignores_the_isr(patch: pytest.MonkeyPatch) -> None:
@@ -111,7 +144,6 @@ def _joins_behind(patch: pytest.MonkeyPatch) -> None:
         return self._propose((*self.ordered, replica_id)) if is_alive(replica_id) else None
 
     patch.setattr(InSyncReplicas, "expansion", expansion)
-    patch.setattr(InSyncReplicas, "least_end", lambda _self, own_end, *_: own_end)
 
 
 def _never_shrinks(patch: pytest.MonkeyPatch) -> None:
@@ -180,24 +212,30 @@ def _keeps_no_epochs(patch: pytest.MonkeyPatch) -> None:
 
 
 def _obeys_old_epochs(patch: pytest.MonkeyPatch) -> None:
-    """A broker takes roles of older leader epochs, from older controllers."""
+    """A broker takes roles of older leader epochs."""
     role = ControlRequests.role
 
     def obey(self: ControlRequests, entry: Any, here: HostedReplica, *, leader_is_alive: bool) -> RoleDecision:
         return role(self, entry, here._replace(leader_epoch=-1), leader_is_alive=leader_is_alive)
 
     patch.setattr(ControlRequests, "role", obey)
-    _obeys_old_controllers(patch)
 
 
 def _obeys_old_controllers(patch: pytest.MonkeyPatch) -> None:
-    """A broker obeys a controller though a newer one is known, or though it is meant for an earlier registration."""
+    """A broker obeys a controller though a newer one is known."""
+    admit = ControlRequests.admit
 
-    def admit(self: ControlRequests, header: ControlHeader, _broker_epoch: int) -> ErrorCode:
+    def obey(self: ControlRequests, header: ControlHeader, broker_epoch: int) -> ErrorCode:
         self.controller_epoch = header.controller_epoch
-        return ErrorCode.NONE
+        return admit(self, header, broker_epoch)
 
-    patch.setattr(ControlRequests, "admit", admit)
+    patch.setattr(ControlRequests, "admit", obey)
+
+
+def _obeys_as_before_its_restart(patch: pytest.MonkeyPatch) -> None:
+    """A broker obeys requests that are meant for an earlier registration (KIP-380)."""
+    admit = ControlRequests.admit
+    patch.setattr(ControlRequests, "admit", lambda self, header, _broker_epoch: admit(self, header, -1))
 
 
 def _writes_unconditionally(patch: pytest.MonkeyPatch) -> None:
@@ -221,7 +259,6 @@ def _writes_unfenced(patch: pytest.MonkeyPatch) -> None:
 def _accepts_any_isr(patch: pytest.MonkeyPatch) -> None:
     """The controller accepts ISRs of deposed leaders, of older states, with dead members."""
     patch.setattr(partition_changes, "isr_refusal", lambda *_, **__: ErrorCode.NONE)
-    _writes_unconditionally(patch)
 
 
 def _trusts_restarts(patch: pytest.MonkeyPatch) -> None:
@@ -241,7 +278,6 @@ def _trusts_restarts(patch: pytest.MonkeyPatch) -> None:
         return [SetChannels(event.brokers), *effects, *state.inform(*restarted)] if restarted else effects
 
     patch.setattr(partition_changes.PartitionChanges, "brokers_changed", go_on)
-    _trusts_unseen_restarts(patch)
 
 
 def _trusts_unseen_restarts(patch: pytest.MonkeyPatch) -> None:
@@ -250,25 +286,20 @@ def _trusts_unseen_restarts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _leads_without_log(patch: pytest.MonkeyPatch) -> None:
-    """A broker leads with an empty log a partition that is not new; and who registered anew may lead."""
-    role = ControlRequests.role
-
-    def lead(self: ControlRequests, entry: Any, here: HostedReplica, *, leader_is_alive: bool) -> RoleDecision:
-        return role(self, entry, here._replace(has_log=True), leader_is_alive=leader_is_alive)
-
-    patch.setattr(ControlRequests, "role", lead)
-    _trusts_restarts(patch)
+    """A broker leads with an empty log a partition that is not new."""
+    patch.setattr(control_requests, "lacks_log", lambda *_, **__: False)
 
 
 def _moves_back(patch: pytest.MonkeyPatch) -> None:
-    """The high watermark of a leader follows the slowest replica, also backwards."""
+    """The high watermark of a leader follows the slowest live replica, also backwards."""
 
     def advance(self: Partition) -> None:
         if self.leader is None:
             return
-        reached = max(0, min([self.own_end, *(each.end_offset for each in self.leader.replicas.followers.values())]))
-        self.log.high_watermark = reached
-        self.committed.reached(reached)
+        followers = self.leader.replicas.followers
+        ends = [each.end_offset for number, each in followers.items() if self.replication.is_alive(number)]
+        self.log.high_watermark = max(0, min([self.own_end, *ends]))
+        self.committed.reached(self.log.high_watermark)
         self.wake(1)
         self.changed()
 
@@ -276,36 +307,38 @@ def _moves_back(patch: pytest.MonkeyPatch) -> None:
 
 
 SAFEGUARDS: Mapping[str, Safeguard] = {
+    # Who leads, and who is in sync.
     "only members of the ISR are elected": Safeguard(_elects_anybody, OutOfSyncAlone),
-    "acks=all waits for the replicas": Safeguard(_answers_before_replicas, ("separation", "partition", "kill of two")),
-    "a shrink counts when the controller has agreed": Safeguard(_shrinks_at_once, ("separation",)),
-    "the high watermark is the least end of the ISR": Safeguard(_ignores_the_isr, ("separation", "partition")),
-    "who joins the ISR has everything": Safeguard(_joins_behind, (*DEATHS, "slow network", "empty disk")),
+    "only members of the ISR are preferred": Safeguard(_prefers_anybody, PreferredIsOutOfSync),
+    "leaders hand over to members of the ISR": Safeguard(_hands_over_to_anybody, StopsBesideOutOfSync),
     "the dead leave the ISR": Safeguard(_never_shrinks, LeaderLosesPower),
-    "leaders tell followers where they diverge": Safeguard(_has_no_divergence, (*CUTS, "long pause")),
-    "followers cut what diverges": Safeguard(_truncates_nothing, (*CUTS, "long pause")),
-    "followers keep what may be committed": Safeguard(_truncates_too_much, NextLeaderDies),
-    "truncation covers the producers' state": Safeguard(_keeps_producer_state, LostOnTheFormerLeader),
-    "duplicates are found": Safeguard(_takes_duplicates, ("dropped connections", *DEATHS, "one-way partition")),
-    "gaps of sequence numbers are refused": Safeguard(
-        _takes_gaps,
-        ("dropped connections", "controlled shutdown", "preferred election", "clients cut off", "session expiry"),
-        is_noticed=False,
-    ),
-    "consumers see what is committed": Safeguard(_shows_uncommitted, CUTS),
-    "end offsets of a new leader wait": Safeguard(_tells_any_end, EndOfTheNextLeader),
-    "waiting requests end with the role": Safeguard(_waits_on, OthersWriteMeanwhile),
-    "leader epochs are recorded": Safeguard(_keeps_no_epochs, NextLeaderDies),
-    "roles of older leader epochs are refused": Safeguard(
-        _obeys_old_epochs, (*ZOMBIES, "slow network"), is_noticed=False
-    ),
-    "older controllers are refused": Safeguard(_obeys_old_controllers, (*ZOMBIES, "slow network"), is_noticed=False),
-    "a deposed controller cannot write": Safeguard(_writes_unfenced, DeposedControllerWrites),
-    "proposed ISRs are checked": Safeguard(_accepts_any_isr, DeposedLeaderProposes),
     "restarted brokers leave the ISR": Safeguard(_trusts_restarts, LeaderIsSoonBack),
     "also when no controller saw it": Safeguard(_trusts_unseen_restarts, BackBeforeTheElection),
-    "nobody leads without a log": Safeguard(_leads_without_log, ("empty disk",)),
-    "the high watermark does not go back": Safeguard(_moves_back, ("slow network", "kill", "empty disk")),
+    "proposed ISRs name registrations": Safeguard(_proposes_without_epochs, ProposedBeforeItsRestart),
+    "proposed ISRs are checked": Safeguard(_accepts_any_isr, DeposedLeaderProposes),
+    "who joins the ISR has everything": Safeguard(_joins_behind, ReturnsSlowly),
+    "nobody leads without a log": Safeguard(_leads_without_log, WrongDisk),
+    # Fences of controllers.
+    "a deposed controller cannot write": Safeguard(_writes_unfenced, DeposedControllerWrites),
+    "older controllers are refused": Safeguard(_obeys_old_controllers, LateDeletion),
+    "requests from before a restart are refused": Safeguard(_obeys_as_before_its_restart, ElectedBeforeItsRestart),
+    "roles of older leader epochs are refused": Safeguard(_obeys_old_epochs, LateRole),
+    # What is committed, and when it is answered.
+    "acks=all waits for the replicas": Safeguard(_answers_before_replicas, ("separation", "partition", "kill of two")),
+    "a shrink counts when the controller has agreed": Safeguard(_shrinks_at_once, UnheardShrink),
+    "the high watermark is the least end of the ISR": Safeguard(_ignores_the_isr, ("separation", "partition")),
+    "the high watermark does not go back": Safeguard(_moves_back, SlowReturn),
+    "end offsets of a new leader wait": Safeguard(_tells_any_end, EndOfTheNextLeader),
+    "consumers see what is committed": Safeguard(_shows_uncommitted, CUTS),
+    "waiting requests end with the role": Safeguard(_waits_on, OthersWriteMeanwhile),
+    # What is in the logs.
+    "leaders tell followers where they diverge": Safeguard(_has_no_divergence, LostOnTheFormerLeader),
+    "followers cut what diverges": Safeguard(_truncates_nothing, OthersWriteMeanwhile),
+    "followers keep what may be committed": Safeguard(_truncates_too_much, NextLeaderDies),
+    "leader epochs are recorded": Safeguard(_keeps_no_epochs, NextLeaderDies),
+    "truncation covers the producers' state": Safeguard(_keeps_producer_state, LostOnTheFormerLeader),
+    "duplicates are found": Safeguard(_takes_duplicates, ("dropped connections", *DEATHS, "one-way partition")),
+    "gaps of sequence numbers are refused": Safeguard(_takes_gaps, RefusedBetween),
 }
 
 

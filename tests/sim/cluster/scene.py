@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from ottla.broker.replicas.partition import Partition
-from ottla.client import NewTopic
+from ottla.client import Admin, NewTopic
 from ottla.sim.cluster.brokers import SESSION_TIMEOUT_MS, SimulatedBroker
 from ottla.sim.cluster.seed_run import TOPIC, WHOLE_WITHIN_S, SeedRun
 from ottla.sim.cluster_history import EndSeen
+from ottla.sim.processes import SimulatedProcess
 from ottla.zk.layout import LeaderAndIsr, PartitionStateZnode
 from ottla.zk.tree import Delete
 
@@ -27,6 +28,8 @@ PERSISTENT: Mapping[str, Any] = {"delivery_timeout_ms": 120_000, "max_block_ms":
 PATIENT: Mapping[str, Any] = {**PERSISTENT, "request_timeout_ms": 60_000}
 #: A loss of power keeps all of so few changes: those of the names in a directory.
 MOST_NAMES = 16
+#: Settings of brokers that catch up in many steps.
+SMALL_FETCHES: Mapping[str, str] = {"replica.fetch.max.bytes": "1000"}
 
 
 class MissedScene(Exception):
@@ -123,6 +126,12 @@ class Scene(SeedRun):
         partition = self.partition(number)
         return partition is not None and partition.leader_id == leader != number
 
+    def proposed(self, number: int) -> set[int]:
+        """The ISR to which a leader waits for the controller's answer; empty for none."""
+        partition = self.partition(number)
+        pending = None if partition is None or partition.leader is None else partition.leader.replicas.pending
+        return set() if pending is None else set(pending.isr)
+
     def end(self, number: int) -> int:
         """The log end of a broker's replica; -1 if there is none."""
         partition = self.partition(number)
@@ -173,6 +182,15 @@ class Scene(SeedRun):
             for source, target in ((own, host), (host, own))[: 1 + back]:
                 self.cluster.network.block(source, target)
                 self._blocked.append((source, target))
+
+    def delete_topic(self) -> SimulatedProcess:
+        """Begin to ask for the deletion of the topic; returns the process that does, again and again."""
+        cluster = self.cluster
+        environment = cluster.environment("admin")
+        admin = Admin(bootstrap_servers=cluster.bootstrap_servers, environment=environment, client_id="admin")
+        process = cluster.loop.process("admin")
+        process.start(_quietly(admin.delete_topics([TOPIC])))
+        return process
 
     def heal(self, *numbers: int) -> None:
         """Let everything pass again that was cut, or what these brokers send and receive."""
@@ -233,9 +251,10 @@ class Scene(SeedRun):
         self.tell("an operator deletes /controller")
         self.cluster.zookeeper.execute([Delete("/controller")], 0)
 
-    def slow(self, number: int, least_ms: float, most_ms: float) -> None:
-        """What a broker sends and receives is late, until `swift`."""
-        self.cluster.network.delays[self.broker(number).host] = (least_ms, most_ms)
+    def slow(self, who: int | str, least_ms: float, most_ms: float) -> None:
+        """What a broker or the host of a client sends and receives is late, until `swift`."""
+        host = who if isinstance(who, str) else self.broker(who).host
+        self.cluster.network.delays[host] = (least_ms, most_ms)
 
     def swift(self) -> None:
         """No messages are late any more."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from sim.cluster.scene import PATIENT, PERSISTENT, SESSION_S, Scene
+from sim.cluster.scene import PATIENT, PERSISTENT, SESSION_S, SMALL_FETCHES, Scene
+
+#: How often a disk is full for a moment.
+FULL_TIMES = 60
 
 
 class NextLeaderDies(Scene):
@@ -82,3 +85,31 @@ class EndOfTheNextLeader(Scene):
         await self.wait(SESSION_S)
         self.heal()
         self.start(1)
+
+
+class RefusedBetween(Scene):
+    """A leader refuses some of the requests that a producer has in flight, and takes the next: its disk was full."""
+
+    async def script(self) -> None:
+        for host in ("producer0", "producer1"):
+            self.slow(host, 5.0, 150.0)
+        disk = self.broker(1).disk.disk
+        for _ in range(FULL_TIMES):
+            disk.capacity = 0
+            await self.wait(0.02, 0.1)
+            disk.heal()
+            await self.wait(0.1, 0.4)
+
+
+class SlowReturn(Scene):
+    """A broker returns, and catches up slowly."""
+
+    settings = SMALL_FETCHES
+
+    async def script(self) -> None:
+        self.kill(2)
+        await self.until(lambda: set(self.state.isr) == {1, 3}, "broker 2 has left the ISR")
+        await self.acknowledged(150)
+        self.slow(2, 100.0, 300.0)
+        self.start(2)
+        await self.wait(5.0, 10.0)

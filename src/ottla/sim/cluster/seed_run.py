@@ -116,8 +116,7 @@ class SeedRun:
         if not await cluster.until_whole(WHOLE_WITHIN_S):
             self._wrong.append(f"the cluster does not start: {cluster.out_of_sync()}")
             return
-        creating = cluster.loop.process("admin").start(self._create_topic())
-        await creating
+        await self.prepare()
         self.load.start(members=self.members)
         await asyncio.sleep(2.0)
         await self.course()
@@ -129,6 +128,10 @@ class SeedRun:
         """Start all brokers."""
         for broker in self.cluster.brokers.values():
             broker.start()
+
+    async def prepare(self) -> None:
+        """Create the topic."""
+        await self.cluster.loop.process("admin").start(self._create_topic())
 
     async def _create_topic(self) -> None:
         cluster = self.cluster
