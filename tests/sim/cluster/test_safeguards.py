@@ -13,6 +13,8 @@ pytestmark = [pytest.mark.spec("R1", "R3", "R5")]
 MOST_SEEDS = 200
 #: Of a scene, which was made for this.
 MOST_SEEDS_OF_A_SCENE = 5
+#: Of each scene, with all safeguards in place.
+RIGHT_SEEDS = 20
 #: Played in each run, since their scenes are short.
 ALWAYS = (
     "only members of the ISR are preferred",
@@ -27,6 +29,20 @@ CASES = [
     pytest.param(name, marks=[pytest.mark.slow if name in ALWAYS else pytest.mark.long], id=name.replace(" ", "_"))
     for name in SAFEGUARDS
 ]
+
+
+SCENES = {each.provocation for each in SAFEGUARDS.values() if isinstance(each.provocation, type)}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("scene", sorted(SCENES, key=lambda scene: scene.__name__))
+def test_a_scene_is_right(scene: type[Scene]) -> None:
+    for seed in range(RIGHT_SEEDS):
+        run = scene(seed)
+        outcome = outcome_of(run)
+        assert not outcome.wrong, story_of(outcome)
+        assert not run.missed, story_of(outcome)
 
 
 @pytest.mark.timeout(1800)
