@@ -33,8 +33,9 @@ MOST_ROUNDS = 4_000
 
 EAGER = ["ottla", "java", "librdkafka", "kafka-python", "aiokafka", "franz-go", "kafkajs"]
 COOPERATIVE = ["ottla", "java", "librdkafka", "kafka-python", "franz-go"]
-#: librdkafka and kafka-python refuse an eager and a cooperative assignor in one configuration.
-BOUNCING = ["java", "ottla", "franz-go", "ottla"]
+#: librdkafka and kafka-python refuse an eager and a cooperative assignor in one configuration; franz-go before 1.17
+#: loses partitions at the change from one to the other (FINDINGS.md).
+BOUNCING = ["java", "ottla", "java", "ottla"]
 
 
 class Load:

@@ -152,7 +152,8 @@ def test_others_learn_of_its_death_and_a_new_one_with_its_id_takes_over(serve: S
 
 
 def test_a_broker_that_was_killed_waits_for_its_old_session(serve: Serve, tree: KazooClient) -> None:
-    server = serve(overrides={"broker.id": "7"})
+    # Longer than a busy machine takes to start the next.
+    server = serve(overrides={"broker.id": "7", "zookeeper.session.timeout.ms": "15000"})
     before = tree.exists("/brokers/ids/7").ephemeralOwner
     server.kill9()
     server.start()

@@ -52,6 +52,8 @@ from ottla.zk.layout import (
 from ottla.zk.store import TreeStore
 
 WAIT_S = 60.0
+#: In so many turns of the loop a connection that was accepted is being served.
+TURNS_TO_SERVE = 10
 SERVED = {3: (0, 12), 4: (0, 7), 5: (0, 4), 6: (0, 8), 18: (0, 4)}
 REQUESTS: dict[int, type[Any]] = {4: LeaderAndIsrRequest, 5: StopReplicaRequest, 6: UpdateMetadataRequest}
 
@@ -86,6 +88,8 @@ class PlayedBroker:
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()
+        for _ in range(TURNS_TO_SERVE):
+            await asyncio.sleep(0)
         for writer in self._writers:
             writer.close()
         await self.zk.close()
