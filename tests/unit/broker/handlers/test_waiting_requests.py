@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.cold_reads import bring_in
-from ottla.broker.handlers import delete_records, list_offsets
+from ottla.broker.handlers import delete_records, list_offsets, produce
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.server import Broker
 from ottla.records.control import ControlRecordType, end_transaction_record
@@ -66,6 +66,31 @@ async def with_records(broker: Broker, count: int = 3) -> Partition:
     partition.fetched(OTHER, count, 0, 0.0)
     assert partition.log.high_watermark == count
     return partition
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+def test_an_acknowledgement_of_all_is_the_same_however_it_is_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    async def scenario(broker: Broker) -> None:
+        partition = led(broker)
+        answers = []
+        for end in (1, 2):
+            waiting = ask_produce(broker, version=version)
+            waiting.throttle_ms = 7
+            assert waiting.answer is None
+            partition.fetched(OTHER, end, 0, 0.0)
+            answers.append(await waiting.answered())
+            # The second goes by the schema.
+            monkeypatch.setattr(produce, "FIXED_ANSWER_SINCE", version + 1)
+        short, by_schema = answers
+        (one,), (other,) = (answer.responses[0].partition_responses for answer in answers)
+        assert (one.error_code, one.base_offset, other.base_offset) == (0, 0, 1)
+        other.base_offset = 0
+        assert short == by_schema
+        assert short.throttle_time_ms == 7
+
+    with_broker(tmp_path, scenario)
 
 
 def ask_delete(broker: Broker, offset: int, timeout_ms: int = LONG_MS) -> Asked:
