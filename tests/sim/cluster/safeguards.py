@@ -179,7 +179,6 @@ def _keeps_producer_state(patch: pytest.MonkeyPatch) -> None:
 def _takes_duplicates(patch: pytest.MonkeyPatch) -> None:
     """A batch that is sent again is appended again."""
     patch.setattr(ProducerState, "find_duplicate", lambda *_: None)
-    patch.setattr(ProducerState, "check", lambda *_: None)
 
 
 def _takes_gaps(patch: pytest.MonkeyPatch) -> None:
