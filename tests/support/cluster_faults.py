@@ -200,10 +200,11 @@ class FaultCourse:
         """Until the reader has read what was acknowledged, and the groups have committed it."""
 
         def behind() -> list[str]:
+            [reader] = [each.name for each in self._clients if isinstance(each, HistoryReader)]
             return [
                 f"{who} {place}: {self.history.read_to[who, place]} of {end}"
                 for place, end in self.history.acknowledged_to.items()
-                for who in ("reader", *GROUPS)
+                for who in (reader, *GROUPS)
                 if self.history.read_to[who, place] < end
             ]
 

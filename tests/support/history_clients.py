@@ -346,7 +346,7 @@ class HistoryReader(LibrdkafkaReader):
 
     def replaced(self) -> HistoryReader:
         """See `LibrdkafkaReader`: it reads everything again."""
-        return HistoryReader(self.name, self.history, self.bootstrap, self.places)
+        return HistoryReader(f"{self.name}+", self.history, self.bootstrap, self.places)
 
 
 def record_read(history: RecordedHistory, consumer: str, message: Message) -> Place:

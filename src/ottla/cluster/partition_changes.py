@@ -33,7 +33,7 @@ from ottla.cluster.controller_events import (
     WriteFailure,
     Written,
 )
-from ottla.cluster.controller_state import ControllerState, nothing
+from ottla.cluster.controller_state import ControllerState, nothing, why
 from ottla.cluster.elections import elect, hand_over, isr_refusal, prefer
 from ottla.cluster.image import ImageDelta, PartitionImage, offline_delta
 from ottla.cluster.reassignments import REASSIGNMENTS, Reassignments
@@ -368,7 +368,6 @@ class PartitionChanges:
     def _propose(
         self, proposals: Sequence[IsrProposed], answer: Callable[[list[IsrAccepted | IsrRefused]], Answer]
     ) -> list[Effect]:
-        state = self._state
         results: list[IsrAccepted | IsrRefused] = []
         changes: dict[PartitionKey, PutState] = {}
         #: Where the result of each change stands among the results.
@@ -390,20 +389,50 @@ class PartitionChanges:
             if isinstance(result, IsrAccepted)
         ]
         if not changes:
-            return [answer(results), *state.tell(known)]
+            return [answer(results), *self._state.tell(known)]
+
+        def take(key: PartitionKey, result: IsrAccepted | IsrRefused) -> None:
+            results[places[key]] = result
+
+        return self._write_isrs([changes], take, lambda: answer(results), known)
+
+    def _write_isrs(
+        self,
+        batches: Sequence[Mapping[PartitionKey, PutState]],
+        take: Callable[[PartitionKey, IsrAccepted | IsrRefused], None],
+        answer: Callable[[], Answer],
+        known: Sequence[PartitionKey],
+    ) -> list[Effect]:
+        """Write ISRs, each batch in one write, then answer; `known` are in force, and told with the last one."""
+        if not batches:
+            return [answer()]
+        state = self._state
+        changes, *others = batches
 
         def written(outcome: Written) -> list[Effect]:
-            if outcome.failure is not None:
-                if outcome.failure is WriteFailure.UNKNOWN:
-                    for place in places.values():
-                        results[place] = IsrRefused(ErrorCode.NOT_CONTROLLER)
-                return [answer(results), *(ReadBack(name) for name in dict.fromkeys(name for name, _ in changes))]
-            state.note_versions(changes.values())
-            for key, change in changes.items():
-                results[places[key]] = IsrAccepted(change.state, change.version + 1, change.is_recovering)
-            effects = [answer(results), *state.notify(self._delta_of({key: put.state for key, put in changes.items()}))]
-            effects.extend(state.tell(known))
-            return effects + self.reassignments.isrs_changed(changes)
+            told: list[Effect]
+            if outcome.failure is None:
+                state.note_versions(changes.values())
+                for key, change in changes.items():
+                    take(key, IsrAccepted(change.state, change.version + 1, change.is_recovering))
+                told = state.notify(self._delta_of({key: put.state for key, put in changes.items()}))
+                told += state.tell(() if others else known)
+                told += self.reassignments.isrs_changed(changes)
+                further = self._write_isrs(others, take, answer, known)
+                return told + further if others else further + told
+            is_passing = outcome.failure is WriteFailure.UNKNOWN or (
+                outcome.refusal is not None and outcome.refusal.error is ErrorCode.NOT_CONTROLLER
+            )
+            if not is_passing and len(changes) > 1:
+                # The znodes of one are not as they were, which must not hold up the others: its leader is told to wait.
+                return self._write_isrs([{key: change} for key, change in changes.items()], take, answer, known)
+            told = [ReadBack(name) for name in dict.fromkeys(name for name, _ in changes)]
+            for key in changes:
+                if is_passing:
+                    take(key, IsrRefused(ErrorCode.NOT_CONTROLLER))
+                else:
+                    told.append(Report(f"the ISR of {key[0]}-{key[1]} is not written: {why(outcome)}", False))
+            return self._write_isrs(others, take, answer, known) + told
 
         return state.write(changes.values(), written)
 

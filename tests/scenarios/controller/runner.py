@@ -11,7 +11,7 @@ isr t-0 1+2 [from=1] [broker-epoch=1] [epoch=0] [partition-epoch=0] [recovering]
 isrs t-0=1+2 t-1=2 [from=1] [epoch=0] [partition-epoch=0]
 answered BROKER t-0 .. [offline=t-1,t-2] LeaderAndIsr, by a broker with epoch 1 unless @ says another
 deleted BROKER t-0 .. [failed=t-1,t-2]   StopReplica
-written [refused|unknown|exists]         the outcome of the oldest write that is under way
+written [refused|unknown|exists|fenced]  the outcome of the oldest write that is under way
 applied [refused]                        the outcome of the oldest notice
 timer NAME
 """
@@ -162,6 +162,9 @@ class Transcript:
         write_id = self.writes.popleft()
         if not words:
             return events.Written(write_id)
+        if words[0] == "fenced":
+            moved = TopicRefusal(ErrorCode.NOT_CONTROLLER, words[0])
+            return events.Written(write_id, events.WriteFailure.REFUSED, moved)
         refusal = TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, words[0])
         return events.Written(write_id, events.WriteFailure(words[0]), refusal)
 

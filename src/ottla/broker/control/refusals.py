@@ -7,7 +7,14 @@ from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import ControllerEpochZnode, DeleteTopicZnode
-from ottla.zk.tree import BadVersionError, NodeExistsError, NoNodeError, SessionExpiredError, ZkError
+from ottla.zk.tree import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    SessionMovedError,
+    ZkError,
+)
 
 METADATA_ERRORS = (DiskError, ZkError)
 """Errors of a metadata change that are not the request's fault."""
@@ -17,7 +24,7 @@ def is_passing(error: Exception) -> bool:
     """Whether a retry may succeed after reconnection, while this broker is the controller."""
     if isinstance(error, BadVersionError):
         return error.path == ControllerEpochZnode.PATH
-    return isinstance(error, ConnectionLossError | SessionExpiredError)
+    return isinstance(error, ConnectionLossError | SessionExpiredError | SessionMovedError)
 
 
 def metadata_refusal(error: DiskError | ZkError) -> TopicRefusal:
