@@ -21,6 +21,8 @@ LEADER_EPOCH, ADDING, IS_NEW = 2, 6, 8
 NO_LEADER = -1
 #: Steps with which our broker becomes the controller again.
 ELECTIONS = ("reelect", "yield")
+#: Steps in which brokers are told of all that there is.
+WHOLE_STATE = (*ELECTIONS, "register", "return", "speak")
 #: Differences after which the states of a partition are not the same any more.
 APART = (Wanted.REGISTERED_SINCE,)
 
@@ -93,6 +95,9 @@ def _different(ours: Seen, theirs: Seen, line: str) -> Iterator[tuple[str, Any, 
         said, expected = ours.told.get(what, []), theirs.told.get(what, [])
         if said != expected:
             wanted = _wanted(what, said, expected, deleted)
+            if not said and " LeaderAndIsr " in what and line.split()[0] not in WHOLE_STATE:
+                # Of a change in this step it would have had to hear.
+                wanted = wanted or (Wanted.REPEATED if all(word[2] == "same" for word in expected) else None)
             if line.startswith("return ") and what.endswith(" brokers") and not said:
                 wanted = Wanted.PASSED_OVER
             yield what, said, expected, wanted
@@ -119,18 +124,32 @@ def _wanted(what: str, said: list[Any], expected: list[Any], deleted: frozenset[
     words = what.split()
     if words[1] != "brokers" and words[2].rpartition("-")[0] in deleted:
         return Wanted.DELETED
-    if said and expected and said[-1] == expected[-1] and _is_part(said, expected):
-        return Wanted.PASSED_OVER
+    if said and expected and said[-1] == expected[-1]:
+        if words[1] == "brokers" or _is_part(*(list(map(_plain, one)) for one in (said, expected))):
+            return Wanted.PASSED_OVER
+        if _is_part(expected, said) and said[0][2] == "same":
+            return Wanted.TOLD_BEFORE
+        if words[1] == "UpdateMetadata" and len(said) == len(expected) and _but_offline(said) == _but_offline(expected):
+            return Wanted.ANSWERED_TOGETHER
     if words[1] != "brokers" and _without_leader(said) == _without_leader(expected) != []:
         return Wanted.OFFLINE_AGAIN
     return None
+
+
+def _plain(word: Any) -> Any:
+    """A word, without its epochs where there is no leader."""
+    return [word[0], word[1], word[3], *word[5:]] if word[1] == NO_LEADER else word
+
+
+def _but_offline(told: list[Any]) -> list[Any]:
+    return [one[:-1] for one in told]
 
 
 def _without_leader(told: list[Any]) -> list[Any]:
     """What is said of a partition that has no leader before and after, once, without its epochs."""
     if any(not isinstance(one, list) or one[1] != NO_LEADER for one in told):
         return []
-    plain = [[one[0], one[1], one[3], *one[5:]] for one in told]
+    plain = list(map(_plain, told))
     return plain[-1:] if all(one == plain[0] for one in plain) else []
 
 
@@ -240,7 +259,8 @@ def _told(said: dict[str, list[Any]], epochs: Epochs, memory: dict[str, Any]) ->
                     told.setdefault(what, [])
                     if told[what][-1:] != [word]:
                         told[what].append(word)
-                    memory.pop(f"{broker} LeaderAndIsr {topic}-{index}", None)
+                    if entry[1]:
+                        memory.pop(f"{broker} LeaderAndIsr {topic}-{index}", None)
                     continue
                 # Brokers obey a LeaderAndIsr only if its leader epoch is another one.
                 known = entry if name == "UpdateMetadata" else entry[: LEADER_EPOCH + 1]

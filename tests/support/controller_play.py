@@ -7,6 +7,7 @@ changed, and the control requests that each broker got. What differs from run to
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from contextlib import suppress
@@ -61,9 +62,11 @@ from ottla.zk.tree import Create, Delete, NoNodeError, Operation, Set
 from support.played_brokers import PlayedBroker
 
 CONTROLLER = 0
-"""The id of the broker that decides; it holds no replica."""
+"""The id of the broker that decides; only a script that names it gives it replicas."""
 USURPER = 9
 ASK_TIMEOUT_MS = 5_000
+LOOK_S = 0.05
+MOST_LOOKS = 400
 #: Znodes that no controller changes, or that differ from run to run.
 LEFT_OUT = (
     "/brokers/ids",
@@ -123,6 +126,8 @@ class Play:
     async def play(self, script: Iterable[str]) -> list[Played]:
         """Play it to its end, and return what happened step by step; the first one is what there was before."""
         played = [await self._noted("", None)]
+        _, stat = await self._zk.get(BrokerIdZnode.path(CONTROLLER))
+        self._former[CONTROLLER] = stat.czxid
         for line in script:
             name, *words = line.split()
             try:
@@ -345,7 +350,7 @@ class Play:
         added = [
             number
             for number in replicas
-            if number in self._brokers and _key(partition) not in self._brokers[number].failed
+            if number == CONTROLLER or (number in self._brokers and _key(partition) not in self._brokers[number].failed)
             if number not in state[0].isr
         ]
         added += [int(option.removeprefix("with=")) for option in options if option.startswith("with=")]
@@ -416,6 +421,11 @@ class Play:
 
     async def _reelect(self) -> None:
         await self._zk.delete(ControllerZnode.PATH)
+        for _ in range(MOST_LOOKS):
+            if await self._zk.exists(ControllerZnode.PATH) is not None:
+                return
+            await asyncio.sleep(LOOK_S)  # sleep: until the broker has seen it
+        raise AssertionError("the broker has not become the controller again")
 
     async def _usurp(self) -> None:
         data, stat = await self._zk.get(ControllerEpochZnode.PATH)
@@ -428,7 +438,7 @@ class Play:
         await self._zk.multi(taken)
 
     async def _yield(self) -> None:
-        await self._zk.delete(ControllerZnode.PATH)
+        await self._reelect()
 
     async def _ask(self, request: Any) -> Any:
         if self._connection is None or not self._connection.is_open:

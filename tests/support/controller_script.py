@@ -39,29 +39,49 @@ WRONG = ("epoch=-1", "epoch=+1", "version=-1", "version=+1", "registration=-1")
 #: Scripts for what chance does not bring.
 BY_HAND = {
     # Partitions that have no leader at first, and what becomes of them at an election and when their broker comes.
-    "first-leaders": "register 1; register 2; create a 1+2,3; shutdown 2; create b 2,1; reelect; register 3; reelect",
+    "first-leaders": (
+        "register 1; register 2; create a 1+2,3+4; shutdown 2; create b 2+4,1+2; reelect; register 3; reelect"
+    ),
     # A broker that does not answer holds up a deletion, not those who ask for it.
     "held-deletion": (
-        "register 1; register 2; create a 1+2,2+1; mute 1; delete a; create a 2; grow a 2+1; delete a; create b 2+1; "
-        "speak 1; create a 2+1"
+        "register 1; register 2; create a 1+2,2+1; mute 1; delete a; create a 2; grow a 2+1; delete a; create b "
+        "2+1; speak 1; create a 2+1"
     ),
     # Proposals that name what is not there (any more).
     "refused": (
-        "register 1; register 2; create a 1+2; expand a-0 with=99; shrink a-0; expand a-0 with=3; die 2; "
-        "expand a-0 with=2; shrink a-0 registration=-1; shrink a-0 epoch=+1; shrink a-0 epoch=-1; "
-        "shrink a-0 version=+1; register 2; expand a-0 version=-1; expand a-0; "
-        "return 2; expand a-0; shutdown 2; expand a-0"
+        "register 1; register 2; create a 1+2; expand a-0 with=99; shrink a-0; expand a-0 with=3; die 2; expand "
+        "a-0 with=2; shrink a-0 registration=-1; shrink a-0 epoch=+1; shrink a-0 epoch=-1; shrink a-0 version=+1; "
+        "register 2; expand a-0 version=-1; expand a-0; return 2; expand a-0; shutdown 2; expand a-0"
     ),
     # Log directories that fail: of a leader, of a follower in sync, of one that is added.
     "failed-directories": (
-        "register 1; register 2; register 3; create a 1+2+3,2+3,3; fail 1 a-0; fail 3 a-0; fail 3 a-2; shrink a-1; "
-        "fail 3 a-1; fail 1 b-0; create b 2+1; move a-1 2+1; reelect; return 3; return 1; unclean a-2"
+        "register 1; register 2; register 3; create a 1+2+3,2+3+1,3+1+2; create b 3; fail 1 a-0; fail 3 a-0; fail "
+        "3 b-0; shrink a-1; fail 3 a-1; fail 1 c-0; create c 2+1; move a-2 2+3; reelect; return 3; return 1; "
+        "unclean b-0"
+    ),
+    # Elections of preferred replicas, before and after they are in sync; unclean ones, and the recovery after them.
+    "elections": (
+        "register 1; register 2; register 3; create a 1+2,2+1,1+3; die 1; prefer a-0; register 1; prefer a-0; "
+        "expand a-0; prefer a-0 a-1; expand a-2; elect a-2; shrink a-0; shrink a-0; unclean a-0; die 1; unclean "
+        "a-0; register 1; expand a-0; prefer a-0; elect a-0 a-1"
+    ),
+    # Brokers that shut down one after the other, until nobody is left to lead.
+    "shutdowns": (
+        "register 1; register 2; register 3; create a 1+2+3,2+3+1,3+1+2; shrink a-1; shutdown 1; prefer a-0; "
+        "shutdown 2; die 1; register 1; expand a-0; shutdown 3; shutdown 1; die 3; die 2; die 1; register 2; "
+        "register 3; elect a-0"
+    ),
+    # Replicas of the controller's own broker, which leads and follows, too.
+    "own-replicas": (
+        "register 1; register 2; create a 0+1,1+0,0+2; shrink a-0; expand a-0; die 1; register 1; prefer a-1; "
+        "expand a-1; prefer a-1; reelect; move a-2 1; expand a-2; move a-1 2+0; register 3; expand a-1; fail 1 "
+        "a-0; create b 0; grow b 2; usurp; die 2; return 1; yield; delete a; delete b; register 2"
     ),
     # Moves: to a broker that is not there yet, replaced by another, done by an election, ended by a deletion.
     "moves": (
-        "register 1; register 2; register 3; create a 1+2,2+3,3; move a-0 3+4; register 4; expand a-0; move a-1 1+4; "
-        "reelect; expand a-1; move a-2 1; die 3; register 3; expand a-2; move a-0 4+1; move a-1 2+3; die 1; delete a; "
-        "register 1"
+        "register 1; register 2; register 3; create a 1+2,2+3,3+1; move a-0 3+4; grow a 1+2; register 4; expand "
+        "a-0; move a-1 1+4; reelect; expand a-1; move a-2 1; die 3; register 3; expand a-2; move a-0 4+1; move a-1 "
+        "2+3; die 1; delete a; register 1"
     ),
 }
 

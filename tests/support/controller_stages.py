@@ -16,7 +16,7 @@ from support.apache import ApacheKafka, ApacheZooKeeper, four_letter_word
 from support.controller_play import CONTROLLER, Play, Played, Stage
 from support.ports import LOOPBACK
 
-QUIET_S = 0.6
+QUIET_S = 1.0
 LOOK_S = 0.05
 #: In virtual time: longer than any pause before something is tried again.
 VIRTUAL_QUIET_S = 5.0

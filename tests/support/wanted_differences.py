@@ -31,8 +31,14 @@ class Wanted(Enum):
 
     ISR_ORDER = """In an ISR the order of the brokers is that of the leader that proposes it; it has no meaning."""
 
-    OFFLINE_AGAIN = """At a failover Apache Kafka writes again, with another leader epoch, that a partition without a
-    live replica in sync has no leader. Nothing follows from it."""
+    OFFLINE_AGAIN = """At a failover, and when a broker goes, Apache Kafka writes once more, with another leader
+    epoch, that a partition without a live replica in sync has no leader. Nothing follows from it."""
+
+    TOLD_BEFORE = """A broker that registers, and the others, are told of what there is before moves to that broker go
+    on with a raised leader epoch; Apache Kafka raises it first."""
+
+    ANSWERED_TOGETHER = """Of replicas that failed on two brokers all hear in the order in which these two have
+    answered, which is chance."""
 
     DELETED = """A topic that is being deleted has no leaders for us from the first moment. Apache Kafka takes its
     replicas offline one by one, writes each state (no leader, another epoch), tells brokers of it that come back, has

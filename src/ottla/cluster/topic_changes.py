@@ -88,6 +88,9 @@ class TopicChanges:
         if name in state.deleting:
             message = "The topic is queued for deletion."
             return [Answer(event.token, TopicRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message))]
+        if state.moves_of(name):
+            message = f"A partition reassignment is in progress for the topic '{name}'."
+            return [Answer(event.token, TopicRefusal(ErrorCode.REASSIGNMENT_IN_PROGRESS, message))]
         planned = plan_partitions(name, event.partitions, event.assignments, state.image)
         if isinstance(planned, TopicRefusal) or event.validate_only:
             return [Answer(event.token, planned if isinstance(planned, TopicRefusal) else None)]

@@ -13,6 +13,7 @@ from support.controller_stages import apache_plays, ottla_plays
 
 #: Not among those that are recorded.
 SEEDS = (1001, 1002)
+STEPS = 10
 
 
 @pytest.mark.needs_kafka
@@ -22,7 +23,7 @@ def test_either_controller_does_the_same(tmp_path: Path) -> None:
     zookeeper = ApacheZooKeeper(tmp_path / "zookeeper", heap="128m").start()
     try:
         for seed in SEEDS:
-            script = generate(seed)
+            script = generate(seed, STEPS)
             theirs = apache_plays(script, zookeeper, tmp_path / str(seed), f"/{seed}")
             unwanted = [each for each in differences(ottla_plays(script), theirs) if each.wanted is None]
             assert not unwanted, f"seed {seed}\n" + "\n".join(map(str, unwanted))
