@@ -100,6 +100,8 @@ def _different(ours: Seen, theirs: Seen, line: str) -> Iterator[tuple[str, Any, 
                 wanted = wanted or (Wanted.REPEATED if all(word[2] == "same" for word in expected) else None)
             if line.startswith("return ") and what.endswith(" brokers") and not said:
                 wanted = Wanted.PASSED_OVER
+            elif wanted is None and line in ELECTIONS and _only_epochs_raised(said, expected):
+                wanted = Wanted.LEADS_ON
             yield what, said, expected, wanted
 
 
@@ -151,6 +153,14 @@ def _without_leader(told: list[Any]) -> list[Any]:
         return []
     plain = list(map(_plain, told))
     return plain[-1:] if all(one == plain[0] for one in plain) else []
+
+
+def _only_epochs_raised(said: list[Any], expected: list[Any]) -> bool:
+    """Whether leader epochs are the whole difference: raised here, the same there."""
+    if len(said) != len(expected) or any(not isinstance(one, list) for one in (*said, *expected)):
+        return False
+    pairs = [pair for one, other in zip(said, expected, strict=True) for pair in zip(one, other, strict=True)]
+    return all(mine == theirs or (mine, theirs) == ("raised", "same") for mine, theirs in pairs)
 
 
 def _is_part(some: list[Any], whole: list[Any]) -> bool:

@@ -52,6 +52,10 @@ class Wanted(Enum):
     alone: after an unclean stop it may lack what it acknowledged. Apache Kafka's controller does not notice that it was
     gone. Until the states of the partition agree again, what differs follows from this."""
 
+    LEADS_ON = """A leader that registered anew while there was no controller, and is still to lead, leads on in a new
+    leader epoch: after a loss of power it may lack what its followers have, and in the old epoch nobody would notice.
+    Apache Kafka's controller leaves it the epoch."""
+
     # Differences that are known, and that the scripts avoid, since all that follows would differ.
 
     PROPOSER = """A proposed ISR is refused (INVALID_REQUEST) if it is not its leader's, or names a broker without a

@@ -77,6 +77,8 @@ def _take_up(
             now = was._replace(leader=NO_LEADER, offline=offline)
         else:
             now = state.settled(found.name, configs, index, was, _registered_since(partition, state))
+            if now is was and _leader_is_back(partition, state):
+                now = was._replace(leader_epoch=was.leader_epoch + 1)
         if now is not was and now.isr and not offline:
             writes.append(state.put(key, was, now, partition.version))
             message = state.unclean_election(key, was, now) if was is not None else None
@@ -107,6 +109,16 @@ def _registered_since(partition: FoundPartitionState, state: ControllerState) ->
     members = [broker_id for broker_id in partition.isr if broker_id in state.live]
     back = frozenset(broker_id for broker_id in members if state.live[broker_id].epoch > partition.written_zxid)
     return back if len(back) < len(members) else frozenset()
+
+
+def _leader_is_back(partition: FoundPartitionState, state: ControllerState) -> bool:
+    """Whether the leader of several replicas registered after the state was written.
+
+    It may lack what it had, as the others may (a loss of the power of all). It leads on in a new epoch: in the old one
+    what it appends now would stand, unnoticed, beside other records of the same epoch and offset at its followers.
+    """
+    leader = state.live.get(partition.leader)
+    return leader is not None and len(partition.replicas) > 1 and leader.epoch > partition.written_zxid >= 0
 
 
 def _as_found(partition: FoundPartitionState) -> PartitionImage | None:
