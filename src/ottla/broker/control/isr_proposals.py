@@ -31,6 +31,8 @@ log = logging.getLogger("ottla.replicas")
 
 #: Most proposals in one request.
 PROPOSALS_PER_REQUEST: Final = 1_000
+#: Partitions named in a message about refused proposals.
+MOST_NAMES: Final = 5
 #: Pause before proposals are sent again whose outcome is unknown.
 RETRY_MS: Final = 50
 
@@ -44,6 +46,8 @@ class IsrProposals:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._waiting: dict[Partition, IsrProposal] = {}
+        #: The last refusal of each proposal that is being repeated.
+        self._repeated: dict[Partition, int] = {}
         self._sending: asyncio.Task[None] | None = None
         self._is_stopped = False
 
@@ -66,21 +70,43 @@ class IsrProposals:
             for partition in sent:
                 del self._waiting[partition]
             answers = await self._answers(sent)
-            again = {
-                partition: proposal
+            refused = {
+                partition: error
                 for partition, proposal in sent.items()
-                if _is_to_be_repeated(partition, proposal, answers[partition])
+                if (error := _give(partition, proposal, answers[partition]))
             }
+            again = {
+                partition: sent[partition]
+                for partition, error in refused.items()
+                if partition.isr_refused(sent[partition], error)
+            }
+            self._report(sent, refused, again)
             # A newer proposal of the same partition came with a newer leader epoch.
             self._waiting = {**again, **self._waiting}
             if again:
                 await asyncio.sleep(RETRY_MS / 1000)  # sleep: until the controller, or another one, is there
 
+    def _report(
+        self, sent: Iterable[Partition], refused: dict[Partition, int], again: dict[Partition, IsrProposal]
+    ) -> None:
+        """Log refusals, those of repeated proposals where they are not the same as the last time."""
+        by_error: dict[int, list[str]] = {}
+        for partition, error in refused.items():
+            if self._repeated.get(partition) != error:
+                by_error.setdefault(error, []).append(f"{partition.topic}-{partition.index}")
+        for partition in sent:
+            self._repeated.pop(partition, None)
+        self._repeated.update((partition, refused[partition]) for partition in again)
+        for error, names in by_error.items():
+            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            shown = ", ".join(names[:MOST_NAMES])
+            log.info("the ISRs proposed for %s%s are not accepted: %s", shown, more, _name_of(error))
+
     async def _answers(self, sent: dict[Partition, IsrProposal]) -> dict[Partition, _Answer]:
         try:
             response = await self._ask(_topics(sent))
         except ClientError as error:
-            log.info("the controller did not answer to %d proposed ISRs: %s", len(sent), error)
+            log.debug("the controller did not answer to %d proposed ISRs: %s", len(sent), error)
             return dict.fromkeys(sent, ErrorCode.REQUEST_TIMED_OUT)
         if response.error_code:
             return dict.fromkeys(sent, response.error_code)
@@ -98,6 +124,7 @@ class IsrProposals:
         }
 
 
+_ERRORS: Final = frozenset(int(each) for each in ErrorCode)
 _Answer = AlterPartitionResponsePartitionData | int
 """What the controller says about one proposal, or the error for the whole request."""
 
@@ -135,13 +162,14 @@ def _with_epochs(proposal: IsrProposal) -> list[BrokerState]:
     ]
 
 
-def _is_to_be_repeated(partition: Partition, proposal: IsrProposal, answer: _Answer) -> bool:
-    """Give the answer to the partition; return whether the proposal is to be sent again."""
-    if isinstance(answer, AlterPartitionResponsePartitionData) and not answer.error_code:
+def _give(partition: Partition, proposal: IsrProposal, answer: _Answer) -> int:
+    """Give the partition the ISR that is accepted; the error, 0 for none."""
+    if isinstance(answer, int):
+        return answer
+    if not answer.error_code:
         partition.isr_accepted(proposal, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr))
-        return False
-    error = answer if isinstance(answer, int) else answer.error_code
-    log.info(
-        "partition %s-%d: the ISR %s is not accepted: error %d", partition.topic, partition.index, proposal.isr, error
-    )
-    return partition.isr_refused(proposal, error)
+    return answer.error_code
+
+
+def _name_of(error: int) -> str:
+    return ErrorCode(error).name if error in _ERRORS else f"error {error}"

@@ -134,6 +134,33 @@ def test_what_is_unknown_is_asked_again(trouble: ErrorCode | Exception | AlterPa
     running(body)
 
 
+def test_a_refusal_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker without a controller asks again twenty times a second."""
+    caplog.set_level("INFO", "ottla.replicas")
+
+    async def body() -> None:
+        away = AlterPartitionResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        controller = FakeController(away, away, ErrorCode.UNKNOWN_SERVER_ERROR, away, away)
+        proposals = IsrProposals(controller.ask)
+        led = [Led(index, repeats=True) for index in range(7)]
+        for partition in led:
+            proposals.propose(partition, proposed(1))  # type: ignore[arg-type]
+        await until(lambda: all(partition.accepted for partition in led), "the last answer")
+        proposals.propose(led[0], proposed(1, 2))  # type: ignore[arg-type]
+        controller.script.append(away)
+        await until(lambda: len(led[0].accepted) == 2, "the answer to a new proposal")
+        await proposals.stop()
+
+    running(body)
+    seven = "t-0, t-1, t-2, t-3, t-4 and 2 more"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the ISRs proposed for {seven} are not accepted: NOT_CONTROLLER",
+        f"the ISRs proposed for {seven} are not accepted: UNKNOWN_SERVER_ERROR",
+        f"the ISRs proposed for {seven} are not accepted: NOT_CONTROLLER",
+        "the ISRs proposed for t-0 are not accepted: NOT_CONTROLLER",
+    ]
+
+
 def test_what_the_partition_gives_up_is_not_repeated() -> None:
     async def body() -> None:
         controller = FakeController(ErrorCode.INELIGIBLE_REPLICA)
