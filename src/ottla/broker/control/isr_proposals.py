@@ -124,7 +124,7 @@ class IsrProposals:
         }
 
 
-_ERRORS: Final = frozenset(int(each) for each in ErrorCode)
+_ERROR_NAMES: Final = {int(each): each.name for each in ErrorCode}
 _Answer = AlterPartitionResponsePartitionData | int
 """What the controller says about one proposal, or the error for the whole request."""
 
@@ -172,4 +172,4 @@ def _give(partition: Partition, proposal: IsrProposal, answer: _Answer) -> int:
 
 
 def _name_of(error: int) -> str:
-    return ErrorCode(error).name if error in _ERRORS else f"error {error}"
+    return _ERROR_NAMES.get(error, f"error {error}")
