@@ -2,7 +2,7 @@
 
     ./run bench cluster_faults --faults 20                      # one course: 3 brokers, proxies, the next seed
     ./run bench cluster_faults --faults 20 --brokers 5 --network namespaces
-    ./run bench cluster_faults --total 300 --minutes 60         # courses of all sorts until the ledger has 300 faults
+    ./run bench cluster_faults --total 300 --minutes 60         # courses with 3 and 5 brokers, to 300 faults in all
     ./run bench cluster_faults --seed 7 --kinds mute,isolate    # again, and only these
 
 Each fault is made under load (two idempotent producers with acks=all, a reader, two groups, observers of end offsets

@@ -1,4 +1,4 @@
-"""Leaves out each safeguard of the cluster, plays seeds until one goes wrong, and writes a table of what broke.
+"""Leaves out each safeguard of the cluster, plays seeds until one goes wrong, and prints a table of what broke.
 
     ./run bench cluster_safeguards                # all of them
     ./run bench cluster_safeguards gaps "ends of" # those with one of these words in their names

@@ -1,6 +1,6 @@
-"""A course of faults against a cluster under load: each is made, seen to act and healed; then the history is checked.
+"""Faults against a cluster under load, one after the other: injected, observed, ended; then the history is checked.
 
-A fault counts if it was seen to act (another leader, ISR or controller, a registration gone, a request that failed) and
+A fault counts if it had an effect (another leader, ISR or controller, a registration gone, a request that failed) and
 at least `LEAST_ACKNOWLEDGED` records were acknowledged since the one before.
 """
 
@@ -222,7 +222,7 @@ class FaultCourse:
             self.one(kind)
 
     def one(self, kind: str) -> FaultReport:
-        """A fault, from a cluster that is well to one that is well again."""
+        """A fault, from a healthy cluster to one that has recovered."""
         self._elect_preferred()
         wait_until(
             lambda: self.history.acknowledged >= self._acknowledged_at_last + LEAST_ACKNOWLEDGED,

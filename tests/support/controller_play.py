@@ -1,4 +1,4 @@
-"""Plays a script (`support.controller_script`) to a broker that is the controller, and takes down what it does.
+"""Plays a script (`support.controller_script`) to a broker that is the controller, and records what it does.
 
 After each step the player waits until nothing happens any more, and notes the answer to the step, the znodes that have
 changed, and the control requests that each broker got. What differs from run to run is replaced: ids of topics by

@@ -1,4 +1,4 @@
-"""Brokers that a test plays for a real controller: they take down what it sends to them, and answer it."""
+"""Brokers that a test plays for a real controller: they record its requests, and answer them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A cluster of brokers on one Apache ZooKeeper, Apache Kafka's and ours, which speak to each other through taps.
+"""A cluster of brokers of Apache Kafka and ours on one Apache ZooKeeper, with a proxy (tap) before each broker.
 
-Each broker has two listeners: one for clients and tests, and one between brokers, whose advertised port is a tap's.
+Each broker has two listeners: one for clients and tests, and one between brokers, whose advertised port is the tap's.
 """
 
 from __future__ import annotations

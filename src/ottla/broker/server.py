@@ -545,6 +545,10 @@ class Broker:
         `hands_leaders_over` is false: all stop together, or a test ends this one as if it were killed.
         """
         if hands_leaders_over and self.config.get_boolean("controlled.shutdown.enable"):
+            if self.control.is_controller:
+                # Another controller ends it by StopReplica. A follower that fetches on is proposed for the ISRs that it
+                # has just left; Apache Kafka's leaders do not look at their high watermark while that is refused.
+                await self.partitions.end_fetching()
             await self.control.shut_down_controlled()
         if self._tick is not None:
             self._tick.cancel()
@@ -553,8 +557,7 @@ class Broker:
         self.metrics.close()
         await self.dispatcher.stop()
         await self.isr_proposals.stop()
-        if self.partitions.fetchers is not None:
-            await self.partitions.fetchers.stop()
+        await self.partitions.end_fetching()
         self.partitions.flush_timer.stop()
         await self.groups.stop()
         for connection in self.connections.snapshot():

@@ -1,13 +1,13 @@
-"""The requests of the controller to a broker, as a pure state machine: what is obeyed, and what is refused.
+"""The requests of the controller to a broker, as a pure state machine: what is accepted, and what is refused.
 
 LeaderAndIsr gives this broker's replicas their roles, StopReplica ends them, UpdateMetadata changes the image. A
 request is refused as a whole if a newer controller is known or if it is meant for an earlier registration of this
 broker (KIP-380). Each partition is then decided alone, by its leader epoch. In memory that epoch begins at -1 after
-each start, so that the first controller that is heard is obeyed whatever was before.
+each start, so that the first request is accepted whatever epochs there were before.
 
 Source: Apache Kafka 3.9, `ReplicaManager.becomeLeaderOrFollower`, `stopReplicas`, `ZkMetadataCache.updateMetadata`. One
-difference is wanted: a broker that is told to lead a partition that is not new, or to wait for a leader of one where it
-is in sync, and that lacks its log, answers KAFKA_STORAGE_ERROR in place of leading with an empty log.
+difference is wanted: a broker that lacks the log of a partition that is not new answers KAFKA_STORAGE_ERROR where it is
+to lead it, or is in sync and the partition has no leader. Apache Kafka's broker begins with an empty log.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ControlRequests:
         self.controller_epoch = 0
 
     def admit(self, header: ControlHeader, broker_epoch: int) -> ErrorCode:
-        """Check a whole request; `broker_epoch` is the czxid of this broker's registration. NONE: it is obeyed.
+        """Check a whole request; `broker_epoch` is the czxid of this broker's registration. NONE: it is accepted.
 
         A later broker epoch than ours is right: the controller saw this broker register before the broker did.
         """

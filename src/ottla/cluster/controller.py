@@ -49,6 +49,7 @@ from ottla.cluster.controller_events import (
 from ottla.cluster.controller_state import ControllerState, nothing, why
 from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta, TopicDelta
 from ottla.cluster.partition_changes import RETRY_MS, TAKING_OFFICE, PartitionChanges
+from ottla.cluster.proposed_isrs import ProposedIsrs
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.taking_up import take_up
 from ottla.cluster.topic_changes import TopicChanges
@@ -88,6 +89,7 @@ class Controller:
         state.resume = self._handle
         deletions = TopicDeletions(state)
         self._partitions = partitions = PartitionChanges(state, deletions)
+        isrs = ProposedIsrs(state, partitions.reassignments.isrs_changed)
         topics = TopicChanges(state, partitions.elect_leaders)
         #: Unanswered requests by token.
         self._asked: dict[int, Asked] = {}
@@ -105,8 +107,8 @@ class Controller:
             DeletionAsked: deletions.deletion_asked,
             ElectionAsked: partitions.election_asked,
             ReassignmentAsked: partitions.reassignments.asked,
-            IsrProposed: partitions.isr_proposed,
-            IsrsProposed: partitions.isrs_proposed,
+            IsrProposed: isrs.isr_proposed,
+            IsrsProposed: isrs.isrs_proposed,
             ShutdownAsked: partitions.shutdown_asked,
             LogDirsFailed: partitions.log_dirs_failed,
             LeaderAndIsrAnswered: partitions.leader_and_isr_answered,

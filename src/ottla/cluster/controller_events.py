@@ -23,10 +23,14 @@ PartitionKey: TypeAlias = tuple[str, int]
 
 
 class LiveBroker(NamedTuple):
-    """A registered broker. The epoch is the czxid of its registration: a larger one means that it has restarted."""
+    """A registered broker. The epoch is the czxid of its registration: a larger one means that it has restarted.
+
+    `former_epoch` is that of the registration before, if this broker saw it end; else -1.
+    """
 
     image: BrokerImage
     epoch: int
+    former_epoch: int = -1
 
 
 class ReplicaMove(NamedTuple):

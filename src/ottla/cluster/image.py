@@ -204,6 +204,24 @@ class ClusterImage:
         self.topic_names[topic.topic_id] = topic.name
         self._by_metric_name.setdefault(metric_name_of(topic.name), {})[topic.name] = None
 
+    def partition(self, name: str, index: int) -> PartitionImage | None:
+        """A partition's state; None if there is no such partition."""
+        topic = self.topics.get(name)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+    def delta_of_states(self, changed: Mapping[tuple[str, int], PartitionImage]) -> ImageDelta:
+        """The change from this image to these states of partitions; topics that are gone are left out."""
+        by_topic: dict[str, dict[int, PartitionImage]] = {}
+        for (name, index), after in changed.items():
+            by_topic.setdefault(name, {})[index] = after
+        deltas = []
+        for name, states in by_topic.items():
+            topic = self.topics.get(name)
+            if topic is not None:
+                partitions = tuple(states.get(index, old) for index, old in enumerate(topic.partitions))
+                deltas.append(self.delta_of(name, topic._replace(partitions=partitions)))
+        return ImageDelta(tuple(deltas))
+
     def has_partition(self, topic: str, index: int) -> bool:
         """Whether the cluster has this partition, on whatever brokers."""
         known = self.topics.get(topic)

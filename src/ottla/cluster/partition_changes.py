@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from ottla.cluster.controller_events import (
@@ -11,15 +11,10 @@ from ottla.cluster.controller_events import (
     Effect,
     ElectionAsked,
     ElectionResult,
-    IsrAccepted,
-    IsrProposed,
-    IsrRefused,
-    IsrsProposed,
     LeaderAndIsrAnswered,
     LiveBroker,
     LogDirsFailed,
     PartitionKey,
-    PutState,
     ReadAll,
     ReadBack,
     ReplicasOffline,
@@ -30,11 +25,10 @@ from ottla.cluster.controller_events import (
     ShutdownProgress,
     StateLost,
     TimerFired,
-    WriteFailure,
     Written,
 )
-from ottla.cluster.controller_state import ControllerState, nothing, why
-from ottla.cluster.elections import elect, hand_over, isr_refusal, prefer
+from ottla.cluster.controller_state import ControllerState, nothing
+from ottla.cluster.elections import elect, hand_over, prefer
 from ottla.cluster.image import ImageDelta, PartitionImage, offline_delta
 from ottla.cluster.reassignments import REASSIGNMENTS, Reassignments
 from ottla.cluster.refusal import TopicRefusal
@@ -134,7 +128,7 @@ class PartitionChanges:
                     continue
                 if old.offline and not state.others:
                     continue  # its log directory has failed, and it leads again at the next start
-                known = self._known(name, index)  # as it is after the parts before this one
+                known = state.image.partition(name, index)  # as it is after the parts before this one
                 if topic is None or known is None:
                     continue
                 new = state.settled(name, topic.configs, index, known)
@@ -188,27 +182,13 @@ class PartitionChanges:
                 reads: list[Effect] = [ReadBack(name) for name in names]
                 return [*reads, SetTimer(ELECTIONS, state.now_ms + RETRY_MS), *then(outcome)]
             state.note_versions(changes)
-            notified = state.notify(self._delta_of(changed))
+            notified = state.notify(state.image.delta_of_states(changed))
             # An election may leave in sync just the replicas to which a partition moves.
             return notified + self.reassignments.isrs_changed(changed) + then(outcome)
 
         if not changes:
-            return effects + state.notify(self._delta_of(changed)) + then(Written(0))
+            return effects + state.notify(state.image.delta_of_states(changed)) + then(Written(0))
         return effects + state.write(changes, written)
-
-    def _delta_of(self, changed: Mapping[PartitionKey, PartitionImage]) -> ImageDelta:
-        """The change of the image, as it is now, to these states."""
-        image = self._state.image
-        by_topic: dict[str, dict[int, PartitionImage]] = {}
-        for (name, index), after in changed.items():
-            by_topic.setdefault(name, {})[index] = after
-        deltas = []
-        for name, states in by_topic.items():
-            topic = image.topics.get(name)
-            if topic is not None:
-                partitions = tuple(states.get(index, old) for index, old in enumerate(topic.partitions))
-                deltas.append(image.delta_of(name, topic._replace(partitions=partitions)))
-        return ImageDelta(tuple(deltas))
 
     # Log directories
 
@@ -293,7 +273,7 @@ class PartitionChanges:
             for index, old in enumerate(topic.partitions if topic is not None else ()):
                 if len(old.replicas) > 1 and broker_id in old.isr:
                     _, electable = state.alive(name, index)
-                    known = self._known(name, index)
+                    known = state.image.partition(name, index)
                     new = hand_over(known, state.shutting_down, electable) if known is not None else None
                     if new is not None and new is not known:
                         yield (name, index), new
@@ -326,7 +306,7 @@ class PartitionChanges:
 
     def _elected(self, key: PartitionKey, *, is_unclean: bool) -> PartitionImage | TopicRefusal:
         state = self._state
-        known = self._known(*key)
+        known = self._state.image.partition(*key)
         if known is None:
             return TopicRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
         alive, electable = state.alive(*key)
@@ -356,105 +336,6 @@ class PartitionChanges:
                 keys.discard(key)
             state.unannounced.add(key)
         return elected
-
-    def isr_proposed(self, event: IsrProposed) -> list[Effect]:
-        """Accept or refuse a leader's ISR. An ISR change does not bump the leader epoch."""
-        return self._propose((event,), lambda results: Answer(event.token, results[0]))
-
-    def isrs_proposed(self, event: IsrsProposed) -> list[Effect]:
-        """Accept or refuse the ISRs of several partitions, all that are accepted in one write."""
-        return self._propose(event.proposals, lambda results: Answer(event.token, tuple(results)))
-
-    def _propose(
-        self, proposals: Sequence[IsrProposed], answer: Callable[[list[IsrAccepted | IsrRefused]], Answer]
-    ) -> list[Effect]:
-        results: list[IsrAccepted | IsrRefused] = []
-        changes: dict[PartitionKey, PutState] = {}
-        #: Where the result of each change stands among the results.
-        places: dict[PartitionKey, int] = {}
-        for event in proposals:
-            decided = self._decide(event)
-            key = (event.topic, event.partition)
-            if isinstance(decided, PutState) and key not in changes:
-                places[key] = len(results)
-                changes[key] = decided
-            if isinstance(decided, PutState):
-                # Replaced when it is written; a second proposal for the partition is not.
-                decided = IsrRefused(ErrorCode.INVALID_UPDATE_VERSION)
-            results.append(decided)
-        # What is in force already is told to all again, as in Kafka: what else is said of it may have changed.
-        known = [
-            (event.topic, event.partition)
-            for event, result in zip(proposals, results, strict=True)
-            if isinstance(result, IsrAccepted)
-        ]
-        if not changes:
-            return [answer(results), *self._state.tell(known)]
-
-        def take(key: PartitionKey, result: IsrAccepted | IsrRefused) -> None:
-            results[places[key]] = result
-
-        return self._write_isrs([changes], take, lambda: answer(results), known)
-
-    def _write_isrs(
-        self,
-        batches: Sequence[Mapping[PartitionKey, PutState]],
-        take: Callable[[PartitionKey, IsrAccepted | IsrRefused], None],
-        answer: Callable[[], Answer],
-        known: Sequence[PartitionKey],
-    ) -> list[Effect]:
-        """Write ISRs, each batch in one write, then answer; `known` are in force, and told with the last one."""
-        if not batches:
-            return [answer()]
-        state = self._state
-        changes, *others = batches
-
-        def written(outcome: Written) -> list[Effect]:
-            told: list[Effect]
-            if outcome.failure is None:
-                state.note_versions(changes.values())
-                for key, change in changes.items():
-                    take(key, IsrAccepted(change.state, change.version + 1, change.is_recovering))
-                told = state.notify(self._delta_of({key: put.state for key, put in changes.items()}))
-                told += state.tell(() if others else known)
-                told += self.reassignments.isrs_changed(changes)
-                further = self._write_isrs(others, take, answer, known)
-                return told + further if others else further + told
-            is_passing = outcome.failure is WriteFailure.UNKNOWN or (
-                outcome.refusal is not None and outcome.refusal.error is ErrorCode.NOT_CONTROLLER
-            )
-            if not is_passing and len(changes) > 1:
-                # The znodes of one are not as they were, which must not hold up the others: its leader is told to wait.
-                return self._write_isrs([{key: change} for key, change in changes.items()], take, answer, known)
-            told = [ReadBack(name) for name in dict.fromkeys(name for name, _ in changes)]
-            for key in changes:
-                if is_passing:
-                    take(key, IsrRefused(ErrorCode.NOT_CONTROLLER))
-                else:
-                    told.append(Report(f"the ISR of {key[0]}-{key[1]} is not written: {why(outcome)}", False))
-            return self._write_isrs(others, take, answer, known) + told
-
-        return state.write(changes.values(), written)
-
-    def _decide(self, event: IsrProposed) -> PutState | IsrAccepted | IsrRefused:
-        """What is to be written for a proposal, or the answer if nothing is."""
-        state = self._state
-        known = self._known(event.topic, event.partition)
-        version = state.version(event.topic, event.partition)
-        key = (event.topic, event.partition)
-        was_recovering = key in state.recovering
-        failed = state.offline_replicas(*key) if state.offline else ()
-        ineligible = state.shutting_down.union(failed)
-        error = isr_refusal(event, known, version, state.live, ineligible, is_recovering=was_recovering)
-        if error is not ErrorCode.NONE or known is None:
-            return IsrRefused(error)
-        if set(event.isr) == set(known.isr) and event.is_recovering == was_recovering:
-            return IsrAccepted(known, version, was_recovering)
-        return PutState(event.topic, event.partition, known._replace(isr=event.isr), version, event.is_recovering)
-
-    def _known(self, name: str, index: int) -> PartitionImage | None:
-        topic = self._state.image.topics.get(name)
-        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
 
 def _brokers(state: ControllerState) -> ImageDelta:

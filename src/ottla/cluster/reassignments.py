@@ -149,7 +149,7 @@ class Reassignments:
         return self._carry_out(keys)
 
     def _moves_to(self, key: PartitionKey, move: ReplicaMove, brokers: Collection[int]) -> bool:
-        known = self._known(key)
+        known = self._state.image.partition(*key)
         return known is not None and any(broker in brokers for broker in target_of(known, move))
 
     def isrs_changed(self, keys: Iterable[PartitionKey]) -> list[Effect]:
@@ -159,7 +159,7 @@ class Reassignments:
             return []
         ready = []
         for key in keys:
-            known = self._known(key) if key in moves else None
+            known = self._state.image.partition(*key) if key in moves else None
             if known is not None and is_complete(known, moves[key]):
                 ready.append(key)
         return self._carry_out(ready)
@@ -172,10 +172,6 @@ class Reassignments:
         """A new term begins."""
         self._ending.clear()
 
-    def _known(self, key: PartitionKey) -> PartitionImage | None:
-        topic = self._state.image.topics.get(key[0])
-        return topic.partitions[key[1]] if topic is not None and key[1] < len(topic.partitions) else None
-
     def _carry_out(
         self, keys: Iterable[PartitionKey], replicas: Mapping[PartitionKey, tuple[int, ...]] | None = None
     ) -> list[Effect]:
@@ -184,7 +180,7 @@ class Reassignments:
         changed: dict[PartitionKey, PartitionImage] = {}
         ending: dict[PartitionKey, ReplicaMove] = {}
         for key in keys:
-            known, move = self._known(key), state.moves.get(key, NO_MOVE)
+            known, move = state.image.partition(*key), state.moves.get(key, NO_MOVE)
             if known is None or not known.isr or key[0] in state.deleting:
                 continue
             if replicas is not None:

@@ -103,11 +103,17 @@ def _registered_since(partition: FoundPartitionState, state: ControllerState) ->
     They were gone and are back, and no controller was there to notice it: what they acknowledged before an unclean
     stop they may lack now, so that they must not lead while another member of the ISR lives. A broker that came into
     the ISR in its present registration is not one of them: that was written since.
+
+    Where all of them have registered since, as after an outage of ZooKeeper in which all sessions end, those count that
+    have done so more than once, as far as this broker saw.
     """
-    if partition.written_zxid < 0:
+    written = partition.written_zxid
+    if written < 0:
         return frozenset()
     members = [broker_id for broker_id in partition.isr if broker_id in state.live]
-    back = frozenset(broker_id for broker_id in members if state.live[broker_id].epoch > partition.written_zxid)
+    back = frozenset(broker_id for broker_id in members if state.live[broker_id].epoch > written)
+    if len(back) == len(members):
+        back = frozenset(broker_id for broker_id in members if state.live[broker_id].former_epoch > written)
     return back if len(back) < len(members) else frozenset()
 
 

@@ -1,7 +1,7 @@
 """Rules for topics: names, collisions, counts, assignments, settings. Errors are Apache Kafka's.
 
-Sources: `Topic`, `AdminZkClient` and `ZkAdminManager` of Apache Kafka 3.9. One deliberate difference: brokers in a
-manual assignment must exist (in KRaft's words); ZooKeeper mode creates a topic that never gets a leader.
+Sources: `Topic`, `AdminZkClient` and `ZkAdminManager` of Apache Kafka 3.9. As there, a manual assignment of a new topic
+may name brokers that are not registered: such a partition gets a leader when one of its replicas is alive.
 """
 
 from __future__ import annotations

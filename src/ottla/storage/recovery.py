@@ -382,14 +382,18 @@ class _Loader:
         self._expected = None if position else next_offset
         damages: list[Damage] = []
         end = next_offset
+        is_behind_damage = False
         file = segment.log.pin()
         try:
             for found in batches_and_damage(file, position, segment.size, segment.base_offset, next_offset, following):
                 if isinstance(found, Damage):
                     damages.append(found)
+                    is_behind_damage = True
                 else:
                     self._take(segment, found, interval)
-                    self._note_gap(found.first_offset)
+                    if found.magic == MAGIC:  # older ones do not say where they begin
+                        self._note_gap(found.first_offset, is_behind_damage=is_behind_damage)
+                    is_behind_damage = False
                     self._expected = end = found.last_offset + 1
         finally:
             segment.log.unpin()
@@ -409,10 +413,16 @@ class _Loader:
             self._has_markers = self._has_markers or is_marker(batch)
             replay_batch(self._producers, batch)
 
-    def _note_gap(self, next_offset: int) -> None:
-        """The log goes on at this offset. What lies below the recovery point may have been compacted."""
-        expected = self._expected
-        if expected is not None and self._place.recovery_point <= expected < next_offset:
+    def _note_gap(self, next_offset: int, *, is_behind_damage: bool = False) -> None:
+        """Note whether offsets are missing before `next_offset`, at which the next batch or segment begins.
+
+        Not below the recovery point or the log's start. A compacted log has gaps everywhere, also one that was copied
+        from its leader and is not on the disk yet: there only damage shows that something is missing.
+        """
+        expected, place = self._expected, self._place
+        if place.config.compact and not is_behind_damage:
+            return
+        if expected is not None and place.recovery_point <= expected < next_offset > place.log_start_offset:
             self._gap = expected if self._gap is None else min(self._gap, expected)
 
     def _settle_epoch(self, batch: ScannedBatch | None) -> None:

@@ -1,4 +1,4 @@
-"""Brokers of both makes stand still, under load, until ZooKeeper has given up their sessions, and go on."""
+"""Brokers of both makes are paused, under load, until their ZooKeeper sessions have expired, and go on."""
 
 from __future__ import annotations
 

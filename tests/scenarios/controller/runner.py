@@ -211,11 +211,13 @@ class Transcript:
 
 
 def live(words: Sequence[str]) -> dict[int, events.LiveBroker]:
-    """Brokers by id: `3@7` is broker 3 in epoch 7."""
+    """Brokers by id: `3@7` is broker 3 in epoch 7, `3@7<5` the same after it was seen in epoch 5."""
     brokers = {}
     for word in words:
-        number, _, epoch = word.partition("@")
-        brokers[int(number)] = events.LiveBroker(BrokerImage(int(number), ()), int(epoch or 1))
+        number, _, epochs = word.partition("@")
+        epoch, _, former = epochs.partition("<")
+        image = BrokerImage(int(number), ())
+        brokers[int(number)] = events.LiveBroker(image, int(epoch or 1), int(former or -1))
     return brokers
 
 

@@ -19,7 +19,7 @@ from ottla.broker.replicas.awaited import AwaitedOffsets
 from ottla.broker.replicas.fetching import fetcher as fetchers
 from ottla.broker.replicas.fetching.machine import FetcherMachine
 from ottla.broker.replicas.partition import Partition
-from ottla.cluster import control_requests, controller_state, elections, partition_changes, taking_up
+from ottla.cluster import control_requests, controller_state, elections, partition_changes, proposed_isrs, taking_up
 from ottla.cluster.control_requests import ControlHeader, ControlRequests, HostedReplica, RoleDecision
 from ottla.cluster.controller_events import PutState, SetChannels
 from ottla.cluster.image import PartitionImage
@@ -257,7 +257,7 @@ def _writes_unfenced(patch: pytest.MonkeyPatch) -> None:
 
 def _accepts_any_isr(patch: pytest.MonkeyPatch) -> None:
     """The controller accepts ISRs of deposed leaders, of older states, with dead members."""
-    patch.setattr(partition_changes, "isr_refusal", lambda *_, **__: ErrorCode.NONE)
+    patch.setattr(proposed_isrs, "isr_refusal", lambda *_, **__: ErrorCode.NONE)
 
 
 def _trusts_restarts(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""A scene: a scripted course of harm to brokers that replicate one partition, under load, and the same check.
+"""A scene: scripted faults of brokers that replicate one partition, under load, with the checks of a seed.
 
-The times vary by seed. A scene that does not come about, since a broker did not get the role that the script needs,
-says so in `missed`: what it shows is worth nothing then.
+The times vary by seed. Where a broker did not get the role that the script needs, `missed` says so, and the scene
+shows nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MissedScene(Exception):
 
 
 class Scene(SeedRun):
-    """The partition `events-0` has the replicas 1, 2, 3, and is led by broker 1; `script` does harm."""
+    """The partition `events-0` has the replicas 1, 2, 3, and is led by broker 1; `script` has the faults."""
 
     topic = NewTopic(TOPIC, replica_assignments={0: (1, 2, 3)})
     places = (PLACE,)

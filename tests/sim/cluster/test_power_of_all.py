@@ -18,7 +18,7 @@ class PowerCut(SeedRun):
     settings = {"ottla.log.flush.on.ack": "true"}  # noqa: RUF012
 
     async def course(self) -> None:
-        """Cut the power, and wait for the cluster to get whole."""
+        """Cut the power, and wait for the cluster to recover."""
         for _ in range(TIMES):
             await self._until_acknowledged(self.load.acknowledged + self._chance.randint(30, 120))
             self.cluster.story.tell("", "all machines lose their power")
@@ -33,7 +33,7 @@ class PowerCut(SeedRun):
 
 
 class NotForced(PowerCut):
-    """The same without forcing."""
+    """The same without flushing before the acknowledgement."""
 
     settings = {}  # noqa: RUF012
 

@@ -11,7 +11,9 @@ from ottla.cluster.control_batches import LeaderAndIsrBatch
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import BrokerImage, ClusterImage
 from ottla.cluster.partition_changes import MOST_AT_ONCE
+from ottla.cluster.proposed_isrs import ISRS_PER_WRITE
 from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.spec("R5")
 
@@ -99,3 +101,39 @@ def test_a_controlled_shutdown_goes_on_in_parts_and_is_answered_at_its_end() -> 
     answers = [effect for turn in turns for effect in turn if isinstance(effect, events.Answer)]
     assert answers == [events.Answer(7, events.ShutdownProgress(()))]
     assert led_by(made, 2) == PARTITIONS
+
+
+def test_one_isr_that_cannot_be_written_does_not_hold_up_the_others() -> None:
+    made = controller()
+    proposals = [events.IsrProposed(0, 3, 1, "t", index, 0, 0, (3, 2)) for index in range(800)]
+    [write] = written(made.handle(events.IsrsProposed(7, proposals), 0))
+    assert len(write.changes) == ISRS_PER_WRITE
+    bad, writes, answers = 555, 0, []
+    waiting: list[events.Effect] = [write]
+    while waiting:
+        effect = waiting.pop(0)
+        if isinstance(effect, events.Write):
+            writes += 1
+            is_refused = any(isinstance(each, events.PutState) and each.partition == bad for each in effect.changes)
+            failure = events.WriteFailure.REFUSED if is_refused else None
+            waiting += made.handle(events.Written(effect.write_id, failure), 0)
+        elif isinstance(effect, events.Notify):
+            waiting += made.handle(events.Notified(effect.notify_id), 0)
+        elif isinstance(effect, events.Answer):
+            answers.append(effect)
+    [answer] = answers
+    assert isinstance(answer.result, tuple)
+    refused = {index: each for index, each in enumerate(answer.result) if not isinstance(each, events.IsrAccepted)}
+    # Its leader asks again: a write whose answer was lost may have made it.
+    assert refused == {bad: events.IsrRefused(ErrorCode.NOT_CONTROLLER)}
+    assert writes < 25
+
+
+def test_isrs_behind_a_write_without_an_answer_are_not_tried() -> None:
+    made = controller()
+    proposals = [events.IsrProposed(0, 3, 1, "t", index, 0, 0, (3, 2)) for index in range(800)]
+    [write] = written(made.handle(events.IsrsProposed(7, proposals), 0))
+    effects = made.handle(events.Written(write.write_id, events.WriteFailure.UNKNOWN), 0)
+    assert not written(effects)
+    [answer] = [effect for effect in effects if isinstance(effect, events.Answer)]
+    assert answer.result == (events.IsrRefused(ErrorCode.NOT_CONTROLLER),) * 800

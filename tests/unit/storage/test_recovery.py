@@ -241,6 +241,34 @@ def test_what_is_missing_below_the_recovery_point_is_no_gap(ground: tuple[Disk, 
     assert open_log(*ground, log.config, recovery_point=beyond).gap_offset is None
 
 
+@pytest.mark.spec("L9", "R3")
+def test_a_compacted_log_has_gaps_everywhere(ground: tuple[Disk, str]) -> None:
+    """Also one that was copied from its leader, of which nothing is on the disk for sure."""
+    log = filled(ground, cleanup_policy="compact")
+    killed(log)
+    log.segments[1].log.get().truncate(LENGTH)
+    assert open_log(*ground, log.config).gap_offset is None
+
+
+@pytest.mark.spec("L9", "R3")
+def test_damage_is_a_gap_of_a_compacted_log(ground: tuple[Disk, str]) -> None:
+    log = filled(ground, cleanup_policy="compact,delete")
+    killed(log)
+    damaged = log.segments[1]
+    damage(ground[0], damaged.log.path, 2 * LENGTH + PLACES["checksum"])
+    assert open_log(*ground, log.config).gap_offset == damaged.base_offset + 6
+
+
+def test_what_is_missing_below_the_start_of_the_log_is_no_gap(ground: tuple[Disk, str]) -> None:
+    log = filled(ground)
+    killed(log)
+    log.segments[1].log.get().truncate(LENGTH)
+    following = log.segments[2].base_offset
+    for start, gap in ((following, None), (following - 1, following - 1)):
+        at = place(ground[1], log.config, log_start_offset=start)
+        assert load_log(LogResources(ground[0]), at, NOW_MS).gap_offset == gap
+
+
 @pytest.mark.spec("L9")
 def test_several_damaged_batches(ground: tuple[Disk, str]) -> None:
     disk, root = ground

@@ -1,9 +1,9 @@
-"""Obeys the cluster's controller where it is another broker: LeaderAndIsr, StopReplica, UpdateMetadata.
+"""Applies the requests of a controller that is another broker: LeaderAndIsr, StopReplica, UpdateMetadata.
 
 The shell of `cluster.control_requests`. Requests are applied one at a time, on whatever connection they come, and in
-slices; before each entry it is looked whether a newer controller was heard of meanwhile. LeaderAndIsr and StopReplica
-change the partitions hosted here, UpdateMetadata the image, as in Apache Kafka. Settings of topics are not in these
-requests: they are read from the znodes when a topic is first heard of.
+slices; before each entry the controller epoch is checked again, since a newer controller may have sent a request.
+LeaderAndIsr and StopReplica change the partitions hosted here, UpdateMetadata the image, as in Apache Kafka. Settings
+of topics are not in these requests: they are read from the znodes when a topic is first named.
 """
 
 from __future__ import annotations

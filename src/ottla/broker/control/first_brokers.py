@@ -1,4 +1,4 @@
-"""Requests that ask which brokers there are, before a broker that has just started has heard it from its controller."""
+"""Metadata and DescribeCluster requests to a broker that has just started: they wait for its first UpdateMetadata."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ FIRST_BROKERS_WAIT_S = 5.0
 class FirstBrokers:
     """Lets requests wait until the image has brokers.
 
-    Source: none. Apache Kafka's brokers answer with no brokers at all in that time. Java's clients ignore such an
-    answer; librdkafka (2.16) closes all its connections, has nobody left to ask, and is silent from then on.
+    Source: none. Apache Kafka's brokers answer with an empty list of brokers in that time. Java's clients ignore such
+    a response; librdkafka (2.16) closes all its connections and never connects again.
     """
 
     __slots__ = ("_waiting",)

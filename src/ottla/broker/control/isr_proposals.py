@@ -48,6 +48,8 @@ class IsrProposals:
         self._waiting: dict[Partition, IsrProposal] = {}
         #: The last refusal of each proposal that is being repeated.
         self._repeated: dict[Partition, int] = {}
+        #: Why the controller did not answer the last time; logged where it is not the same again.
+        self._trouble = ""
         self._sending: asyncio.Task[None] | None = None
         self._is_stopped = False
 
@@ -106,8 +108,11 @@ class IsrProposals:
         try:
             response = await self._ask(_topics(sent))
         except ClientError as error:
-            log.debug("the controller did not answer to %d proposed ISRs: %s", len(sent), error)
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                log.info("the controller did not answer to %d proposed ISRs: %s", len(sent), error)
             return dict.fromkeys(sent, ErrorCode.REQUEST_TIMED_OUT)
+        self._trouble = ""
         if response.error_code:
             return dict.fromkeys(sent, response.error_code)
         by_id = _have_ids(sent)

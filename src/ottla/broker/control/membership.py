@@ -92,6 +92,8 @@ class ClusterMembership:
         self.controller_id = -1
         #: The registered brokers, as last read.
         self.brokers: dict[int, LiveBroker] = {}
+        #: The epochs of registrations of other brokers that have ended since this process began, the last of each.
+        self._former_epochs: dict[int, int] = {}
         self._is_member = False
         #: The session in which the broker is registered.
         self._session_id = 0
@@ -371,10 +373,19 @@ class ClusterMembership:
                     await self._address(str(other)),
                 )
             self._reported_brokers = others
-        brokers = self._members(brokers)
+        brokers = self._with_former_epochs(self._members(brokers))
         if brokers != self.brokers:
             self.brokers = brokers
             self.on_changed()
+
+    def _with_former_epochs(self, brokers: dict[int, LiveBroker]) -> dict[int, LiveBroker]:
+        """Note which registrations have ended. This broker's own do not count: its process goes on."""
+        for broker_id, before in self.brokers.items():
+            now = brokers.get(broker_id)
+            if broker_id != self._broker.id and (now is None or now.epoch != before.epoch):
+                self._former_epochs[broker_id] = before.epoch
+        former = self._former_epochs
+        return {each: broker._replace(former_epoch=former.get(each, -1)) for each, broker in brokers.items()}
 
     async def _watch_controller(self) -> None:
         """Watch the controller's znode, and stand for election if there is none.

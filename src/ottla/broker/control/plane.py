@@ -377,27 +377,33 @@ class ControlPlane:
     async def _take_office(self) -> None:
         """Become the controller after the start: read all metadata and bring it into order.
 
-        As long as ZooKeeper cannot be read this is tried again: the other brokers wait for the one that is elected.
+        As long as ZooKeeper cannot be read this is tried again: the other brokers wait for the one that is elected. It
+        ends when this broker is not the controller any more, or was elected again.
         """
-        term = self.membership.term
-        is_read = False
+        membership = self.membership
+        term = membership.term
+        is_read = is_waiting = False
 
-        async def read() -> Elected:
+        async def read() -> Elected | None:
             nonlocal is_read
             names = await self._zk.children(TopicZnode.ROOT)
             marked = await self._zk.children(DeleteTopicZnode.ROOT)
-            elected = self.elected(await read_topics(self._zk, names, self.new_uuid), marked)
+            found = await read_topics(self._zk, names, self.new_uuid)
+            if membership.term != term:
+                return None
             is_read = True
-            return elected
+            return self.elected(found, marked)
 
-        while self.membership.term == term:
+        while membership.is_controller and membership.term == term:
             try:
                 await self.controller.handle_read(read)
             except (*METADATA_ERRORS, ZnodeDataError) as error:
                 if not is_read and is_passing(error):
-                    log.warning(
-                        "elected as controller, and the metadata are read when ZooKeeper is there again: %s", error
-                    )
+                    if not is_waiting:
+                        log.warning(
+                            "elected as controller, and the metadata are read when ZooKeeper is there again: %s", error
+                        )
+                    is_waiting = True
                     await asyncio.sleep(TAKE_OFFICE_AGAIN_S)  # sleep: until there is a connection
                     continue
                 log.error("elected as controller, and the metadata cannot be read or put in order: %s", error)

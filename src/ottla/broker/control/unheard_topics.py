@@ -1,4 +1,4 @@
-"""Topics that exist, but that a broker that has just started has not heard of from its controller yet."""
+"""Topics that have znodes, but that no UpdateMetadata has named yet to a broker that has just started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNHEARD_MS = 30_000.0
 class UnheardTopics:
     """Their names, from the registration on until the controller's UpdateMetadata has come.
 
-    Clients have to ask again: LEADER_NOT_AVAILABLE. Source: none. Apache Kafka's brokers answer
+    Clients get LEADER_NOT_AVAILABLE, and retry. Source: none. Apache Kafka's brokers answer
     UNKNOWN_TOPIC_OR_PARTITION in that time, after which producers of librdkafka fail for good.
     """
 
@@ -24,12 +24,12 @@ class UnheardTopics:
         self._until_ms = 0.0
 
     def expect(self, names: Iterable[str], known: Collection[str]) -> None:
-        """Note topics with znodes; those that are `known` have been heard of."""
+        """Note topics with znodes, but for those that are `known`."""
         self._names.update(name for name in names if name not in known)
         self._until_ms = self._monotonic_ms() + UNHEARD_MS
 
     def heard(self, names: Iterable[str]) -> None:
-        """The controller has mentioned these."""
+        """The controller's UpdateMetadata has named these."""
         if self._names:
             self._names.difference_update(names)
 

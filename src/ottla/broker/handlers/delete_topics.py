@@ -7,6 +7,7 @@ name or by id.
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, ResourceType, on_topic
@@ -23,7 +24,6 @@ from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-    from uuid import UUID
 
     from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
@@ -32,8 +32,11 @@ MIN_VERSION = 0
 MAX_VERSION = 6
 
 TOPICS_SINCE = 6
-#: So long a deletion may take in any case, in milliseconds: clients say 0 who do not want to wait for all brokers.
-LEAST_WAIT_MS = 1_000
+#: The least wait. (Apache Kafka answers REQUEST_TIMED_OUT at once where a client's timeout is 0.)
+LEAST_WAIT_S = 1.0
+#: Topics deleted at the same time.
+DELETED_AT_ONCE = 500
+TIMED_OUT = TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT.message)
 DELETION_DISABLED_SINCE = 3
 
 
@@ -52,7 +55,7 @@ def accesses(context: RequestContext, request: DeleteTopicsRequest) -> Iterable[
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> None:
-    """Delete the topics one after the other; each has its own result."""
+    """Delete the topics; each has its own result."""
     if context.api_version >= TOPICS_SINCE:
         topics: Collection[DeleteTopicState] = request.topics
     else:
@@ -71,48 +74,69 @@ def _name_and_id(topic: DeleteTopicState) -> DeletableTopicResult:
 
 async def _delete(context: RequestContext, topics: Collection[DeleteTopicState], timeout_ms: int) -> None:
     slices = context.broker.slices
-    ends_at_s = asyncio.get_running_loop().time() + max(timeout_ms, LEAST_WAIT_MS) / 1000
+    ends_at_s = asyncio.get_running_loop().time() + timeout_ms / 1000
     for topic in topics:
         await slices.point()
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             await context.replied(DeleteTopicsResponse(responses=mapped(topics, _name_and_id)))
             return
-    results = []
-    for topic in topics:
-        await slices.point()
+    results: list[DeletableTopicResult] = []
+    remaining = iter(topics)
+    while some := list(islice(remaining, DELETED_AT_ONCE)):
         if context.is_gone:
             return
-        name = topic.name if topic.name is not None else context.broker.image.topic_names.get(topic.topic_id)
-        result = DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=0)
-        if name is None or (topic.name is None and not _permits(context, Operation.DESCRIBE, name)):
-            result.error_code = int(ErrorCode.UNKNOWN_TOPIC_ID)
-        elif not _permits(context, Operation.DELETE, name):
-            result.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        else:
-            topic_id = topic.topic_id if topic.name is None else None
-            refusal = await _deleted(context, name, topic_id, ends_at_s)
-            if refusal is not None:
-                result.error_code = int(_known_to(refusal.error, context.api_version))
-                # For an unknown topic Kafka sends no message.
-                unknown = refusal.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                result.error_message = None if unknown else refusal.response_message
-        results.append(result)
+        results += await _deleted(context, some, ends_at_s)
     await context.replied(DeleteTopicsResponse(responses=results))
 
 
-async def _deleted(context: RequestContext, name: str, topic_id: UUID | None, ends_at_s: float) -> TopicRefusal | None:
-    """Delete a topic, and wait until all brokers have done so, up to `ends_at_s` by the loop's clock.
+async def _deleted(
+    context: RequestContext, topics: Iterable[DeleteTopicState], ends_at_s: float
+) -> list[DeletableTopicResult]:
+    """Delete topics at once, and wait until all brokers have done so, up to `ends_at_s` by the loop's clock.
 
-    Clients do not see it any more before that; one of the brokers may not answer for long.
+    Clients do not see them any more before that; one of the brokers may not answer for long.
     """
-    broker = context.broker
+    broker, loop = context.broker, asyncio.get_running_loop()
+    results = []
+    asked: dict[asyncio.Task[TopicRefusal | None], DeletableTopicResult] = {}
     try:
-        async with asyncio.timeout_at(ends_at_s):
-            return await broker.control.delete_topic(name, topic_id)
-    except TimeoutError:  # what has begun goes on
-        if name not in broker.image.topics:
-            return None
-        return TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT.message)
+        for topic in topics:
+            await broker.slices.point()
+            result = _checked(context, topic)
+            results.append(result)
+            if result.error_code == ErrorCode.NONE and result.name is not None:
+                topic_id = topic.topic_id if topic.name is None else None
+                asked[loop.create_task(broker.control.delete_topic(result.name, topic_id))] = result
+        if asked:
+            await asyncio.wait(asked, timeout=max(ends_at_s - loop.time(), LEAST_WAIT_S))
+        for task, result in asked.items():
+            if task.done():
+                _note(result, task.result(), context.api_version)
+            elif result.name in broker.image.topics:
+                _note(result, TIMED_OUT, context.api_version)
+    finally:
+        for task in asked:
+            task.cancel()  # what has begun goes on
+    return results
+
+
+def _checked(context: RequestContext, topic: DeleteTopicState) -> DeletableTopicResult:
+    """The result of a topic that cannot be deleted, or one without an error."""
+    name = topic.name if topic.name is not None else context.broker.image.topic_names.get(topic.topic_id)
+    result = DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=0)
+    if name is None or (topic.name is None and not _permits(context, Operation.DESCRIBE, name)):
+        result.error_code = int(ErrorCode.UNKNOWN_TOPIC_ID)
+    elif not _permits(context, Operation.DELETE, name):
+        result.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return result
+
+
+def _note(result: DeletableTopicResult, refusal: TopicRefusal | None, version: int) -> None:
+    if refusal is not None:
+        result.error_code = int(_known_to(refusal.error, version))
+        # For an unknown topic Kafka sends no message.
+        unknown = refusal.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_message = None if unknown else refusal.response_message
 
 
 def _permits(context: RequestContext, operation: Operation, name: str) -> bool:

@@ -191,6 +191,12 @@ class ReplicaManager:
             self.fetchers.follow(partition, state.leader)
         return partition
 
+    async def end_fetching(self) -> None:
+        """Copy nothing any more, whatever roles are still to come: the broker stops."""
+        self.make_fetchers = None
+        if self.fetchers is not None:
+            await self.fetchers.stop()
+
     def _stop_fetching(self, partition: Partition) -> None:
         if self.fetchers is not None:
             self.fetchers.forget(partition.topic, partition.index)

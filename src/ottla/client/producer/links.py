@@ -110,7 +110,7 @@ class BrokerLink:
             self.throttled_until_ms = 0.0
         finally:
             self.task = None
-        self._wake()
+            self._wake()
 
     def close(self) -> None:
         """Stop connecting."""

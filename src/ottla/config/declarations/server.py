@@ -28,8 +28,8 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "auto.leader.rebalance.enable", "boolean", "true", "", "high", "read-only", "no_effect",
-        "Whether leadership is moved back to preferred replicas from time to time; with one broker there is "
-        "nothing to move.",
+        "Whether leadership is moved back to preferred replicas from time to time; ask for it with "
+        "kafka-leader-election.",
     ),
     (
         "background.threads", "int", "10", "[1,...]", "high", "cluster-wide", "no_effect",

@@ -1,1 +1,1 @@
-"""A cluster in one process on virtual time: shipped brokers and clients, faults by seed, a check of what was seen."""
+"""A cluster in one process on virtual time: shipped brokers and clients, faults by seed, checks of what was seen."""

@@ -234,7 +234,7 @@ class SimulatedCluster:
         return None
 
     def out_of_sync(self) -> list[str]:
-        """What keeps the cluster from being whole, in words; empty if all replicas are in sync and all agree."""
+        """Why the cluster has not recovered, in words; empty if all replicas are in sync and all brokers agree."""
         if len(self.up()) < len(self.brokers):
             return [f"{each.host} is not up" for each in self.brokers.values() if not each.is_running]
         controllers = [each for each in self.up() if each.broker is not None and each.broker.control.is_controller]

@@ -1,4 +1,4 @@
-"""ClusterFaults of a simulated cluster: each kind is a coroutine that does harm, waits, and repairs what it did.
+"""Faults of a simulated cluster: each kind is a coroutine that injects the fault, waits, and ends it.
 
 Brokers whose processes have ended are started again by `Operator`, unless a fault holds them down.
 """
@@ -51,7 +51,7 @@ class ClusterFaults:
         self.played: dict[str, int] = {}
 
     async def play(self, kind: str) -> None:
-        """Play a fault to its end; what it harms is drawn."""
+        """Play a fault to its end; which brokers it hits is drawn."""
         self._cluster.story.tell("fault", f"{kind} begins")
         self.played[kind] = self.played.get(kind, 0) + 1
         await ALL[kind](self)
@@ -107,7 +107,7 @@ class ClusterFaults:
         await self._down(*self._cluster.brokers.values(), end=SimulatedBroker.kill)
 
     async def controlled_shutdown(self) -> None:
-        """A broker is stopped in order."""
+        """A broker shuts down, its leaders being moved first."""
         broker = self._any()
         if broker is None:
             return

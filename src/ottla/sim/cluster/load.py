@@ -1,6 +1,6 @@
-"""Clients of a simulated cluster, which note everything that they see: producers, readers, a group, an observer.
+"""Clients of a simulated cluster, which record all that they see: producers, a reader, a group, an observer of ends.
 
-All of them are shipped clients on hosts of their own. What they note is checked by `cluster_history`.
+All of them are shipped clients on hosts of their own. What they record is checked by `cluster_history`.
 """
 
 from __future__ import annotations

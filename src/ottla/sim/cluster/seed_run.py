@@ -148,9 +148,9 @@ class SeedRun:
         await admin.close()
 
     async def course(self) -> None:
-        """What happens to the cluster under load: faults as the seed says, most alone, some together.
+        """What happens to the cluster under load: faults as the seed says, most alone, some at once.
 
-        Those with a loss come only while the cluster is whole.
+        A broker loses its power or its disk only while all replicas are in sync.
         """
         chance = random.Random(self._chance.getrandbits(32))
         running: set[asyncio.Task[None]] = set()
@@ -184,7 +184,7 @@ class SeedRun:
     # The end
 
     async def _end(self) -> None:
-        """Without faults the cluster gets whole, records are acknowledged, and replicas and clients agree."""
+        """Without faults the cluster recovers, records are acknowledged, and replicas and clients agree."""
         cluster, load = self.cluster, self.load
         cluster.story.tell("", "no more faults")
         if not await self._is_whole_again():

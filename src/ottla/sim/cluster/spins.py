@@ -1,4 +1,4 @@
-"""Who spins: works on and on where there is nothing to do, until a time or another process ends it."""
+"""Finds processes that spin: busy without anything to do, until a timer or another process ends it."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import GROUP_METADATA_TOPIC, TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.clock import SystemClock
+from ottla.records.record import Record, encode_batch
+from ottla.storage.log import CLIENT, AppendInfo
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError, LocalClient, Watcher
@@ -239,5 +241,63 @@ def test_any_broker_makes_topics_on_demand_and_changes_settings(tmp_path: Path) 
         )
         ids = [await broker.control.producer_ids.next() for broker in cluster.brokers.values()]
         assert sorted(ids) == [0, 1000, 2000]
+
+    run(tmp_path, scenario)
+
+
+def test_the_registration_before_is_remembered_of_other_brokers(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        members = {broker_id: broker.control.membership for broker_id, broker in cluster.brokers.items()}
+        await cluster.until(lambda: all(len(member.brokers) == 3 for member in members.values()))
+        before = members[1].brokers[3].epoch
+        assert all(broker.former_epoch == -1 for broker in members[1].brokers.values())
+        await cluster.stop(3)
+        await cluster.until(lambda: all(3 not in members[broker_id].brokers for broker_id in (1, 2)))
+        await cluster.start(3)
+        await cluster.until(lambda: all(3 in members[broker_id].brokers for broker_id in (1, 2)))
+        for broker_id in (1, 2):
+            found = members[broker_id].brokers
+            assert (found[3].former_epoch, found[1].former_epoch, found[2].former_epoch) == (before, -1, -1)
+            assert found[3].epoch > before
+        # Who was not there has seen nothing.
+        assert cluster.brokers[3].control.membership.brokers[3].former_epoch == -1
+
+    run(tmp_path, scenario)
+
+
+def test_a_controller_that_shuts_down_copies_nothing_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fetches would have the leaders propose it for the ISRs that it has just left."""
+
+    async def scenario(cluster: Cluster) -> None:
+        control = cluster.brokers[1].control
+        await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
+        spec = TopicSpec("t", assignments={0: (2, 1, 3), 1: (1, 2, 3)})
+        assert isinstance(await control.create_topic(spec), TopicCreated)
+
+        def ends(broker_id: int) -> list[int]:
+            partitions = [cluster.brokers[broker_id].partitions.get("t", index) for index in (0, 1)]
+            return [each.log.log_end_offset if each is not None else -1 for each in partitions]
+
+        def append(leader: int, index: int) -> None:
+            partition = cluster.brokers[leader].partitions.get("t", index)
+            assert partition is not None
+            assert partition.leader is not None
+            batch = memoryview(bytearray(encode_batch([Record(0, 1, b"k", b"v")])))
+            assert isinstance(cluster.brokers[leader].partitions.append(partition, batch, CLIENT), AppendInfo)
+
+        await cluster.until(lambda: all(ends(broker_id) == [0, 0] for broker_id in (1, 2, 3)))
+        shut_down = control.shut_down_controlled
+
+        async def shut_down_and_look() -> None:
+            await shut_down()
+            await cluster.until(lambda: cluster.brokers[2].image.topics["t"].partitions[1].leader == 2)
+            for index in (0, 1):
+                append(2, index)
+            await cluster.until(lambda: ends(3) == [1, 1])
+            assert ends(1) == [0, 0]
+
+        monkeypatch.setattr(control, "shut_down_controlled", shut_down_and_look)
+        await cluster.brokers[1].stop()
+        del cluster.brokers[1]
 
     run(tmp_path, scenario)

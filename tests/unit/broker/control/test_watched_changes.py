@@ -193,6 +193,35 @@ def test_an_election_whose_answer_was_lost_is_recognized() -> None:
     run(body)
 
 
+def test_who_is_not_the_controller_any_more_does_not_take_office(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(broker: Broker) -> None:
+        control, children = broker.control, broker.zk.children
+        reached, go_on = asyncio.Event(), asyncio.Event()
+
+        async def held(path: str, watch: Watcher | None = None) -> list[str]:
+            if path == TopicZnode.ROOT:
+                reached.set()
+                await go_on.wait()
+            return await children(path, watch)
+
+        monkeypatch.setattr(broker.zk, "children", held)
+        done: list[object] = []
+        control.subscribe(done.append)
+        control.on_took_office = lambda: done.append("took office")
+        control._elected_again()
+        await reached.wait()
+        control.membership._not_elected(9)
+        go_on.set()
+        await broker.until(lambda: not control._tasks)
+        reached.clear()
+        control._elected_again()
+        await broker.until(lambda: not control._tasks)
+        assert not reached.is_set()
+        assert done == []
+
+    run(body)
+
+
 def test_a_topic_whose_answer_was_lost_is_taken_up_from_the_tree() -> None:
     async def body(broker: Broker) -> None:
         broker.zk.answers_lost = 1

@@ -20,6 +20,7 @@ from ottla.broker.handlers import (
     describe_cluster,
     describe_configs,
 )
+from ottla.broker.handlers.delete_topics import DELETED_AT_ONCE
 from ottla.broker.slices import LoopSlices
 from ottla.cluster.image import ClusterImage
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -210,6 +211,34 @@ def test_deleting(version: int) -> None:
         if version >= 6:
             assert (results[3].name, results[3].error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
         assert broker.image.topics == {}
+
+    run(scenario())
+
+
+def test_deletions_wait_together_for_a_broker_that_does_not_answer() -> None:
+    async def scenario() -> None:
+        broker = await started()
+        gone = "gone"
+        names = [*(f"t{number}" for number in range(DELETED_AT_ONCE)), "late", gone]
+        asked: list[str] = []
+        all_asked = asyncio.Event()
+
+        async def delete_topic(name: str, topic_id: UUID | None = None) -> None:
+            asked.append(name)
+            if len(asked) == DELETED_AT_ONCE:
+                all_asked.set()
+            await (all_asked.wait() if name.startswith("t") else asyncio.Event().wait())
+
+        broker.control.delete_topic = delete_topic  # type: ignore[method-assign]
+        broker.image.topics.update(dict.fromkeys(names))  # type: ignore[arg-type]
+        # What clients do not see any more counts as deleted.
+        del broker.image.topics[gone]
+        request = DeleteTopicsRequest(topic_names=names, timeout_ms=0)
+        results = (await ask(broker, delete_topics, request, 5)).responses
+        assert asked == names == [each.name for each in results]
+        assert {each.name: each.error_code for each in results if each.error_code} == {
+            "late": ErrorCode.REQUEST_TIMED_OUT
+        }
 
     run(scenario())
 

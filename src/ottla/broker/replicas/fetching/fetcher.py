@@ -1,6 +1,6 @@
-"""One replica fetcher: a connection to a leader, one fetch after the other, and what they bring put into the logs.
+"""One replica fetcher: a connection to a leader, one Fetch in flight, and the records appended to the logs.
 
-The machine (`machine`) decides; this asks, appends and truncates. Work on the loop is cut into slices.
+The state machine (`machine`) decides; this sends requests, appends and truncates, in slices.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from ottla.broker.replicas.fetching.machine import (
 from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings, fetch_request, list_offsets_request
 from ottla.broker.replicas.losses import epochs_between
 from ottla.env.disk import DiskError
+from ottla.env.futures import settle
 from ottla.peer.errors import KNOWN_CODES, ClientError
 from ottla.records.errors import BatchError
 from ottla.storage.results import AppendRefusal
@@ -108,8 +110,11 @@ class ReplicaFetcher:
         key = (partition.topic, partition.index)
         epoch = partition.leader_epoch
         self.machine.follow(key, partition.topic_id, epoch, ends_of(hosted), hosted.high_watermark)
-        if hosted.gap_offset is not None:
-            self._act(key, epoch, CopyAnew(hosted.gap_offset), None)
+        followed = self.machine.get(key)
+        if hosted.gap_offset is not None and followed is not None:
+            # Records without leader epochs are cut at the high watermark; that may lie before the gap.
+            first_cut = hosted.gap_offset if followed.first_cut is None else followed.first_cut
+            self._act(key, epoch, CopyAnew(min(hosted.gap_offset, first_cut)), None)
         self._wake.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -329,10 +334,10 @@ class ReplicaFetcher:
 
     async def _store_cuts(self) -> None:
         """Store the recovery points before more is appended: below them nothing is checked after a power loss."""
-        if self._was_cut:
+        while self._was_cut:  # another role may cut another log meanwhile
             self._was_cut = False
             stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._broker.logs.store_recovery_points(lambda: None if stored.done() else stored.set_result(None))
+            self._broker.logs.store_recovery_points(partial(settle, stored, None))
             await stored
 
     async def _until_on_disk(self, partition: Partition) -> None:

@@ -2,8 +2,8 @@
 
 As in Kafka (`AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`). A fetcher copies some of the
 partitions that one other broker leads, with one request under way. Each round: `plan` says what the next request names,
-`answered` what to do about one partition's answer, and `moved`, `refused` or `gave_up` tell how that went. Every event
-names the leader epoch in which its request was made: what belongs to another role of the replica is dropped.
+`answered` what to do about one partition's response, and `moved`, `refused` or `gave_up` report the outcome. Each
+event names the leader epoch in which its request was made: what belongs to another role of the replica is dropped.
 """
 
 from __future__ import annotations
