@@ -193,13 +193,15 @@ def found(
     assignor: Callable[[], PartitionAssignor],
     seeds: int = 10,
     plan: Callable[[Callable[[], PartitionAssignor], int, int], ChurnPlan] = wild,
+    words: str = "",
 ) -> str:
-    """What goes wrong with one of some seeds; the empty text where all goes well."""
+    """What goes wrong with the first of some seeds that says so in these words; the empty text where none does."""
     for seed in range(seeds):
         try:
             run(GroupChurn(seed, plan(assignor, 8, 12), WILD_TIMES), 4_000)
         except Wrong as wrong:
-            return str(wrong)
+            if words in str(wrong):
+                return str(wrong)
     return ""
 
 
@@ -217,12 +219,13 @@ class Hasty(CooperativeStickyAssignor):
 def test_two_owners_at_once_are_found_by_their_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ownership, "claimed", lambda *_: None)
     monkeypatch.setattr(Ownership, "released", lambda *_: None)
-    assert "was taken" in found(Hasty)
+    assert found(Hasty, words="was taken")
 
 
 def test_two_owners_at_once_are_found_by_their_own_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Witness, "_commit_answered", lambda *_: None)
-    assert "is owned by" in found(Hasty)
+    # A commit that goes back may show it first, and about every third seed has two owners at one moment.
+    assert found(Hasty, seeds=40, words="is owned by")
 
 
 def test_commits_of_strangers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

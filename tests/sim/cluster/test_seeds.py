@@ -26,7 +26,7 @@ def test_a_cluster_keeps_its_promises(seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("first", "last"), ranges(SEEDS, ALL_SEEDS - 1))
+@pytest.mark.parametrize(("first", "last"), [*ranges(SEEDS, ALL_SEEDS - 1)])
 def test_two_thousand_seeds(first: int, last: int) -> None:
     told: list[str] = []
     played = play(first, last, told.append)
