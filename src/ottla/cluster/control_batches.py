@@ -104,7 +104,7 @@ class ControlBatches:
             if broker_id not in self._roles:
                 continue
             if was is None and broker_id in self._leaving:
-                continue  # it makes no logs any more
+                continue  # it is shutting down: it is not asked to make new logs
             if was is not None and self._leaves(broker_id, entry, was, now):
                 if is_commanded:
                     self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, False))

@@ -175,7 +175,7 @@ class Controller:
         former: list[Effect] = [SetChannels({})] if state.epoch and state.others else []
         state.epoch = event.epoch
         state.forget_outcomes()
-        # The others say anew which log directories have failed: they may have been repaired meanwhile.
+        # The other brokers report their failed log directories again to a new controller: some may work by now.
         state.offline = {own: keys for own, keys in state.offline.items() if own == state.broker_id}
         self._partitions.reassignments.forget()
         state.live = self._partitions.registered = event.brokers

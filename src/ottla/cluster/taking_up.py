@@ -118,10 +118,11 @@ def _registered_since(partition: FoundPartitionState, state: ControllerState) ->
 
 
 def _leader_is_back(partition: FoundPartitionState, state: ControllerState) -> bool:
-    """Whether the leader of several replicas registered after the state was written.
+    """Whether the leader of a partition with several replicas registered again after the state was written.
 
-    It may lack what it had, as the others may (a loss of the power of all). It leads on in a new epoch: in the old one
-    what it appends now would stand, unnoticed, beside other records of the same epoch and offset at its followers.
+    It may have lost the end of its log, and so may the others (all lost their power). It leads on in a new epoch: with
+    the old one, its new records could have the same epoch and offset as other records of its followers, and nobody
+    would notice.
     """
     leader = state.live.get(partition.leader)
     return leader is not None and len(partition.replicas) > 1 and leader.epoch > partition.written_zxid >= 0

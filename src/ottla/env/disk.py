@@ -88,6 +88,13 @@ class DiskFile(Protocol):
         """Whether both ends of the range are in the page cache; None where the system cannot tell."""
         ...
 
+    def read_warm(self, into: memoryview, position: int) -> bool:
+        """Fill `into` from `position` on if all of that is in the page cache; False if not, or if that is not known.
+
+        Raises DiskError.
+        """
+        ...
+
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes. Raises DiskError."""
         ...
@@ -314,6 +321,19 @@ class RealFile:
                 return None
             raise _disk_error("read", self.path, error) from None
         return True
+
+    def read_warm(self, into: memoryview, position: int) -> bool:
+        """See `DiskFile.read_warm`. A read that does not wait ends before the first page that is missing."""
+        if not NOT_WAITING:
+            return False
+        try:
+            return os.preadv(self._descriptor, (into,), position, NOT_WAITING) == len(into)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in _NOT_SUPPORTED:
+                return False
+            raise _disk_error("read", self.path, error) from None
 
     def truncate(self, size: int) -> None:
         """See `DiskFile.truncate`."""

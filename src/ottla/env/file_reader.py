@@ -11,12 +11,19 @@ import os
 import stat
 import struct
 import sys
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.env.disk import DiskError
 
 #: `struct flock` of 64-bit Linux: type, whence, start, length, process id.
 _FLOCK: Final = struct.Struct("hhqqi4x")
+
+
+class FileIdentity(NamedTuple):
+    """Device and inode of a file. They are not given to another one while the file is open."""
+
+    device: int
+    inode: int
 
 
 class ReadableFile:
@@ -51,6 +58,14 @@ class ReadableFile:
             raise DiskError("read", self.path, error.errno or errno.EIO) from None
         return self.size
 
+    def identity(self) -> FileIdentity:
+        """What tells the open file from another one that has taken its name. Raises DiskError."""
+        try:
+            status = os.fstat(self._descriptor)
+        except OSError as error:
+            raise DiskError("read", self.path, error.errno or errno.EIO) from None
+        return FileIdentity(status.st_dev, status.st_ino)
+
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes from `position`; fewer at the end of the file only. Raises DiskError."""
         pieces: list[bytes] = []
@@ -77,6 +92,15 @@ class ReadableFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def identity_of(path: str) -> FileIdentity | None:
+    """The identity of the file of this name now; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return FileIdentity(status.st_dev, status.st_ino)
 
 
 def is_locked_elsewhere(path: str) -> bool:

@@ -62,6 +62,11 @@ class BufferPool:
         self._lent += found
         return self._free.pop(place)
 
+    def new(self, capacity: int) -> bytearray:
+        """A buffer of `capacity` bytes, lent: for one that `borrow` did not find."""
+        self._lent += capacity
+        return bytearray(capacity)
+
     def give_back(self, buffer: bytearray, *, lent: bool) -> None:
         """Pool a buffer that is not used any more, `lent` or not; it is dropped if the pool is full."""
         capacity = len(buffer)

@@ -54,6 +54,8 @@ class Connection(Protocol):
     state: object
     #: When the last request arrived, on the broker's monotonic clock.
     last_active_ms: float
+    #: Whether a response with several short file ranges is read and sent in one call, for followers (`gathering.py`).
+    gathers_ranges: bool
     closed: bool
     bytes_in: int
     bytes_out: int

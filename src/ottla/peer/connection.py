@@ -138,18 +138,26 @@ class PeerConnection:
             return await self._exchange(message, version, timeout_ms, awaits_response)
 
     def submit(
-        self, message: Message, answered: Callable[[Any, ClientError | None], None], *, awaits_response: bool = True
+        self,
+        message: Message,
+        answered: Callable[[Any, ClientError | None], None],
+        *,
+        awaits_response: bool = True,
+        versions: tuple[int, int] | None = None,
     ) -> None:
         """Send a message; `answered(answer, error)` is called once, with an answer of None where none is awaited.
 
-        In that case it is called when the socket has taken the message, which before would be lost with the connection;
-        where the message cannot be sent, at once. There is no timeout: see `close_because`.
+        Where none is, it is called when the socket has taken the message, which before would be lost with the
+        connection; where the message cannot be sent, at once. `versions` are as in `request`. There is no timeout: see
+        `close_because` and `late`.
         """
         try:
             api_key = message.SCHEMA.api_key or 0
-            version = self._chosen.get(api_key, -1)
+            version = self._chosen.get(api_key, -1) if versions is None else -1
             if version < 0:
-                version = self._chosen[api_key] = choose_version(ApiKey(api_key), self.offered)
+                version = choose_version(ApiKey(api_key), self.offered, versions)
+                if versions is None:
+                    self._chosen[api_key] = version
             self._write(self._frame(message, version, answered=awaits_response))
         except ClientError as error:
             answered(None, error)
@@ -221,7 +229,6 @@ class PeerConnection:
         return future
 
     async def _answer(self, future: asyncio.Future[Any], message: Message, timeout_ms: int | None) -> Any:
-        name = api_name(message.SCHEMA.api_key or 0)
         timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         begun_ms = self._monotonic_ms()
         try:
@@ -233,7 +240,7 @@ class PeerConnection:
         except ClientTimeoutError:  # that of another request
             raise
         except TimeoutError:
-            late = self._late(name, timeout_ms)
+            late = self.late(message, timeout_ms)
             self._close(late)
             raise late from None
         except asyncio.CancelledError:
@@ -241,13 +248,15 @@ class PeerConnection:
             if self._closed_by is None and any(each is future for each in self._waiting):
                 until_late_s = (timeout_ms - (self._monotonic_ms() - begun_ms)) / 1000
                 loop = asyncio.get_running_loop()
-                self._given_up[future] = loop.call_later(until_late_s, self._close_as_late, name, timeout_ms)
+                self._given_up[future] = loop.call_later(until_late_s, self._close_as_late, message, timeout_ms)
             raise
 
-    def _close_as_late(self, name: str, timeout_ms: int) -> None:
-        self._close(self._late(name, timeout_ms))
+    def _close_as_late(self, message: Message, timeout_ms: int) -> None:
+        self._close(self.late(message, timeout_ms))
 
-    def _late(self, name: str, timeout_ms: int) -> ClientTimeoutError:
+    def late(self, message: Message, timeout_ms: int) -> ClientTimeoutError:
+        """The error of a request that was not answered in time."""
+        name = api_name(message.SCHEMA.api_key or 0)
         return ClientTimeoutError(f"{self.address} did not answer {name} within {timeout_ms} ms", retriable=True)
 
     async def _check_login(self, lost: ConnectionLostError) -> None:

@@ -5,6 +5,7 @@ pyarrow is an extra and is imported when the first row set is made.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from ottla.records.batch import BatchHeader
@@ -45,20 +46,33 @@ def arrow_schema(*, include_headers: bool = False) -> pyarrow.Schema:
 class ArrowRows:
     """Gathers the records of one partition and hands them out as Arrow record batches.
 
-    `start` and `end` bound the offsets taken (`end` itself is not). Add batches until `full`, then `take`. Making one
-    raises MissingExtraError without pyarrow.
+    `start` and `end` bound the offsets taken (`end` itself is not). Add batches until `full`, then `take`: that is at
+    `rows_per_batch` rows, or once the records have `bytes_per_batch`. Making one without pyarrow raises
+    MissingExtraError.
     """
 
     def __init__(
-        self, topic: str, partition: int, start: int, end: int, *, rows_per_batch: int, include_headers: bool = False
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        rows_per_batch: int,
+        bytes_per_batch: int = MAX_ROWS_BYTES,
+        include_headers: bool = False,
     ) -> None:
         self._topic = topic
         self._partition = partition
         self._start = start
         self._end = end
         self._rows_per_batch = rows_per_batch
+        self._bytes_per_batch = min(bytes_per_batch, MAX_ROWS_BYTES)
         self._include_headers = include_headers
         self._schema = arrow_schema(include_headers=include_headers)
+        self._constants = _Constants(topic, partition)
+        #: Rows that the last batch added: the next one is expected to add as many.
+        self._added = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -74,8 +88,9 @@ class ArrowRows:
 
     @property
     def full(self) -> bool:
-        """Whether enough is gathered for a record batch."""
-        return self._columns.count >= self._rows_per_batch or self._bytes >= MAX_ROWS_BYTES
+        """Whether enough is gathered for a record batch: one batch more would leave a rest behind it."""
+        count = self._columns.count
+        return (count > 0 and count + self._added > self._rows_per_batch) or self._bytes >= self._bytes_per_batch
 
     def add(self, buf: bytes | bytearray | memoryview, header: BatchHeader) -> None:
         """Add the records of the batch that `header` describes in `buf`; BatchError if they are malformed."""
@@ -90,6 +105,7 @@ class ArrowRows:
             self._end,
         )
         self._bytes += len(payload)
+        self._added = added
         self._timestamp_types.append((added, int(header.timestamp_type)))
 
     def take(self) -> list[pyarrow.RecordBatch]:
@@ -103,11 +119,11 @@ class ArrowRows:
         columns = [
             _binary_array(rows.keys, pyarrow.binary()),
             _binary_array(rows.values, pyarrow.binary()),
-            pyarrow.repeat(self._topic, count),
-            pyarrow.repeat(pyarrow.scalar(self._partition, pyarrow.int32()), count),
+            self._constants.topics(count),
+            self._constants.partitions(count),
             _int64(rows.offsets, count, pyarrow.int64()),
             self._timestamp_column(),
-            _repeated(self._timestamp_types),
+            self._constants.timestamp_types(self._timestamp_types),
         ]
         if self._include_headers:
             columns.append(_headers_array(rows))
@@ -129,6 +145,49 @@ class ArrowRows:
             raise BatchError(f"a timestamp is out of range in {where}: {error}") from None
 
 
+class _Constants:
+    """Columns that are the same for all rows of a partition, made once and sliced.
+
+    They are made of buffers: pyarrow.scalar, array and repeat import pandas where it is installed, which costs a
+    process 30 MB and 0.2 s.
+    """
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._topic = topic.encode()
+        self._partition = partition
+        self._made: dict[str | int, pyarrow.Array] = {}
+
+    def topics(self, count: int) -> pyarrow.Array:
+        """The name of the topic so many times."""
+        import pyarrow
+
+        made = self._made.get("topics")
+        if made is None or len(made) < count:
+            size = len(self._topic)
+            ends = array("i", range(0, size * count + 1, size)) if size else array("i", [0]) * (count + 1)
+            buffers = [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(self._topic * count)]
+            made = self._made["topics"] = pyarrow.Array.from_buffers(pyarrow.string(), count, buffers)
+        return made[:count]
+
+    def partitions(self, count: int) -> pyarrow.Array:
+        """The number of the partition so many times."""
+        made = self._made.get("partitions")
+        if made is None or len(made) < count:
+            made = self._made["partitions"] = _int32(array("i", [self._partition]) * count)
+        return made[:count]
+
+    def timestamp_types(self, runs: list[tuple[int, int]]) -> pyarrow.Array:
+        """Types of timestamps, each repeated as often as it is said before it."""
+        count = sum(rows for rows, _ in runs)
+        first = runs[0][1]
+        if any(kind != first for _, kind in runs):
+            return _int32(array("i", (kind for rows, kind in runs for _ in range(rows))))
+        made = self._made.get(first)
+        if made is None or len(made) < count:
+            made = self._made[first] = _int32(array("i", [first]) * count)
+        return made[:count]
+
+
 def _buffer(held: bytearray, size: int) -> pyarrow.Buffer:
     """The first `size` bytes, not copied; what is behind them was never written."""
     import pyarrow
@@ -142,13 +201,10 @@ def _int64(numbers: bytearray, count: int, kind: pyarrow.DataType) -> pyarrow.Ar
     return pyarrow.Array.from_buffers(kind, count, [None, _buffer(numbers, 8 * count)])
 
 
-def _repeated(runs: list[tuple[int, int]]) -> pyarrow.Array:
-    """An array of numbers of which each is repeated."""
+def _int32(numbers: array[int]) -> pyarrow.Array:
     import pyarrow
 
-    return pyarrow.concat_arrays(
-        [pyarrow.repeat(pyarrow.scalar(number, pyarrow.int32()), count) for count, number in runs]
-    )
+    return pyarrow.Array.from_buffers(pyarrow.int32(), len(numbers), [None, pyarrow.py_buffer(numbers)])
 
 
 def _binary_array(column: BinaryColumn, kind: pyarrow.DataType) -> pyarrow.Array:

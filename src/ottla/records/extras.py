@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 
 
 class MissingExtraError(ImportError):
@@ -27,3 +28,13 @@ def require_extra(what: str, extra: str, *modules: str) -> None:
             if error.name != module:  # it is there, and lacks something itself
                 raise
             raise MissingExtraError(missing_extra(what, extra, module), name=module) from None
+
+
+def require_installed(what: str, extra: str, *modules: str) -> None:
+    """Look for the modules that `what` needs, and import none, since the process may never use them.
+
+    Raises MissingExtraError for the first that is not installed.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            raise MissingExtraError(missing_extra(what, extra, module), name=module)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from ottla.env.disk import DiskError
 from ottla.storage.flushing import FlushJob, run_jobs
@@ -109,6 +110,34 @@ class FlushQueue:
             self._start()
 
         self._executor.call(partial(run_jobs, [job for _, job in jobs]), done)
+
+
+class FlushTurns:
+    """When logs are flushed: each once in an interval, at a moment of its own.
+
+    All at once, every few seconds, they would hold up the appends of that moment: the system writes what was appended
+    since the last time, and an append to a file may wait for it.
+    """
+
+    def __init__(self, interval_ms: int, now_ms: int) -> None:
+        self._interval_ms = interval_ms
+        #: Turns up to this time were taken.
+        self._taken_ms = now_ms
+
+    def take(self, logs: Iterable[PartitionLog], now_ms: int) -> Iterator[PartitionLog]:
+        """The logs whose turn has come since the last call."""
+        since_ms, self._taken_ms = self._taken_ms, now_ms
+        passed_ms, interval_ms = now_ms - since_ms, self._interval_ms
+        # A wall clock that was set back must not delay flushes by more than an interval.
+        is_all = not 0 <= passed_ms < interval_ms
+        for log in logs:
+            if is_all or (_moment(log, interval_ms) - since_ms - 1) % interval_ms < passed_ms:
+                yield log
+
+
+def _moment(log: PartitionLog, interval_ms: int) -> int:
+    """When in an interval it is the log's turn: replicas on one machine differ."""
+    return crc32(log.directory.encode()) % interval_ms
 
 
 def flush_due(log: PartitionLog, now_ms: int) -> bool:

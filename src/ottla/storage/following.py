@@ -112,6 +112,9 @@ def fitting(segment: Segment, config: LogConfig, partition: str, headers: Sequen
     """How many of the batches, from the first on, still go into the active segment; 0: it has to be rolled first."""
     if not segment.size:
         return 1
+    if len(headers) == 1:
+        (only,) = headers
+        return int(not roll_due(segment, config, partition, headers, only.length, only.last_offset, now_ms))
 
     def fit(count: int) -> bool:
         part = headers[:count]

@@ -104,11 +104,15 @@ class _SparseIndex:
         return data
 
     def _cut(self, entry_size: int, count: int) -> None:
-        """Keep the first `count` entries, in the file and in memory."""
+        """Keep the first `count` entries, in the file and in memory; it needs no room on the disk. Raises DiskError."""
         if count == self.entries:
             return
-        self.spill()
-        self.file.get(create=True).truncate(count * entry_size)
+        in_file = self.entries - (len(self._pending) // entry_size if self._pending is not None else 0)
+        if count < in_file:
+            self.file.get(create=True).truncate(count * entry_size)
+            self._pending = None
+        elif self._pending is not None:
+            del self._pending[(count - in_file) * entry_size :]
         self.entries = count
 
     def finish(self) -> None:

@@ -288,7 +288,7 @@ class PartitionLog:
                     self._roll(now_ms)
                     continue
                 part, headers = headers[:count], headers[count:]
-                refusal = self._write(buf[part[0].position : part[-1].end_position], buf, part, now_ms)
+                refusal = self._write(buf[part[0].position : part[-1].end_position], buf, part, now_ms, fits=True)
                 if refusal is not None:
                     return refusal
                 adopt_epochs(self.epochs, part)
@@ -314,17 +314,18 @@ class PartitionLog:
         )
 
     def _write(
-        self, data: memoryview, buf: memoryview, headers: list[BatchHeader], now_ms: int
+        self, data: memoryview, buf: memoryview, headers: list[BatchHeader], now_ms: int, *, fits: bool = False
     ) -> AppendRefusal | None:
         """Write `data`, batches that have their offsets, and update the log's state; `headers` are positions in `buf`.
 
-        The caller registers their leader epochs.
+        `fits` says that the active segment is known to take them. The caller registers their leader epochs.
         """
         length = len(data)
         end_offset = headers[-1].last_offset + 1
         segment = self._segments.active
         try:
-            if segment.size and roll_due(segment, self.config, self.name, headers, length, end_offset - 1, now_ms):
+            may_roll = segment.size > 0 and not fits
+            if may_roll and roll_due(segment, self.config, self.name, headers, length, end_offset - 1, now_ms):
                 segment = self._roll(now_ms)
             elif self._is_new:
                 self._write_identity()

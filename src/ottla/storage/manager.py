@@ -25,7 +25,7 @@ from ottla.storage.checkpoints import (
     TopicPartitionKey,
 )
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
-from ottla.storage.flush_queue import Flushed, FlushQueue, flush_due, flush_now
+from ottla.storage.flush_queue import Flushed, FlushQueue, FlushTurns, flush_due, flush_now
 from ottla.storage.loading import Unreadable, load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directories import LogDirectories
@@ -116,6 +116,7 @@ class LogManager:
         #: Called with the partitions of a failed log directory, and whether that was the last working one.
         self.on_log_dir_failed: LogDirectoryFailed = lambda gone, is_last: None
         self._due: dict[str, int] = {}
+        self._flush_turns = FlushTurns(self._settings.flush_interval_ms, 0)
         self._opened = False
         self._cleaner_executor = cleaner_executor
         #: Compaction; it has threads of its own if `cleaner_executor` is given.
@@ -159,8 +160,8 @@ class LogManager:
             flush_now(self._logs.values(), self._executor, self._clock.now_ms(), self._note)
         now_ms = self._clock.now_ms()
         settings = self._settings
+        self._flush_turns = FlushTurns(settings.flush_interval_ms, now_ms)
         self._due = {
-            "flush": now_ms + settings.flush_interval_ms,
             "retention": now_ms + min(RETENTION_DELAY_MS, settings.retention_check_interval_ms),
             RECOVERY_POINT_FILE: now_ms + settings.recovery_point_checkpoint_interval_ms,
             LOG_START_FILE: now_ms + settings.log_start_checkpoint_interval_ms,
@@ -454,10 +455,9 @@ class LogManager:
         if not self._opened:
             return
         settings = self._settings
-        if self._is_due("flush", now_ms, settings.flush_interval_ms):
-            self._flushes.add(log for log in self._logs.values() if log.flush_needed())
-        else:
-            self._flushes.add(log for log in self._logs.values() if flush_due(log, now_ms))
+        logs = self._logs.values()
+        self._flushes.add(self._flush_turns.take((log for log in logs if log.flush_needed()), now_ms))
+        self._flushes.add(log for log in logs if flush_due(log, now_ms))
         if self._is_due("retention", now_ms, settings.retention_check_interval_ms):
             self.apply_retention(now_ms)
         if self._is_due("producers", now_ms, settings.producer_expiration_check_interval_ms):

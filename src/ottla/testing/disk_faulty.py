@@ -204,6 +204,11 @@ class FaultyFile:
         """See `DiskFile.is_warm`."""
         return self._file.is_warm(position, length)
 
+    def read_warm(self, into: memoryview, position: int) -> bool:
+        """See `DiskFile.read_warm`."""
+        self._disk.check("read", self.path)
+        return self._file.read_warm(into, position)
+
     def truncate(self, size: int) -> None:
         """See `DiskFile.truncate`."""
         self._disk.check("truncate", self.path)

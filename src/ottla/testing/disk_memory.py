@@ -75,6 +75,12 @@ class MemoryFile:
         """Memory is always warm."""
         return True
 
+    def read_warm(self, into: memoryview, position: int) -> bool:
+        """See `DiskFile.read_warm`."""
+        data = self.pread(len(into), position)
+        into[: len(data)] = data
+        return len(data) == len(into)
+
     def truncate(self, size: int) -> None:
         """See `DiskFile.truncate`; like there, a larger size adds zeros."""
         data = self._node.data

@@ -30,6 +30,9 @@ from ottla.wire.schema import Message
 MAX_CORRELATION_ID = 0x7FFFFFFF
 #: Bytes of one read; frames up to this size are cut from its buffer.
 SMALL_FRAMES_BYTES = 64 * 1024
+#: A buffer of up to so many bytes is kept for the next large frame, and a larger one for a frame of a quarter of it.
+KEPT_FRAME_BYTES = 1024 * 1024
+LARGEST_KEPT = 4
 #: Requests that a client may have sent without an answer to the first of them.
 MAX_IN_FLIGHT = 1024
 
@@ -103,16 +106,19 @@ class FrameReceiver:
     """As `FrameReader`, for large frames: bytes are received where they stay (`asyncio.BufferedProtocol`).
 
     A frame that does not fit into `SMALL_FRAMES_BYTES` gets a buffer of its own, of the size that it says it has (the
-    system gives memory as it is written to); the frame is that buffer, and nothing is copied.
+    system gives memory as it is written to); the frame is that buffer, and nothing is copied. Where nobody holds the
+    large frame before it, nor a part of it, it gets that one's buffer: to clear a new one takes as long as to receive.
     """
 
-    __slots__ = ("_at", "_frame", "_limit", "_small", "refusal")
+    __slots__ = ("_at", "_frame", "_kept", "_limit", "_small", "refusal")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._small = bytearray(SMALL_FRAMES_BYTES)
         #: The large frame that is under way.
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
+        #: The buffer of the last large frame.
+        self._kept = bytearray()
         #: Bytes received in the current buffer.
         self._at = 0
         #: Set when a size was refused: there is no way to find the next frame.
@@ -120,7 +126,8 @@ class FrameReceiver:
 
     def get_buffer(self) -> memoryview:
         """The buffer for the next bytes, never empty; valid until `received`."""
-        return memoryview(self._frame or self._small)[self._at :]
+        frame = self._frame
+        return frame[self._at :] if frame is not None else memoryview(self._small)[self._at :]
 
     def received(self, count: int) -> list[bytes | memoryview] | FrameRefusal:
         """So many bytes were put there: the frames that are whole now. Refuses as `FrameReader.feed` does."""
@@ -131,8 +138,15 @@ class FrameReceiver:
             return self._cut()
         if self._at < len(self._frame):
             return []
-        frame, self._frame, self._at = memoryview(self._frame), None, 0
+        frame, self._frame, self._at = self._frame, None, 0
         return [frame]
+
+    def _buffer(self, size: int) -> memoryview:
+        """Where a frame of this size is received: the last one's buffer if that is large enough and not in use."""
+        kept = self._kept
+        if not size <= len(kept) <= max(KEPT_FRAME_BYTES, LARGEST_KEPT * size) or _is_in_use(kept):
+            kept = self._kept = bytearray(size)
+        return memoryview(kept)[:size]
 
     def _cut(self) -> list[bytes | memoryview] | FrameRefusal:
         """The small frames; begins a large one, or leaves what is not whole at the beginning."""
@@ -147,7 +161,7 @@ class FrameReceiver:
                 begin = position + SIZE_BYTES
                 if begin + size > end:
                     if SIZE_BYTES + size > len(arrived):
-                        self._frame = bytearray(size)
+                        self._frame = self._buffer(size)
                         self._frame[: end - begin] = arrived[begin:end]
                         self._at = end - begin
                         return frames
@@ -158,6 +172,15 @@ class FrameReceiver:
                 arrived[: end - position] = arrived[position:end]
         self._at = end - position
         return frames
+
+
+def _is_in_use(buffer: bytearray) -> bool:
+    """Whether there is a view of the buffer: it cannot change its size then."""
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return True
+    return False
 
 
 class Request(NamedTuple):

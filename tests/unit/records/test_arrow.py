@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -93,10 +95,46 @@ def test_rows_are_handed_out_in_pieces():
     assert rows.take() == []
 
 
+def test_it_is_full_before_a_batch_more_would_leave_a_rest():
+    batches = [encode_batch([Record(0, 0, None, b"v")] * 40, base_offset=40 * number) for number in range(3)]
+    rows = ArrowRows("t", 0, 0, 1000, rows_per_batch=100)
+    pieces = []
+    for batch in batches:
+        rows.add(batch, parse_batch_header(batch))
+        if rows.full:
+            pieces += rows.take()
+    assert [piece.num_rows for piece in (*pieces, *rows.take())] == [80, 40]
+
+
+def test_both_types_of_timestamps():
+    created = encode_batch([Record(0, 1000, None, b"v")] * 2)
+    appended = encode_batch([Record(0, 1000, None, b"v")], timestamp_type=TimestampType.LOG_APPEND_TIME)
+    [rows] = rows_of(created, appended, created).take()
+    assert rows.column("timestampType").to_pylist() == [0, 0, 1, 0, 0]
+    assert rows.column("topic").to_pylist() == ["clicks"] * 5
+
+
+def test_pandas_is_not_imported():
+    batch = encode_batch([Record(0, 1000, b"k", b"v")])
+    program = (
+        "import sys; from ottla.records.arrow import ArrowRows; from ottla.records.batch import parse_batch_header; "
+        f"batch = {batch!r}; rows = ArrowRows('t', 0, 0, 9, rows_per_batch=9); "
+        "rows.add(batch, parse_batch_header(batch)); [taken] = rows.take(); taken.cast(taken.schema); "
+        "print(taken.num_rows, 'pyarrow' in sys.modules, 'pandas' in sys.modules)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert told.split() == ["1", "True", "False"]
+
+
 def test_large_records_fill_it_too(monkeypatch):
     monkeypatch.setattr(arrow, "MAX_ROWS_BYTES", 1000)
     assert not rows_of(encode_batch([Record(0, 0, None, bytes(900))])).full
     assert rows_of(encode_batch([Record(0, 0, None, bytes(1000))])).full
+    assert rows_of(encode_batch([Record(0, 0, None, bytes(1000))]), bytes_per_batch=2000).full
+    assert not rows_of(encode_batch([Record(0, 0, None, bytes(400))]), bytes_per_batch=500).full
+    assert rows_of(encode_batch([Record(0, 0, None, bytes(500))]), bytes_per_batch=500).full
 
 
 @pytest.mark.parametrize("timestamp", [2**63 - 1, -(2**63)])

@@ -12,7 +12,7 @@ import pytest
 import ottla.client
 import ottla.client.sync
 from ottla.records.arrow import ArrowRows
-from ottla.records.extras import MissingExtraError, missing_extra, require_extra
+from ottla.records.extras import MissingExtraError, missing_extra, require_extra, require_installed
 from ottla.spark import register, session
 from ottla.zkconsumer import create_connector
 
@@ -39,6 +39,17 @@ def test_a_package_that_is_there_and_lacks_another_one(tmp_path, monkeypatch):
     with pytest.raises(ModuleNotFoundError, match="no_such_package_of_its_own") as caught:
         require_extra("this", "arrow", "halfway_installed")
     assert not isinstance(caught.value, MissingExtraError)
+
+
+def test_what_is_there_is_found_and_not_imported(tmp_path, monkeypatch, lacks):
+    (tmp_path / "never_imported.py").write_text("raise AssertionError")
+    monkeypatch.syspath_prepend(tmp_path)
+    require_installed("this", "arrow", "never_imported")
+    with pytest.raises(MissingExtraError, match=r"^this needs no-such-package: pip install 'ottla\[arrow\]'$"):
+        require_installed("this", "arrow", "never_imported", "no_such_package")
+    lacks("pyarrow")
+    with pytest.raises(MissingExtraError, match=ARROW):
+        require_installed("this", "arrow", "pyarrow")
 
 
 def test_arrow_with_an_event_loop(lacks):
@@ -113,7 +124,7 @@ def test_a_broker_over_a_zookeeper(tmp_path):
     assert re.search(f"zookeeper.connect: {ZOOKEEPER}$", done.stderr.rstrip()), done.stderr
 
 
-@pytest.mark.parametrize("module", ["source", "sink", "offsets", "partitions"])
+@pytest.mark.parametrize("module", ["source", "sink", "source.data_source", "source.partitions"])
 def test_modules_of_spark(module):
     """In a process of its own: the modules are imported once."""
     code = f"import sys; sys.modules['pyspark'] = None; import ottla.spark.{module}"

@@ -17,6 +17,7 @@ from ottla.storage.files import SegmentFile
 from ottla.storage.log import AppendRefusal, LogRead, PartitionLog
 from ottla.storage.results import EpochEnd, FollowerAppend
 from ottla.storage.transaction_index import AbortedTransaction
+from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import (
@@ -235,6 +236,26 @@ def test_a_batch_is_never_cut(ground: Ground, offset: int) -> None:
     ]
     follow(log, sent(batch(3), first=log.log_end_offset, epoch=5))
     assert [record.offset for record in read_all(committed(log))] == list(range(log.log_end_offset))
+
+
+@pytest.mark.parametrize("offset", range(31))
+def test_a_truncation_needs_no_room_on_the_disk(offset: int) -> None:
+    disk = FaultyDisk(MemoryDisk())
+    disk.mkdirs("/data")
+    log = new_log(disk, "/data", log_config(index_interval_bytes=0))
+    for number in range(10):
+        follow(log, sent(batch(3), first=3 * number))
+        if number == 4:
+            log.flush()
+    disk.fail("write", error=errno.ENOSPC)
+    log.truncate_to(offset, NOW_MS)
+    disk.heal()
+    follow(log, sent(batch(3), first=log.log_end_offset, epoch=5))
+    assert [record.offset for record in read_all(committed(log))] == list(range(offset - offset % 3 + 3))
+    read = read_all(log)
+    log.close()
+    again = open_log(disk, "/data", log_config(index_interval_bytes=0), clean=True)
+    assert read_all(committed(again)) == read
 
 
 def test_the_epoch_of_a_leader_without_records_goes(ground: Ground) -> None:

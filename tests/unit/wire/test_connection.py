@@ -99,6 +99,34 @@ def test_received_frames_of_any_size(size: int, step: int) -> None:
     assert [bytes(frame) for frame in kept] == frames, "a frame that was handed out is not written to any more"
 
 
+def test_a_large_frame_gets_the_buffer_of_one_that_nobody_holds() -> None:
+    size = 2 * SMALL_FRAMES_BYTES
+    receiver = FrameReceiver(100 * size)
+
+    def receive(size: int, fill: bytes) -> memoryview:
+        (frame,) = put(receiver, size.to_bytes(4) + size * fill)
+        assert bytes(frame) == size * fill
+        return memoryview(frame)
+
+    held = receive(size, b"a")
+    records = held[100:200]
+    buffer = held.obj
+    del held
+    other = receive(size - 7, b"b")
+    assert records == 100 * b"a", "a part of the first is held"
+    assert other.obj is not buffer
+    buffer = other.obj
+    del other
+    again = receive(size - 9, b"c")
+    assert again.obj is buffer
+    del again
+    larger = receive(20 * size, b"d")
+    assert larger.obj is not buffer
+    del larger
+    small = receive(size, b"e")
+    assert len(small.obj) == size, "what is much too large is not kept"
+
+
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\0\0\0\x0b", b"GET "])
 def test_sizes_that_a_receiver_refuses(size: bytes) -> None:
     receiver = FrameReceiver(10)

@@ -67,7 +67,7 @@ class ControllerLink:
         self._connection: PeerConnection | None = None
         self._target: BrokerImage | None = None
         self._opening = asyncio.Lock()
-        #: The controller's id and broker epoch, as last told.
+        #: The controller's id and broker epoch, as last reported.
         self._followed: tuple[int, int | None] = (-1, None)
         #: Done when the controller changes; None while nobody waits for that.
         self._changed: asyncio.Future[None] | None = None

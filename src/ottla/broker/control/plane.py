@@ -435,7 +435,7 @@ class ControlPlane:
     # Changes requested by clients
 
     async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> TopicCreated | TopicRefusal:
-        """Create a topic. It has leaders and logs when this returns without a refusal."""
+        """Create a topic. Its leaders are elected, and this broker has its logs, when this returns TopicCreated."""
         brokers = max(1, len(self.image.brokers))
         chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
         topic_id = self.new_uuid()

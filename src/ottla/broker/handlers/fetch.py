@@ -197,6 +197,8 @@ class Fetch:
         self._request = request
         self._replica_id = _replica_id(request)
         self._is_follower = self._replica_id > CONSUMER_REPLICA_ID
+        if self._is_follower:
+            context.connection.gathers_ranges = True
         self._wanted = wanted
         self._session = session
         #: The session of a follower, which says what there is to read.
@@ -313,6 +315,9 @@ class Fetch:
             self._read(wanted, reading)
 
     def _find(self, wanted: SessionPartition) -> Partition | None:
+        replica = wanted.replica
+        if replica is not None and replica.watched_by.get(self._replica_id) is wanted:
+            return replica
         partitions = self._context.broker.partitions
         topic = wanted.topic
         if isinstance(topic, str):
@@ -388,6 +393,8 @@ class Fetch:
         if partition is None:
             error = self._unknown(wanted.topic, wanted.index)
             return _failed(wanted.index, error, unknown=error in UNKNOWN)
+        if self._is_late and self._is_follower and self._terms and self._terms.get(wanted) == partition.term:
+            return None  # nothing has changed since it began to wait
         error = partition.check_epoch(wanted.current_leader_epoch)
         if error is ErrorCode.NONE and (
             partition.leader_id is None

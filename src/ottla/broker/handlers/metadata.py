@@ -104,7 +104,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> None:
 
 async def _take_up(context: RequestContext, request: MetadataRequest) -> None:
     if not await knows_brokers(context):
-        # Whoever asks another broker keeps what it knows.
+        # Without an answer the client asks another broker; an answer without brokers would replace what it knows.
         context.disconnect()
         return
     slices = context.broker.slices

@@ -229,8 +229,10 @@ def test_any_broker_makes_topics_on_demand_and_changes_settings(tmp_path: Path) 
         assert announced is not None
         assert announced.error is ErrorCode.LEADER_NOT_AVAILABLE
         await cluster.until(lambda: all(cluster.hosted(GROUP_METADATA_TOPIC).values()))
-        # UpdateMetadata comes after LeaderAndIsr.
-        await cluster.until(lambda: GROUP_METADATA_TOPIC in other.image.topics)
+        # UpdateMetadata comes after LeaderAndIsr, to one broker later than to another.
+        await cluster.until(
+            lambda: all(GROUP_METADATA_TOPIC in broker.image.topics for broker in cluster.brokers.values())
+        )
         changed = await other.change_configs(GROUP_METADATA_TOPIC, lambda _: {"retention.ms": "5"}, validate_only=False)
         assert changed is None
         await cluster.until(

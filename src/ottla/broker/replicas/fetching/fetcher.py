@@ -98,6 +98,10 @@ class ReplicaFetcher:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connection: PeerConnection | None = None
+        #: The request under way, when it was sent, and the timer that looks whether one is answered too late.
+        self._asked: Any = None
+        self._asked_ms = 0.0
+        self._late_timer: asyncio.TimerHandle | None = None
         self._reported_ms: dict[str, float] = {}
         #: Whether logs were truncated whose recovery points are not stored yet.
         self._was_cut = False
@@ -185,11 +189,38 @@ class ReplicaFetcher:
 
     async def _request(self, message: Any, version: int) -> Any:
         """Send a request on the fetcher's connection, which is opened if need be. Raises ClientError."""
-        if self._connection is None or not self._connection.is_open:
-            self._connection = await self._broker.connect(self.leader_id, self._client_id)
-        return await self._connection.request(
-            message, timeout_ms=self._broker.settings.timeout_ms, versions=(version, version)
-        )
+        versions = (version, version)
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            connection = self._connection = await self._broker.connect(self.leader_id, self._client_id)
+            return await connection.request(message, timeout_ms=self._broker.settings.timeout_ms, versions=versions)
+        # After the first request, whose failure is explained, in fewer steps: there are thousands a second.
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        connection.submit(message, partial(settle, answer), versions=versions)
+        self._asked, self._asked_ms = message, self._now_ms()
+        self._watch()
+        try:
+            return await answer
+        finally:
+            self._asked = None
+
+    def _watch(self) -> None:
+        """Close the connection if the present request is not answered in time; one timer watches many requests."""
+        if self._late_timer is None:
+            left_ms = self._asked_ms + self._broker.settings.timeout_ms - self._now_ms()
+            # What is rounded off must not bring the timer back at the same moment.
+            self._late_timer = asyncio.get_running_loop().call_later(max(left_ms, 1.0) / 1000, self._check_late)
+
+    def _check_late(self) -> None:
+        self._late_timer = None
+        asked, connection = self._asked, self._connection
+        if asked is None or connection is None:
+            return
+        timeout_ms = self._broker.settings.timeout_ms
+        if self._now_ms() - self._asked_ms < timeout_ms:
+            self._watch()
+        else:
+            connection.close_because(connection.late(asked, timeout_ms))
 
     def _failed(self, error: ClientError) -> None:
         self._report("", f"cannot fetch from broker {self.leader_id}: {error}")
@@ -200,6 +231,9 @@ class ReplicaFetcher:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+        timer, self._late_timer = self._late_timer, None
+        if timer is not None:
+            timer.cancel()
 
     def _now_ms(self) -> float:
         return self._broker.clock.monotonic_ms()
@@ -219,6 +253,7 @@ class ReplicaFetcher:
         questions: list[PartitionKey] = []
         held: list[Partition] = []
         slices = self._broker.slices
+        slices.begin()
         for topic in response.responses:
             for data in topic.partitions:
                 await slices.point()

@@ -51,12 +51,15 @@ def fetch_request(
 ) -> FetchRequest:
     """The request of a round: topics by ids, with the replica's state, or in older versions by names."""
     by_id = asked.with_topic_ids
-    topics: dict[tuple[str, UUID], FetchTopic] = {}
+    topics: list[FetchTopic] = []
+    by_name: dict[str, FetchTopic] = {}
     for key, (leader_epoch, hosted) in asked.changed.items():
-        name, topic_id = ("", topic_id_of(key)) if by_id else (key[0], NO_TOPIC_ID)
-        topic = topics.get((name, topic_id))
-        if topic is None:
-            topic = topics[name, topic_id] = FetchTopic(topic=name, topic_id=topic_id, partitions=[])
+        name = key[0]
+        topic_id = topic_id_of(key) if by_id else NO_TOPIC_ID
+        topic = by_name.get(name)
+        if topic is None or topic.topic_id != topic_id:
+            topic = by_name[name] = FetchTopic(topic="" if by_id else name, topic_id=topic_id, partitions=[])
+            topics.append(topic)
         topic.partitions.append(
             FetchPartition(
                 partition=key[1],
@@ -80,7 +83,7 @@ def fetch_request(
         max_bytes=settings.response_max_bytes,
         session_id=asked.session_id,
         session_epoch=asked.session_epoch,
-        topics=list(topics.values()),
+        topics=topics,
         forgotten_topics_data=list(forgotten.values()),
     )
 
