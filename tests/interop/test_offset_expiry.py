@@ -97,11 +97,14 @@ def let_expire(pair: BrokerPair, group: str) -> None:
     """Wait for a whole expiry run on both.
 
     A marker that went three times was seen by three runs. The first may have begun before this, and the last may be
-    under way still; that between them was a whole one.
+    under way still; that between them was a whole one. The marker's group keeps another offset: Apache Kafka refuses
+    commits (COORDINATOR_NOT_AVAILABLE) to a group that an expiry run is just removing.
     """
+    marker = f"{group}-marker"
+    commit(pair, marker, "u", 0)
     for _ in range(3):
-        commit(pair, f"{group}-marker", "t", 0, age_ms=OLD_MS)
-        on_both(pair, lambda one: not kept(one, f"{group}-marker"), "the expiry run")
+        commit(pair, marker, "t", 0, age_ms=OLD_MS)
+        on_both(pair, lambda one: kept(one, marker) == {("u", 0)}, "the expiry run")
 
 
 def joined(pair: BrokerPair, group: str, protocol_type: str = "consumer") -> Member:
@@ -122,8 +125,8 @@ def expect(pair: BrokerPair, group: str, offsets: set[tuple[str, int]], in_state
 
 
 def test_a_group_without_members_counts_from_its_commits(pair: BrokerPair, group: str) -> None:
-    commit(pair, group, "t", 0, age_ms=OLD_MS)
     commit(pair, group, "t", 1, age_ms=OLD_MS - 30_000)
+    commit(pair, group, "t", 0, age_ms=OLD_MS)
     let_expire(pair, group)
     expect(pair, group, {("t", 1)}, "Empty")
     commit(pair, group, "t", 1, age_ms=OLD_MS)
@@ -133,8 +136,8 @@ def test_a_group_without_members_counts_from_its_commits(pair: BrokerPair, group
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_a_retention_of_its_own_goes_before_the_brokers(pair: BrokerPair, group: str, version: int) -> None:
-    commit(pair, group, "t", 0, version=version, retention_time_ms=1)
     commit(pair, group, "t", 1, version=version, retention_time_ms=600_000)
+    commit(pair, group, "t", 0, version=version, retention_time_ms=1)
     commit(pair, group, "u", 0, version=version, retention_time_ms=-1)
     let_expire(pair, group)
     expect(pair, group, {("t", 1), ("u", 0)}, "Empty")

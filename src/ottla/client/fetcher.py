@@ -10,8 +10,9 @@ from ottla.client.errors import BrokerError, ClientTimeoutError, CorruptBatchErr
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import offsets_at
 from ottla.peer.cluster import FETCH, Cluster
-from ottla.peer.fetch import FetchLimits, fetch_without_session, partitions_in
+from ottla.peer.fetch import FetchLimits, aborted_in, fetch_without_session, partitions_in
 from ottla.peer.fetch_session import NO_LEADER_EPOCH, WantedFetch
+from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.records.batch import BatchHeader, check_crc, split_batches
 from ottla.records.errors import BatchError
 from ottla.records.upgrade import upgrade
@@ -24,26 +25,40 @@ FETCH_MAX_BYTES = 4 * 1024 * 1024
 
 @dataclass(slots=True)
 class FetchedBatches:
-    """Whole batches with application records: the bytes, and the headers that locate the batches in them."""
+    """Whole batches with application records: the bytes, and the headers that locate the batches in them.
+
+    `next_offset` is where reading goes on; batches without application records may lie before it.
+    """
 
     buffer: memoryview
     headers: list[BatchHeader]
+    next_offset: int
 
 
 class RangeFetcher:
     """Reads offsets `start` to `end` (exclusive): call `next` until it returns None; `close` then, or earlier.
 
-    The first and the last batch may reach beyond the range: the caller has to skip records outside it.
+    The first and the last batch may reach beyond the range: the caller has to skip records outside it. With
+    READ_COMMITTED the batches of aborted transactions are left out.
     """
 
     def __init__(
-        self, cluster: Cluster, partition: TopicPartition, start: int, end: int, *, fetch_max_bytes: int | None = None
+        self,
+        cluster: Cluster,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        fetch_max_bytes: int | None = None,
+        isolation_level: int = READ_UNCOMMITTED,
+        check_crcs: bool = True,
     ) -> None:
         self._cluster = cluster
         self._partition = partition
         self._position = start
         self._end = end
-        self._fetch_max_bytes = fetch_max_bytes or FETCH_MAX_BYTES
+        self._limits = FetchLimits(fetch_max_bytes or FETCH_MAX_BYTES, isolation_level=isolation_level)
+        self._check_crcs = check_crcs
         self._next: asyncio.Task[FetchedBatches | None] | None = None
 
     async def next(self) -> FetchedBatches | None:
@@ -57,7 +72,7 @@ class RangeFetcher:
         while self._position < self._end:
             fetched = await self._take()
             if fetched is not None:
-                self._position = fetched.headers[-1].next_offset
+                self._position = fetched.next_offset
                 if self._position < self._end:
                     self._next = asyncio.create_task(self._fetch(self._position))
                 fetched.headers = [each for each in fetched.headers if self._has_records(each)]
@@ -105,18 +120,25 @@ class RangeFetcher:
             buffer, headers = batches_from(memoryview(data.records), position)
         except BatchError as error:
             raise CorruptBatchError(f"{what}: {error}") from error
-        intact = list(takewhile(lambda header: check_crc(buffer, header), headers))
-        if not intact:
-            header = headers[0]
-            raise CorruptBatchError(
-                f"{what}: the batch at offset {header.base_offset} has a wrong checksum; read on after offset "
-                f"{header.last_offset} to leave it out"
-            )
-        return FetchedBatches(buffer, intact)
+        if self._check_crcs:
+            headers, first = list(takewhile(lambda header: check_crc(buffer, header), headers)), headers[0]
+            if not headers:
+                raise CorruptBatchError(
+                    f"{what}: the batch at offset {first.base_offset} has a wrong checksum; read on after offset "
+                    f"{first.last_offset} to leave it out"
+                )
+        if self._limits.isolation_level != READ_COMMITTED:
+            return FetchedBatches(buffer, headers, headers[-1].next_offset)
+        from ottla.client.consumer.aborted import committed_batches  # the consumer's package, which others do not need
+
+        try:
+            committed, looked_at = committed_batches(buffer, headers, aborted_in(data))
+        except BatchError as error:
+            raise CorruptBatchError(f"{what}: {error}") from error
+        return FetchedBatches(buffer, committed, headers[looked_at - 1].next_offset)
 
     async def _ask(self, position: int) -> PartitionData:
-        limits = FetchLimits(self._fetch_max_bytes)
-        data, _ = await ask_leader(self._cluster, self._partition, position, limits)
+        data, _ = await ask_leader(self._cluster, self._partition, position, self._limits)
         return data
 
     def _has_records(self, header: BatchHeader) -> bool:

@@ -57,9 +57,11 @@ class GroupOffsets:
         self._group = group
         self._coordinator = coordinator or GroupCoordinator(cluster, group)
 
-    async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    async def fetch(
+        self, partitions: Sequence[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
         """Return the committed offset of each partition, -1 if there is none."""
-        found = await self.committed(partitions)
+        found = await self.committed(partitions, timeout_ms)
         return dict.fromkeys(partitions, -1) | {partition: each.offset for partition, each in found.items()}
 
     async def fetch_all(self) -> dict[TopicPartition, CommittedOffset]:
@@ -91,12 +93,15 @@ class GroupOffsets:
                 found[TopicPartition(topic, each.partition_index)] = committed
         return found
 
-    async def commit(self, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int], metadata: str = "", timeout_ms: int | None = None
+    ) -> None:
         """Commit for a group without members, or whose members do not commit (generation -1, no member id).
 
         Raises BrokerError if the group has members: only they may commit then.
         """
-        await self.commit_all({partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()})
+        given = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
+        await self.commit_all(given, timeout_ms)
 
     async def commit_all(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None

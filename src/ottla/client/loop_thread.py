@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import warnings
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from ottla.client.errors import ClientClosedError, ForkedError, IllegalStateError
 from ottla.env.futures import settle
 from ottla.env.process import process_id
-from ottla.env.threads import SIGNAL_POLL_S, Event, RLock, Thread, thread_id
+from ottla.env.threads import SIGNAL_POLL_S, Latch, RLock, Thread, thread_id
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -27,28 +27,28 @@ CANCEL_TIMEOUT_S = 0.5
 UserCall = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
-class _Serving:
-    """A caller waiting in `run_serving`. It may be interrupted anywhere, so abandonment is also marked by a flag."""
+class _Waiting:
+    """A caller waiting for work. It may be interrupted anywhere, so abandonment is also marked by a flag."""
 
     def __init__(self) -> None:
-        self.calls: SimpleQueue[UserCall | None] = SimpleQueue()
-        self.ended = Event()
+        self.ended = Latch()
         self.abandoned = False
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[Any] | None = None
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def next_call(self) -> UserCall | None:
-        """In the caller: wait for the next call; None when the work has ended."""
-        while True:
-            with contextlib.suppress(Empty):
-                return self.calls.get(timeout=SIGNAL_POLL_S)
-
-    def end(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """In the loop: the work has ended, or was cancelled before it started."""
-        coroutine.close()
+    def take(self, task: asyncio.Task[Any]) -> None:
+        """In the loop: the work has ended."""
+        try:
+            self.result = task.result()
+        except BaseException as error:
+            self.error = error
         self.ended.set()
-        self.calls.put(None)
+
+    def fail(self, error: BaseException) -> None:
+        """In the loop: the work could not be started."""
+        self.error = error
+        self.ended.set()
 
     def cancel(self) -> None:
         """In the loop: cancel the work, if it was started."""
@@ -56,6 +56,30 @@ class _Serving:
             self.ended.set()
         else:
             self.task.cancel()
+
+
+class _Serving(_Waiting):
+    """A caller waiting in `run_serving`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: SimpleQueue[UserCall | None] = SimpleQueue()
+
+    def next_call(self) -> UserCall | None:
+        """In the caller: wait for the next call; None when the work has ended."""
+        while True:
+            with contextlib.suppress(Empty):
+                return self.calls.get(timeout=SIGNAL_POLL_S)
+
+    def fail(self, error: BaseException) -> None:
+        super().fail(error)
+        self.calls.put(None)
+
+    def end(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """In the loop: the work has ended, or was cancelled before it started."""
+        coroutine.close()
+        self.ended.set()
+        self.calls.put(None)
 
 
 class LoopThread:
@@ -84,18 +108,28 @@ class LoopThread:
         Raises ClientClosedError if there is no loop (any more), IllegalStateError if the caller runs in it.
         """
         self._check_may_wait()
-        with self._handing_over:
-            self.check()
-            future = asyncio.run_coroutine_threadsafe(work(*args, **options), self._loop)
+        waiting = _Waiting()
+
+        def begin() -> None:
+            if waiting.abandoned:
+                return
+            try:
+                coroutine = work(*args, **options)
+            except BaseException as error:  # The caller waits for it.
+                waiting.fail(error)
+                return
+            waiting.task = self._loop.create_task(coroutine)
+            waiting.task.add_done_callback(waiting.take)
+
         try:
-            return _result_of(future)
-        except CancelledError:
-            if self._closed:
-                raise _closed_meanwhile() from None
-            raise
+            self.call(begin)
+            waiting.ended.wait()
         except BaseException:
-            future.cancel()
+            waiting.abandoned = True
+            self._hand_over(waiting.cancel)
             raise
+        result: T = self._result_of(waiting)
+        return result
 
     def run_serving(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
         """Same as `run`; meanwhile the waiting caller executes functions that the loop passes to `in_caller`.
@@ -109,10 +143,14 @@ class LoopThread:
         def begin() -> None:
             if serving.abandoned:
                 serving.ended.set()
-            else:
+                return
+            try:
                 coroutine = work(*args, **options)
-                serving.task = self._loop.create_task(self._serve(serving, coroutine))
-                serving.task.add_done_callback(lambda _: serving.end(coroutine))
+            except BaseException as error:  # The caller waits for it.
+                serving.fail(error)
+                return
+            serving.task = self._loop.create_task(self._serve(serving, coroutine))
+            serving.task.add_done_callback(lambda _: serving.end(coroutine))
 
         try:
             self.call(begin)
@@ -125,12 +163,15 @@ class LoopThread:
                 self._hand_over(serving.cancel)
                 serving.ended.wait(CANCEL_TIMEOUT_S)
             raise
-        if self._closed and isinstance(serving.error, asyncio.CancelledError):
-            raise _closed_meanwhile()
-        if serving.error is not None:
-            raise serving.error
-        result: T = serving.result
+        result: T = self._result_of(serving)
         return result
+
+    def _result_of(self, waiting: _Waiting) -> Any:
+        if isinstance(waiting.error, asyncio.CancelledError):
+            raise _closed_meanwhile() if self._closed else CancelledError
+        if waiting.error is not None:
+            raise waiting.error
+        return waiting.result
 
     def finish_left_over(self) -> None:
         """Wait a limited time for the end of work whose caller was interrupted, even while it waited for that end.
@@ -138,6 +179,7 @@ class LoopThread:
         Such work must not run beside the caller's next call.
         """
         while self._left_over:
+            self._hand_over(self._left_over[-1].cancel)  # again: what interrupted the caller may have prevented it
             self._left_over[-1].ended.wait(CANCEL_TIMEOUT_S)
             self._left_over.pop()
 
@@ -235,12 +277,21 @@ class LoopThread:
         asyncio.run_coroutine_threadsafe(_end(self._closing), self._loop)
 
 
-def _result_of(future: Future[T]) -> T:
-    """`future.result()`, waited for in short pieces, for the sake of signals (`env.threads`)."""
-    while not future.done():
-        with contextlib.suppress(TimeoutError):  # of the wait, or of the work, which is then raised below
-            return future.result(SIGNAL_POLL_S)
-    return future.result()
+class _Beginning:
+    """A thread that makes its loop. Its caller may be interrupted, and want it no more."""
+
+    def __init__(self) -> None:
+        self.over = Latch()
+        self.unwanted = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.error: Exception | None = None
+
+    def give_up(self) -> None:
+        """In the caller: let the thread end, whether it has made the loop or not."""
+        self.unwanted = True
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed: the thread has seen it
+                self.loop.call_soon_threadsafe(self.loop.stop)
 
 
 def _begin(name: str) -> tuple[asyncio.AbstractEventLoop, Thread]:
@@ -249,34 +300,33 @@ def _begin(name: str) -> tuple[asyncio.AbstractEventLoop, Thread]:
     The thread creates the loop: Ctrl-C interrupts only the caller, and a loop interrupted during its creation would be
     incomplete, with a traceback when it is collected. An interrupted caller leaves a thread that ends at once.
     """
-    made: Future[asyncio.AbstractEventLoop] = Future()
-    thread = Thread(target=_serve, args=(made,), name=name, daemon=True)
+    beginning = _Beginning()
+    thread = Thread(target=_serve, args=(beginning,), name=name, daemon=True)
     try:
         thread.start()
-        return made.result(), thread
+        beginning.over.wait()
     except BaseException:
-        made.add_done_callback(_stop_unwanted)
+        beginning.give_up()
         raise
+    if beginning.loop is None:
+        raise beginning.error or RuntimeError("the thread has ended without a loop")
+    return beginning.loop, thread
 
 
-def _stop_unwanted(made: Future[asyncio.AbstractEventLoop]) -> None:
-    if made.exception() is None:
-        loop = made.result()
-        with contextlib.suppress(RuntimeError):  # closed: it was stopped already
-            loop.call_soon_threadsafe(loop.stop)
-
-
-def _serve(made: Future[asyncio.AbstractEventLoop]) -> None:
+def _serve(beginning: _Beginning) -> None:
     """The thread's main function: create the loop, run it until it is stopped."""
     try:
         loop = asyncio.new_event_loop()
     except Exception as error:
-        made.set_exception(error)
+        beginning.error = error
+        beginning.over.set()
         return
     try:
-        made.set_result(loop)
-        loop.run_forever()
-        loop.run_until_complete(_end_tasks())
+        beginning.loop = loop
+        beginning.over.set()
+        if not beginning.unwanted:  # Else nothing may run: `give_up` stops what runs, also the end of tasks.
+            loop.run_forever()
+            loop.run_until_complete(_end_tasks())
     finally:
         loop.close()
 

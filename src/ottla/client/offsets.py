@@ -22,9 +22,14 @@ Found = dict[TopicPartition, OffsetAndTimestamp | None]
 Failed = dict[TopicPartition, BrokerError]
 
 
-async def offsets_at(cluster: Cluster, partitions: Sequence[TopicPartition], at: int) -> dict[TopicPartition, int]:
-    """Return each partition's offset at EARLIEST, LATEST, or the first at or after a timestamp (ms), else -1."""
-    found = await find_offsets(cluster, dict.fromkeys(partitions, at))
+async def offsets_at(
+    cluster: Cluster, partitions: Sequence[TopicPartition], at: int, isolation_level: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, int]:
+    """Return each partition's offset at EARLIEST, LATEST, or the first at or after a timestamp (ms), else -1.
+
+    LATEST is the high watermark, and the last stable offset with `isolation_level` READ_COMMITTED.
+    """
+    found = await find_offsets(cluster, dict.fromkeys(partitions, at), isolation_level)
     return {partition: NO_OFFSET if each is None else each.offset for partition, each in found.items()}
 
 

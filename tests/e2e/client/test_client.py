@@ -112,6 +112,16 @@ def test_ranges(broker, client, topic):
     assert (caught.value.earliest, caught.value.latest) == (0, 1000)
 
 
+def test_sizes_of_partitions(broker, client, topic):
+    empty, filled = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for _ in range(10):
+            producer.send(topic, bytes(1_000), partition=1)
+    sizes = client.partition_sizes([empty, filled, TopicPartition(f"{topic}-none", 0)])
+    assert sizes[empty] == sizes[TopicPartition(f"{topic}-none", 0)] == 0
+    assert 10_000 < sizes[filled] < 20_000
+
+
 def test_commits(client, topic, unique):
     a, b = TopicPartition(topic, 0), TopicPartition(topic, 1)
     assert client.committed(unique, [a, b]) == {a: -1, b: -1}

@@ -8,6 +8,7 @@ seconds the longest `close` took.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import random
 import signal
@@ -26,6 +27,8 @@ AGAIN_S = 0.05
 CLOSED_EVERY = 25
 """Interruptions after which the consumer is closed and another goes on where it stopped."""
 TIME_LIMIT_S = 100.0
+CLOSE_LIMIT_S = 15.0
+"""Time after the limit when the stacks are dumped, as it hangs then."""
 
 
 class Reading:
@@ -95,6 +98,17 @@ class Reading:
     def run(self) -> None:
         """Read everything."""
         signal.signal(signal.SIGALRM, self.interrupt)
+        faulthandler.dump_traceback_later(TIME_LIMIT_S + CLOSE_LIMIT_S, exit=True)
+        try:
+            self.read_all()
+        finally:
+            self.armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        told = {"seen": self.seen, "interruptions": self.interruptions, "longest_close_s": self.longest_close_s}
+        print(json.dumps(told))
+
+    def read_all(self) -> None:
+        """Read until all is seen or the time is up; closes and opens the consumer now and then."""
         consumer = self.open()
         give_up_at = time.monotonic() + TIME_LIMIT_S
         closed_at = 0
@@ -106,8 +120,6 @@ class Reading:
                 consumer = self.open()
         signal.setitimer(signal.ITIMER_REAL, 0)
         self.close(consumer)
-        told = {"seen": self.seen, "interruptions": self.interruptions, "longest_close_s": self.longest_close_s}
-        print(json.dumps(told))
 
     def close(self, consumer: Any) -> None:
         """Close it, and see how long that takes."""

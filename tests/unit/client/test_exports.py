@@ -21,7 +21,9 @@ def imports_for_type_checkers(package: ModuleType) -> dict[str, str]:
     return {name.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
 
 
-@pytest.mark.parametrize("package", [ottla.client, ottla.zkconsumer], ids=["client", "zkconsumer"])
+@pytest.mark.parametrize(
+    "package", [ottla.client, ottla.client.sync, ottla.zkconsumer], ids=["client", "sync", "zkconsumer"]
+)
 def test_what_type_checkers_see_is_what_there_is(package):
     assert imports_for_type_checkers(package) == package._EXPORTS
     for name in package._EXPORTS:
@@ -45,18 +47,37 @@ INSIDE = {"check_reads", "core", "deadline_ms", "next_chunk", "wait_for_data"}
 def test_a_name_that_is_not_there():
     with pytest.raises(AttributeError, match="has no attribute 'Konsumer'"):
         ottla.client.Konsumer  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'Konsumer'"):
+        ottla.client.sync.Konsumer  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'create_konnector'"):
         ottla.zkconsumer.create_konnector  # noqa: B018
 
 
-def test_a_producer_does_not_pay_for_consumers():
-    loaded = subprocess.run(
-        [sys.executable, "-c", "import sys; from ottla.client import Producer; print('\\n'.join(sys.modules))"],
+def loaded_by(statement: str) -> list[str]:
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys; {statement}; print('\\n'.join(sys.modules))"],
         capture_output=True,
         text=True,
         check=True,
         timeout=30,
     ).stdout.split()
+
+
+def test_a_client_does_not_pay_for_producers_and_consumers():
+    loaded = loaded_by("from ottla.client.sync import Client")
+    assert "ottla.client.sync.client" in loaded
+    unwanted = ("ottla.client.producer", "ottla.client.consumer.consumer", "ottla.broker", "pyarrow", "numpy")
+    assert [name for name in loaded if name.startswith(unwanted)] == []
+
+
+def test_the_spark_source_is_found_without_arrow_and_clients():
+    loaded = loaded_by("import pyspark_ottla")
+    assert "ottla.spark.source.data_source" in loaded
+    assert [name for name in loaded if name.startswith(("ottla.client.sync", "pyarrow", "pandas"))] == []
+
+
+def test_a_producer_does_not_pay_for_consumers():
+    loaded = loaded_by("from ottla.client import Producer")
     assert "ottla.client.producer.producer" in loaded
     assert [
         name

@@ -4,12 +4,15 @@ import pytest
 
 from ottla.client.errors import BrokerError, ClientTimeoutError, CorruptBatchError, OffsetOutOfRange
 from ottla.client.fetcher import RangeFetcher
+from ottla.peer.model import READ_COMMITTED
 from ottla.records.batch import LENGTH_AT, MAGIC_AT, RECORDS_COUNT_AT, parse_batch_header, split_batches
 from ottla.records.compression import Compression
+from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import AbortedTransaction
 
 
 def read(partition, start, end, **options):
@@ -81,6 +84,57 @@ def test_gaps_and_control_batches_are_passed_over(fake, with_cluster):
     assert with_cluster(fake, read(p, 0, 61)) == [3, 8, 50]
     assert with_cluster(fake, read(p, 9, 10)) == []
     assert with_cluster(fake, read(p, 10, 50)) == []
+
+
+def test_aborted_transactions_are_left_out_of_a_read_committed_range(fake, with_cluster):
+    [p] = fake.topic("t", 0)
+    log = fake.logs[p]
+
+    def batch(offset, producer_id):
+        return encode_batch(
+            [Record(offset, 0, None, b"v")], base_offset=offset, producer_id=producer_id, is_transactional=True
+        )
+
+    def marker(offset, producer_id, kind):
+        key, value = end_transaction_record(kind, 0)
+        return encode_batch(
+            [Record(offset, 0, key, value)],
+            base_offset=offset,
+            producer_id=producer_id,
+            is_transactional=True,
+            is_control=True,
+        )
+
+    log.batches = [
+        batch(0, 1),
+        batch(1, 2),
+        marker(2, 1, ControlRecordType.ABORT),
+        batch(3, 1),
+        marker(4, 2, ControlRecordType.COMMIT),
+        marker(5, 1, ControlRecordType.COMMIT),
+    ]
+    log.end = 6
+
+    def with_aborted(request):
+        answer = fake.on_fetch(0, request, None)
+        answer.responses[0].partitions[0].aborted_transactions = [AbortedTransaction(producer_id=1, first_offset=0)]
+        return answer
+
+    fake.faults[ApiKey.FETCH].append(with_aborted)
+    assert with_cluster(fake, read(p, 0, 6, isolation_level=READ_COMMITTED)) == [1, 3]
+    assert fake.asked(ApiKey.FETCH)[-1].isolation_level == READ_COMMITTED
+    assert with_cluster(fake, read(p, 0, 6)) == [0, 1, 3]
+
+
+def test_checksums_are_not_looked_at_where_that_is_asked(fake, with_cluster):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 10)
+    damaged = bytearray(fake.logs[p].batches[0])
+    damaged[17] ^= 1  # the checksum itself
+    fake.logs[p].batches[0] = bytes(damaged)
+    with pytest.raises(CorruptBatchError):
+        with_cluster(fake, read(p, 0, 10))
+    assert with_cluster(fake, read(p, 0, 10, check_crcs=False)) == list(range(10))
 
 
 def test_batches_before_the_position_are_left_out(fake, with_cluster):

@@ -2,18 +2,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import multiprocessing
 import signal
 import sys
 import threading
 from concurrent.futures import Future
 from queue import SimpleQueue
+from types import SimpleNamespace
 
 import pytest
 
 from ottla.client import loop_thread
 from ottla.client.errors import ClientClosedError, IllegalStateError
 from ottla.client.loop_thread import LoopThread
+from ottla.env import threads
 from support.waiting import wait_until
 
 PATIENCE_S = 60.0
@@ -40,6 +43,14 @@ def thread():
     made.close()
 
 
+@pytest.fixture
+def thread_errors(monkeypatch):
+    """What ends threads."""
+    errors = []
+    monkeypatch.setattr(threading, "excepthook", lambda failed: errors.append(failed.exc_value))
+    return errors
+
+
 async def double(number):
     await asyncio.sleep(0)
     return 2 * number, threading.current_thread().name
@@ -53,6 +64,13 @@ def test_results_and_errors_come_back(thread):
     assert thread.run(double, 4) == (8, "test-client")
     with pytest.raises(KeyError, match="mine"):
         thread.run(fail)
+
+
+@pytest.mark.parametrize("how", ["run", "run_serving"])
+def test_work_that_cannot_begin_is_an_error_of_the_caller(thread, how):
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        in_thread(getattr(thread, how), double)()
+    assert thread.run(double, 4)[0] == 8
 
 
 def test_call_does_not_wait(thread):
@@ -142,7 +160,7 @@ def test_work_of_a_caller_that_was_interrupted_twice_ends_before_the_next(thread
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("ottla.client.loop_thread.Event.wait", interrupt)
+        patched.setattr("ottla.client.loop_thread.Latch.wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             thread.run_serving(slow_to_end)
     assert seen == []
@@ -224,27 +242,37 @@ def named(name):
 @pytest.mark.parametrize("when", ["before the loop is made", "after it"])
 def test_an_interrupt_while_it_begins_leaves_no_thread(monkeypatch, when):
     """The thread makes the loop, so that an interrupt, which meets the caller, leaves none that is half made."""
-    goes_on, makers, result = threading.Event(), [], Future.result
+    goes_on, makers, wait = threading.Event(), [], threads.Latch.wait
 
     def make():
         makers.append(threading.current_thread().name)
         assert goes_on.wait(PATIENCE_S)
         return asyncio.SelectorEventLoop()
 
-    def interrupted(future):
-        monkeypatch.setattr(Future, "result", result)
+    def interrupted(latch):
+        monkeypatch.setattr(threads.Latch, "wait", wait)
         if when == "after it":
             goes_on.set()
-            wait_until(future.done, "the loop")
+            wait_until(latch.is_set, "the loop")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(asyncio, "new_event_loop", make)
-    monkeypatch.setattr(Future, "result", interrupted)
+    monkeypatch.setattr(threads.Latch, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         LoopThread("test-client-interrupted")
     goes_on.set()
     wait_until(lambda: not named("test-client-interrupted"), "the end of the thread")
     assert makers == ["test-client-interrupted"]
+
+
+def test_a_caller_that_gives_up_just_when_the_loop_is_made_leaves_no_error(thread_errors):
+    beginning = loop_thread._Beginning()
+    beginning.over = SimpleNamespace(set=beginning.give_up)
+    serving = threading.Thread(target=loop_thread._serve, args=(beginning,))
+    serving.start()
+    serving.join(PATIENCE_S)
+    assert beginning.loop.is_closed()
+    assert thread_errors == []
 
 
 def test_a_loop_that_cannot_be_made_is_reported(monkeypatch):
@@ -295,6 +323,7 @@ def test_a_signal_that_the_wait_does_not_notice_is_handled_soon(thread, how):
 @pytest.mark.parametrize("how", ["run", "run_serving"])
 def test_a_long_wait_and_a_timeout_of_the_work(thread, how, monkeypatch):
     monkeypatch.setattr(loop_thread, "SIGNAL_POLL_S", 0.001)
+    monkeypatch.setattr(threads, "SIGNAL_POLL_S", 0.001)
 
     caller = threading.get_ident()
 
@@ -304,3 +333,60 @@ def test_a_long_wait_and_a_timeout_of_the_work(thread, how, monkeypatch):
 
     with pytest.raises(TimeoutError, match="of the work"):
         getattr(thread, how)(slow)
+
+
+def interrupted_at(place, call):
+    """Call it, and interrupt it before its instruction of this number; returns whether it had so many.
+
+    Python's own modules count, too: a signal's handler may run in the midst of them. What Python calls while it cleans
+    up does not: exceptions of it are dropped.
+    """
+    numbers = itertools.count()
+    reached = False
+
+    def trace(frame, event, argument):
+        nonlocal reached
+        if frame.f_code.co_name in ("_remove", "__del__"):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and next(numbers) == place:
+            reached = True
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return reached
+
+
+@pytest.mark.slow
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("how", ["run", "run_serving", "run_serving, interrupted already"])
+def test_callers_that_are_interrupted_anywhere_get_that_interrupt_and_go_on(thread, how):
+    async def soon():
+        await asyncio.to_thread(len, ())
+
+    async def interrupting():
+        await thread.in_caller(interrupt)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    def call():
+        if how == "run":
+            thread.run(soon)
+        else:
+            thread.run_serving(interrupting if "already" in how else soon)
+
+    for place in itertools.count():
+        if not interrupted_at(place, call):
+            break
+        assert thread.run_serving(double, 1) == (2, "test-client")
+        assert thread.run(double, 2) == (4, "test-client")
+    assert place > 100

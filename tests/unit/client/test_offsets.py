@@ -5,6 +5,7 @@ import pytest
 from ottla.client.errors import BrokerError, ClientTimeoutError
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import offsets_at
+from ottla.peer.model import READ_COMMITTED
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
@@ -62,3 +63,10 @@ def test_a_partition_without_a_leader_times_out_with_the_reason(fake, with_clust
 def test_nothing_asked_nothing_sent(fake, with_cluster):
     assert with_cluster(fake, lambda cluster: offsets_at(cluster, [], LATEST)) == {}
     assert fake.requests == []
+
+
+def test_the_last_stable_offset_is_asked_for(fake, with_cluster):
+    [a] = fake.topic("t", 0)
+    fake.fill(a, 10)
+    assert with_cluster(fake, lambda cluster: offsets_at(cluster, [a], LATEST, READ_COMMITTED)) == {a: 10}
+    assert [each.isolation_level for each in fake.asked(ApiKey.LIST_OFFSETS)] == [READ_COMMITTED]

@@ -365,7 +365,10 @@ class Bulk:
             at, end = 0, data.num_rows if chosen is None else len(chosen)
             while at < end:
                 batch = batches.begin(queues, number)
-                at = batch.builder.append_rows(source, at, end, chosen)
+                try:
+                    at = batch.builder.append_rows(source, at, end, chosen)
+                except ValueError as error:
+                    raise InvalidArgumentError(f"column headers: {error}; give it one, or leave it out") from error
                 yield from batches.finish(batch)
         return future
 
@@ -503,6 +506,9 @@ def _partitions(found: dict[str, Any], partition: int | None, count: int, *, ign
             wanted = wanted.cast(pyarrow.int32())
         except pyarrow.ArrowException as error:
             raise InvalidArgumentError(f"column partition cannot be read as numbers of partitions: {error}") from error
+        least = pyarrow.compute.min(wanted)
+        if least.is_valid and least.as_py() < 0:
+            raise InvalidArgumentError(f"column partition: {least} is no partition; null stands for any")
         wanted = wanted.combine_chunks() if isinstance(wanted, pyarrow.ChunkedArray) else wanted
         chosen = wanted if chosen is None else pyarrow.compute.coalesce(wanted, chosen)
     return pyarrow.compute.if_else(

@@ -194,7 +194,10 @@ class Sender:
         return list(loads.items()), next_due
 
     def _slow_from(self, link: BrokerLink, now: float) -> float:
-        """When a broker that is not ready will count as slow; never if it does already, or none does."""
+        """When a broker that is not ready will count as slow: in milliseconds of the clock of `now`.
+
+        Infinity where it counts as slow already, or `partitioner.availability.timeout.ms` is 0.
+        """
         timeout = self._config.partitioner_availability_timeout_ms
         return link.drained_ms + timeout if timeout > 0 and now - link.drained_ms <= timeout else float("inf")
 

@@ -14,15 +14,25 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.model import BROKER_DEFAULT
 from ottla.client.admin.topics import TopicAdmin
-from ottla.client.errors import ClientClosedError, ClientError, CorruptBatchError, PartlyFailedError
+from ottla.client.epochs import end_of_epoch
+from ottla.client.errors import (
+    ClientClosedError,
+    ClientError,
+    CorruptBatchError,
+    OffsetOutOfRange,
+    PartlyFailedError,
+    UnknownTopicError,
+)
 from ottla.client.fetcher import FetchedBatches, RangeFetcher
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import TopicMetadata, TopicPartition
 from ottla.client.offsets import offsets_at
 from ottla.peer.cluster import Cluster
+from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.peer.settings import ConnectionSettings
 from ottla.records.errors import BatchError
 from ottla.records.extras import require_extra
@@ -88,17 +98,45 @@ class Client:
         """Delete a topic. Raises UnknownTopicError if it does not exist."""
         self._thread.run(self._admin.delete_topic, name)
 
-    def offsets_at(self, partitions: Sequence[TopicPartition], at: int) -> dict[TopicPartition, int]:
-        """Return each partition's offset at `model.EARLIEST`, `LATEST`, or a timestamp (ms; -1: no record as late)."""
-        return self._thread.run(offsets_at, self._cluster, partitions, at)
+    def offsets_at(
+        self, partitions: Sequence[TopicPartition], at: int, *, read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Return each partition's offset at `model.EARLIEST`, `LATEST`, or a timestamp (ms; -1: no record as late).
 
-    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        With `read_committed` LATEST is the last stable offset, where the first open transaction begins.
+        """
+        isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+        return self._thread.run(offsets_at, self._cluster, partitions, at, isolation_level)
+
+    def end_of_epoch(self, partition: TopicPartition, epoch: int) -> tuple[int, int]:
+        """Return the leader's largest epoch that is at most `epoch`, and the offset where it ends; -1, -1 if none."""
+        return self._thread.run(end_of_epoch, self._cluster, partition, epoch)
+
+    def partition_sizes(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the bytes that each partition's log takes on a broker, of its largest replica; 0 if nobody has it."""
+        sizes = dict.fromkeys(partitions, 0)
+        for log_dirs in self._thread.run(BrokerAdmin(self._cluster).describe_log_dirs).values():
+            for log_dir in log_dirs.values():
+                for each in sizes.keys() & log_dir.replicas.keys():
+                    sizes[each] = max(sizes[each], log_dir.replicas[each].size_bytes)
+        return sizes
+
+    def committed(
+        self, group: str, partitions: Sequence[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
         """Return the group's committed offsets, -1 where there is none."""
-        return self._thread.run(self._group(group).fetch, partitions)
+        return self._thread.run(self._group(group).fetch, partitions, timeout_ms)
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-        """Commit offsets for a group without members."""
-        self._thread.run(self._group(group).commit, offsets, metadata)
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        metadata: str = "",
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commit offsets for a group without members. Raises ClientTimeoutError after `timeout_ms` milliseconds."""
+        self._thread.run(self._group(group).commit, offsets, metadata, timeout_ms)
 
     def _group(self, group: str) -> GroupOffsets:
         return self._groups.setdefault(group, GroupOffsets(self._cluster, group))
@@ -110,7 +148,7 @@ class Client:
 
         Raises OffsetOutOfRange if `start` is not in the log (any more).
         """
-        for fetched in self._fetch(partition, start, end, fetch_max_bytes):
+        for fetched in self._fetch(partition, start, end, {"fetch_max_bytes": fetch_max_bytes}):
             for header in fetched.headers:
                 try:
                     records = decode_batch(fetched.buffer, header)
@@ -129,26 +167,51 @@ class Client:
         rows_per_batch: int = ROWS_PER_BATCH,
         fetch_max_bytes: int | None = None,
         include_headers: bool = False,
+        *,
+        bytes_per_batch: int | None = None,
+        read_committed: bool = False,
+        check_crcs: bool = True,
     ) -> Iterator[pyarrow.RecordBatch]:
-        """Same, as Arrow record batches of at most `rows_per_batch` rows (columns: `records.arrow.arrow_schema`)."""
-        from ottla.records.arrow import ArrowRows
+        """Same, as Arrow record batches of at most `rows_per_batch` rows (columns: `records.arrow.arrow_schema`).
+
+        A batch has fewer rows once its records have `bytes_per_batch` bytes (by default 64 MiB).
+        `read_committed` leaves out the records of aborted transactions, and needs an `end` that is not beyond the last
+        stable offset. Where records or the topic were deleted meanwhile, what was fetched before comes ahead of the
+        error.
+        """
+        from ottla.records.arrow import MAX_ROWS_BYTES, ArrowRows
 
         require_extra("reading Arrow", "arrow", "pyarrow")
-        rows = ArrowRows(*partition, start, end, rows_per_batch=rows_per_batch, include_headers=include_headers)
-        for fetched in self._fetch(partition, start, end, fetch_max_bytes):
-            for header in fetched.headers:
-                try:
-                    rows.add(fetched.buffer, header)
-                    ready = rows.take() if rows.full else []
-                except BatchError as error:
-                    raise _corrupt(partition, header.base_offset, error) from error
-                yield from ready
+        rows = ArrowRows(
+            *partition,
+            start,
+            end,
+            rows_per_batch=rows_per_batch,
+            bytes_per_batch=bytes_per_batch or MAX_ROWS_BYTES,
+            include_headers=include_headers,
+        )
+        isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+        settings = {"fetch_max_bytes": fetch_max_bytes, "isolation_level": isolation_level, "check_crcs": check_crcs}
+        deleted: ClientError | None = None
+        try:
+            for fetched in self._fetch(partition, start, end, settings):
+                for header in fetched.headers:
+                    try:
+                        rows.add(fetched.buffer, header)
+                        ready = rows.take() if rows.full else []
+                    except BatchError as error:
+                        raise _corrupt(partition, header.base_offset, error) from error
+                    yield from ready
+        except (OffsetOutOfRange, UnknownTopicError) as error:
+            deleted = error
         yield from rows.take()
+        if deleted is not None:
+            raise deleted
 
     def _fetch(
-        self, partition: TopicPartition, start: int, end: int, fetch_max_bytes: int | None
+        self, partition: TopicPartition, start: int, end: int, settings: Mapping[str, Any]
     ) -> Iterator[FetchedBatches]:
-        fetcher = RangeFetcher(self._cluster, partition, start, end, fetch_max_bytes=fetch_max_bytes)
+        fetcher = RangeFetcher(self._cluster, partition, start, end, **settings)
         try:
             while (fetched := self._thread.run(fetcher.next)) is not None:
                 yield fetched

@@ -31,7 +31,7 @@ from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
-from ottla.env.threads import Event
+from ottla.env.threads import Latch
 from ottla.peer.cluster import Cluster
 from ottla.records.type_variables import K, V
 
@@ -210,7 +210,7 @@ class Producer(MethodHints, Generic[K, V]):
             raise self._core.blocked(wait, topic)
 
     def _wait_for_space(self, timeout_ms: float) -> bool:
-        freed = Event()
+        freed = Latch()
         if not self._core.accumulator.when_space(freed.set):
             return True
         try:

@@ -250,6 +250,17 @@ def test_arrow_columns_that_cannot_be(fake, producer):
             producer.send_arrow(text, **{"topic": "t", **wrong})
     with pytest.raises(InvalidArgumentError, match="its topic column is null"):
         producer.send_arrow(pyarrow.table({"value": ["a"], "topic": pyarrow.array([None], pyarrow.string())}))
+    with pytest.raises(InvalidArgumentError, match="column partition: -1 is no partition; null stands for any"):
+        producer.send_arrow(pyarrow.table({"value": ["a", "b"], "partition": [0, -1]}), "t")
+
+
+def test_an_arrow_header_has_a_name(fake, producer):
+    fake.topic("t", 0)
+    kind = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
+    for header in ({"key": None, "value": b"x"}, None):
+        headers = pyarrow.array([[], [header]], kind)
+        with pytest.raises(InvalidArgumentError, match="column headers: a header of row 1 has no name"):
+            producer.send_arrow(pyarrow.table({"value": ["a", "b"], "headers": headers}), "t")
 
 
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
