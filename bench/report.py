@@ -82,11 +82,21 @@ class Figures:
         self._other = other
         self._groups: dict[str, dict[str, Row]] = {}
 
-    def add(self, group: str, what: str, unit: str, name: str, value: float, goal: Goal | None = None) -> None:
-        """Take one measurement of one server."""
+    def add(
+        self,
+        group: str,
+        what: str,
+        unit: str,
+        name: str,
+        value: float,
+        goal: Goal | None = None,
+        *,
+        other: str | None = None,
+    ) -> None:
+        """Take one measurement of one server. `other` is whom ottla is compared with in this group alone."""
         rows = self._groups.setdefault(group, {})
         key = f"{what}, {unit}"
-        row = rows.setdefault(key, Row(what, unit, goal, self._other))
+        row = rows.setdefault(key, Row(what, unit, goal, other or self._other))
         row.values[name].append(value)
 
     def goals(self) -> tuple[int, int]:
@@ -97,7 +107,7 @@ class Figures:
     def tables(self) -> Iterable[str]:
         """A Markdown table for each group, readable as it is."""
         for group, rows in self._groups.items():
-            head = [group, self._other, OTTLA, "ratio", "goal", ""]
+            head = [group, next(iter(rows.values())).other, OTTLA, "ratio", "goal", ""]
             yield table(head, [row.cells() for row in rows.values()])
 
 

@@ -7,7 +7,7 @@ import signal
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,11 +19,14 @@ from support.client_facades import FACADES, Facade
 from support.examples import built_examples
 from support.foreign_suites import foreign_distributions
 from support.group_members import built_members
-from support.java import java_executable, kafka_libs, kcat_executable, older_libs, zookeeper_082_libs
+from support.java import java_executable, kafka_libs, kcat_executable, older_libs, spark_connector, zookeeper_082_libs
 from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
 from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.spec_report import SpecReport, requirement_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TESTS = Path(__file__).resolve().parent
 PROJECT = TESTS.parent
@@ -42,7 +45,7 @@ LEFT_RUNNING = "left_running"
 
 #: Seconds for a test that waits for starts of Java, and so for a busy machine; others have the limit of the project.
 LIMIT_WITH_JAVA_S = 600
-WITH_JAVA = ("needs_examples", "needs_java", "needs_kafka", "needs_older", "needs_082")
+WITH_JAVA = ("needs_examples", "needs_java", "needs_kafka", "needs_older", "needs_082", "needs_connector")
 
 #: Marker, whether what it needs is there, and what is missing otherwise.
 NEEDS: dict[str, tuple[Callable[[], object], str]] = {
@@ -58,6 +61,10 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
     "needs_082": (
         lambda: zookeeper_082_libs() and kafka_libs() and java_executable(),
         "no jars of ZooKeeper's clients of 0.8.2 in .cache/kafka-older, or no Java 17 (./run test brings both)",
+    ),
+    "needs_connector": (
+        lambda: spark_connector() and java_executable(),
+        "no jars of Spark's own Kafka connector in .cache/spark-kafka, or no Java 17 (./run test brings both)",
     ),
     "needs_members": (built_members, "no group members in .cache/members (./run test builds them with Go and npm)"),
     "needs_examples": (
@@ -238,6 +245,23 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: Apa
         yield kafka.start()
     finally:
         kafka.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark with `format("ottla")`, and with Spark's own Kafka connector where its jars are there.
+
+    There can be one in a process, so it lasts for the whole run. Tests that use it are marked needs_java.
+    """
+    import ottla.spark
+    from ottla.spark.local import stop
+
+    folder = tmp_path_factory.mktemp("spark")
+    jars = ",".join(map(str, spark_connector()))
+    conf = {"spark.jars": jars} if jars else {}
+    made = ottla.spark.session("tests", folder=folder, log_file=folder / "spark.log", conf=conf)
+    yield made
+    stop(made)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import typer.main
@@ -18,6 +18,7 @@ from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
 from support.group_page import groups_page
 from support.metrics_page import metrics_page
+from support.spark_options_page import spark_options_page
 
 PROJECT = Path(__file__).resolve().parents[2]
 HANDLERS = PROJECT / "src" / "ottla" / "broker" / "handlers"
@@ -147,7 +148,7 @@ def client_metrics_page() -> str:
 
 
 #: Page to what makes it.
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "docs/apis.md": apis_page,
     "docs/cli.md": cli_page,
     "docs/client-metrics.md": client_metrics_page,
@@ -155,4 +156,5 @@ PAGES = {
     "docs/groups.md": groups_page,
     "docs/metrics.md": lambda: metrics_page(MADE_BY),
     "docs/settings.md": reference.render,
+    "docs/spark-options.md": lambda: spark_options_page(MADE_BY),
 }

@@ -55,6 +55,12 @@ def older_libs() -> Path | None:
     return folder if next(folder.glob("kafka-clients-*.jar"), None) else None
 
 
+def spark_connector() -> list[Path]:
+    """The jars of Spark's own Kafka connector (in `OTTLA_SPARK_KAFKA`, else `.cache/spark-kafka`); none if missing."""
+    folder = Path(os.environ.get("OTTLA_SPARK_KAFKA") or PROJECT / ".cache" / "spark-kafka")
+    return sorted(folder.glob("*.jar"))
+
+
 def zookeeper_082_libs() -> Path | None:
     """The same folder, where it has what the programs of 0.8.2.2 need that go to ZooKeeper; or None."""
     folder = older_libs()

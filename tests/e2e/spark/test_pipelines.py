@@ -250,6 +250,7 @@ def test_a_mirror_needs_as_many_partitions(
         mirror.start(spark, config)
 
 
+@pytest.mark.long
 @pytest.mark.spec("D3")
 def test_a_pipeline_is_one_command_and_one_small_file(
     shared_ottla_server: OttlaServer, unique: str, tmp_path: Path, fill

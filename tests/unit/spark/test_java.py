@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
+import py4j
 import pytest
 
 from ottla.spark import java
-from ottla.spark.java import JavaNotFound, find_java, inspect_java, spark_launcher
+from ottla.spark.java import JavaNotFound, find_java, home_without_archives, inspect_java, spark_launcher
 
 RELEASE = 'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\nMODULES="java.base {module}"\n'
 
@@ -95,3 +98,65 @@ def test_the_launcher_drops_the_flag_only_where_the_module_is_missing(tmp_path: 
     program = spark_launcher(found, spark, tmp_path / "cache")
     told = subprocess.run([str(program), "-x", "a b"], capture_output=True, text=True, check=True).stdout
     assert told == ("--add-modules=jdk.incubator.vector -x a b\n" if vector else "-x a b\n")
+
+
+def _spark_home(spark: Path) -> Path:
+    """A home with archives of PySpark and py4j."""
+    lib = spark / "python" / "lib"
+    lib.mkdir(parents=True)
+    (spark / "__init__.py").write_text("")
+    (spark / "python" / "other").write_text("")
+    for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip"):
+        with zipfile.ZipFile(lib / name, "w") as archive:
+            archive.writestr(f"{name[:4]}/__init__.py", "")
+    return spark
+
+
+def test_python_processes_find_packages_in_folders_in_the_place_of_archives(tmp_path: Path) -> None:
+    spark = _spark_home(tmp_path / "site-packages" / "pyspark")
+    lib = spark / "python" / "lib"
+    (spark / "bin").mkdir()
+    submit = spark / "bin" / "spark-submit"
+    submit.write_text('#!/bin/sh\necho "$SPARK_HOME"\n')
+    submit.chmod(0o755)
+    found = inspect_java(_install(tmp_path / "java", "17.0.1"))
+    assert found is not None
+    for _ in range(2):  # A folder can be used again.
+        program = spark_launcher(found, spark, tmp_path / "cache")
+        home = Path(subprocess.run([program], capture_output=True, text=True, check=True).stdout.strip())
+    assert home != spark
+    assert (home / "python" / "other").is_file()
+    path = [str(home / "python" / "lib" / each.name) for each in lib.iterdir()]
+    command = [sys.executable, "-c", "import pyspark, py4j; print(pyspark.__file__, py4j.__file__, sep='\\n')"]
+    environment = {"PYTHONPATH": ":".join(path)}
+    imported = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    files = [Path(each).resolve() for each in imported.splitlines()]
+    assert files == [spark / "__init__.py", Path(py4j.__file__).resolve()]
+
+
+def test_a_home_that_is_named_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = _spark_home(tmp_path / "pyspark")
+    monkeypatch.chdir(tmp_path)
+    home = home_without_archives(Path("pyspark"), tmp_path / "cache" / "home")
+    monkeypatch.chdir("/")
+    assert (home / "__init__.py").resolve() == spark / "__init__.py"
+    assert (home / "python" / "lib" / "pyspark.zip" / "pyspark" / "__init__.py").is_file()
+
+
+def test_another_session_makes_the_same_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark, home = _spark_home(tmp_path / "pyspark"), tmp_path / "home"
+    home_without_archives(spark, home)
+    # As a session sees it that looked for links before they were there.
+    monkeypatch.setattr(Path, "is_symlink", lambda path: False)
+    assert home_without_archives(spark, home) == home
+    assert sorted(each.name for each in home.iterdir()) == sorted(each.name for each in spark.iterdir())
+    assert (home / "__init__.py").resolve() == spark / "__init__.py"
+
+
+def test_a_home_whose_archives_are_not_known_is_left_alone(tmp_path: Path) -> None:
+    spark = tmp_path / "spark"
+    (spark / "python" / "lib").mkdir(parents=True)
+    (spark / "python" / "lib" / "pyspark.zip").write_bytes(b"")
+    found = inspect_java(_install(tmp_path / "java", "17.0.1"))
+    assert found is not None
+    assert f"SPARK_HOME={spark} " in spark_launcher(found, spark, tmp_path / "cache").read_text()

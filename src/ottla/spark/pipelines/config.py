@@ -11,7 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from ottla.spark.options import BOOTSTRAP
+from ottla.spark.connection import BOOTSTRAP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.spark.options import BOOTSTRAP, ConnectionOptions
-from ottla.spark.partitions import connect
+from ottla.spark.connection import BOOTSTRAP, ConnectionOptions, connect
 from ottla.spark.pipelines.config import PipelineConfig, PipelineConfigError, read_stream, write_stream
 
 if TYPE_CHECKING:

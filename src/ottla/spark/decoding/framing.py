@@ -1,0 +1,135 @@
+"""The framing of schema registries: a byte 0, the schema's id in four bytes, and for Protobuf which message it is.
+
+Source: Confluent's "wire format", which other registries write, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy
+import pyarrow
+
+from ottla.spark.decoding.halving import ColumnFormat, Decoded, decode_present
+
+MAGIC = 0
+ID_LENGTH = 4
+PREFIX_LENGTH = 1 + ID_LENGTH
+#: An id for values without framing.
+NOT_FRAMED = -1
+#: Messages below each other in a Protobuf file; more are no indexes.
+MAX_INDEXES = 100
+NO_FRAMING = "no framing of a schema registry: it does not begin with a byte 0 and a schema id"
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Schema ids of values (NOT_FRAMED where there is none), and the values behind them."""
+
+    ids: numpy.ndarray
+    bodies: pyarrow.BinaryArray
+
+
+def split_frames(values: pyarrow.BinaryArray) -> Frames:
+    """Take the framing off values, none of which is null."""
+    if len(values) == 0:
+        return Frames(numpy.empty(0, numpy.int64), values)
+    _, positions, data = values.buffers()
+    offsets = numpy.frombuffer(positions, numpy.int32)[values.offset : values.offset + len(values) + 1]
+    content = numpy.frombuffer(data, numpy.uint8) if data is not None else numpy.zeros(0, numpy.uint8)
+    starts = offsets[:-1].astype(numpy.int64)
+    ids = numpy.full(len(values), NOT_FRAMED, numpy.int64)
+    long_enough = numpy.flatnonzero(offsets[1:] - offsets[:-1] >= PREFIX_LENGTH)
+    framed = long_enough[content[starts[long_enough]] == MAGIC]
+    number = numpy.zeros(len(framed), numpy.int64)
+    for place in range(1, PREFIX_LENGTH):
+        number = number << 8 | content[starts[framed] + place]
+    ids[framed] = number
+    bodies = [value[PREFIX_LENGTH:] for value in values.to_pylist()]
+    return Frames(ids, pyarrow.array(bodies, pyarrow.binary()))
+
+
+def take_indexes(body: bytes) -> tuple[tuple[int, ...], int] | None:
+    """The path to a message in its Protobuf file, and where the message begins; None where there is none.
+
+    A single 0 stands for the first message of the file, the usual one.
+    """
+    count, at = _zigzag(body, 0)
+    if count == 0:
+        return (0,), at
+    if count is None or not 0 < count <= MAX_INDEXES:
+        return None
+    path = []
+    for _ in range(count):
+        index, at = _zigzag(body, at)
+        if index is None or index < 0:
+            return None
+        path.append(index)
+    return tuple(path), at
+
+
+def encode_indexes(path: tuple[int, ...]) -> bytes:
+    """The usual bytes for a path of indexes, each of which is below 64 in any real file; else they are read."""
+    if path == (0,):
+        return b"\x00"
+    return bytes(min(each, 63) * 2 for each in (len(path), *path))
+
+
+def _zigzag(body: bytes, at: int) -> tuple[int | None, int]:
+    value = shift = 0
+    while at < len(body) and shift < 64:
+        byte = body[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    return None, at
+
+
+def put_together(schema: pyarrow.Schema, rows: int, groups: list[tuple[numpy.ndarray, Decoded]]) -> Decoded:
+    """Columns of `rows` rows of groups of them, which are given by their places."""
+    if len(groups) == 1 and len(groups[0][0]) == rows:
+        return groups[0][1]
+    if not groups:
+        return [pyarrow.nulls(rows, field.type) for field in schema], None
+    order = numpy.empty(rows, numpy.int64)
+    order[numpy.concatenate([places for places, _ in groups])] = numpy.arange(rows)
+    back = pyarrow.array(order)
+    columns = [
+        pyarrow.concat_arrays([columns[index] for _, (columns, _) in groups]).take(back) for index in range(len(schema))
+    ]
+    if all(reasons is None for _, (_, reasons) in groups):
+        return columns, None
+    said: list[str | None] = []
+    for places, (_, reasons) in groups:
+        said += reasons if reasons is not None else [None] * len(places)
+    return columns, [said[place] for place in order]
+
+
+def all_bad(schema: pyarrow.Schema, rows: int, reason: str) -> Decoded:
+    """Rows that are bad for one reason."""
+    return [pyarrow.nulls(rows, field.type) for field in schema], [reason] * rows
+
+
+class Unframed:
+    """Decoder of a format that needs no schema of the registry: the framing is taken off."""
+
+    def __init__(self, inner: ColumnFormat) -> None:
+        self.schema = inner.schema
+        self._inner = inner
+
+    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
+        """Columns of the schema, and a reason for each record that is bad; None where all are good."""
+        return decode_present(values, self._present)
+
+    def _present(self, values: pyarrow.BinaryArray) -> Decoded:
+        frames = split_frames(values)
+        framed = frames.ids != NOT_FRAMED
+        if framed.all():
+            return self._inner.decode(frames.bodies)
+        good, bad = numpy.flatnonzero(framed), numpy.flatnonzero(~framed)
+        groups = [(bad, all_bad(self.schema, len(bad), NO_FRAMING))]
+        if len(good):
+            groups.append((good, self._inner.decode(frames.bodies.take(pyarrow.array(good)))))
+        return put_together(self.schema, len(values), groups)

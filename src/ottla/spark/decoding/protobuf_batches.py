@@ -1,0 +1,132 @@
+"""Protobuf values to typed columns, in whole batches, with ptars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy
+import pyarrow
+import pyarrow.compute as compute
+
+from ottla.records.extras import require_extra
+from ottla.spark.decoding.framing import (
+    NO_FRAMING,
+    NOT_FRAMED,
+    all_bad,
+    encode_indexes,
+    put_together,
+    split_frames,
+    take_indexes,
+)
+from ottla.spark.decoding.halving import (
+    Decoded,
+    UnreadableError,
+    decode_in_halves,
+    decode_present,
+    read_singly,
+    read_together,
+)
+
+require_extra("valueFormat=protobuf", "spark-decode", "ptars")
+
+import ptars
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from ottla.spark.decoding.protobuf_messages import column_type, find_message, message_path
+
+_CONFIG = ptars.PtarsConfig(
+    timestamp_tz="UTC", timestamp_unit="us", duration_unit="us", enum_repr="string", list_value_name="element"
+)
+
+
+#: ptars goes down into groups without a limit, until its stack ends and the process with it; so many are still safe.
+#: A group takes a byte, so that only longer messages can have more; those are read by Google's parser before, which
+#: refuses more than 100.
+SAFE_GROUPS = 10_000
+
+
+class ProtobufBatches:
+    """Decoder of values that are messages of one type."""
+
+    def __init__(self, descriptor_set: bytes, message: str, wanted: Sequence[str] = ()) -> None:
+        descriptor = find_message(descriptor_set, message, wanted)
+        self._name = message
+        self.path = message_path(descriptor)
+        self._handler = ptars.HandlerPool([descriptor.file], config=_CONFIG).get_for_message(descriptor)
+        self._class = GetMessageClass(descriptor)
+        read = self._handler.schema()
+        names = list(wanted) or read.names
+        self.schema = pyarrow.schema([pyarrow.field(name, column_type(read.field(name).type)) for name in names])
+
+    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
+        """Columns of the schema, and a reason for each record that is bad; None where all are good."""
+        return decode_present(values, self._present)
+
+    def _present(self, values: pyarrow.BinaryArray) -> Decoded:
+        if len(values) == 0:
+            return [pyarrow.nulls(0, field.type) for field in self.schema], None
+        return decode_in_halves(values, self._batch, self._singly)
+
+    def _batch(self, values: pyarrow.BinaryArray) -> list[pyarrow.Array]:
+        self._refuse_deep(values)
+        with read_together():
+            read = self._handler.array_to_record_batch(values)
+            return [read.column(field.name).cast(field.type) for field in self.schema]
+
+    def _refuse_deep(self, values: pyarrow.BinaryArray) -> None:
+        """Raises UnreadableError for a message that is long and bad."""
+        longer = compute.greater(compute.binary_length(values), SAFE_GROUPS)
+        for place in numpy.flatnonzero(longer.to_numpy(zero_copy_only=False)):
+            try:
+                self._class.FromString(values[int(place)].as_py())
+            except DecodeError as problem:
+                raise UnreadableError(str(problem), int(place)) from problem
+
+    def _singly(self, values: pyarrow.BinaryArray) -> tuple[list[pyarrow.Array], list[str | None]]:
+        return read_singly(values, self.schema, self._batch, f"not a {self._name}")
+
+
+class FramedProtobuf:
+    """Decoder of Protobuf values with the framing of a registry. Fields go by number, whatever the schema's id is."""
+
+    def __init__(self, batches: ProtobufBatches) -> None:
+        self.schema = batches.schema
+        self._batches = batches
+        self._expected = encode_indexes(batches.path)
+
+    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
+        """Columns of the schema, and a reason for each record that is bad; None where all are good."""
+        return decode_present(values, self._present)
+
+    def _present(self, values: pyarrow.BinaryArray) -> Decoded:
+        frames = split_frames(values)
+        bodies: list[bytes] = []
+        good: list[int] = []
+        bad: dict[str, list[int]] = {}
+        for place, (schema_id, body) in enumerate(zip(frames.ids.tolist(), frames.bodies.to_pylist(), strict=True)):
+            reason, message = self._message(schema_id, body)
+            if reason is None:
+                good.append(place)
+                bodies.append(message)
+            else:
+                bad.setdefault(reason, []).append(place)
+        groups = [(numpy.array(places), all_bad(self.schema, len(places), reason)) for reason, places in bad.items()]
+        if good:
+            groups.append((numpy.array(good), self._batches.decode(pyarrow.array(bodies, pyarrow.binary()))))
+        return put_together(self.schema, len(values), groups)
+
+    def _message(self, schema_id: int, body: bytes) -> tuple[str | None, bytes]:
+        """Why a value is no message of the type, or the message."""
+        if schema_id == NOT_FRAMED:
+            return NO_FRAMING, b""
+        if body.startswith(self._expected):
+            return None, body[len(self._expected) :]
+        found = take_indexes(body)
+        if found is None:
+            return "no message indexes behind the schema id", b""
+        path, start = found
+        if path != self._batches.path:
+            shown = ", ".join(map(str, path))
+            return f"another message of its schema, that at [{shown}] instead of {list(self._batches.path)}", b""
+        return None, body[start:]

@@ -1,0 +1,146 @@
+"""Schemas by their id: of files, or from a schema registry over HTTP (`GET /schemas/ids/{id}`).
+
+A registry that cannot be reached is no fault of a record: it ends the task with a sentence, and Spark tries again.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from ottla.spark.errors import OptionError, SparkRefusal
+
+DEFAULT_TIMEOUT_MS = 10_000
+#: Schemas that a task keeps; each is asked for once.
+MAX_SCHEMAS = 1_000
+#: Bytes of an answer, and of a folder's schemas together.
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+MAX_FOLDER_BYTES = 16 * 1024 * 1024
+
+_FILE_OF_ID = re.compile(r"([0-9]{1,10})(\.[A-Za-z]+)?")
+
+
+class SchemaRegistryError(SparkRefusal, RuntimeError):
+    """A schema registry cannot be reached or does not answer as one; the message names it and the cure."""
+
+
+class Schemas(Protocol):
+    """Where schemas are looked up."""
+
+    def get(self, schema_id: int) -> str | None:
+        """The text of a schema, None where there is none of that id. Raises SchemaRegistryError."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSchemas:
+    """Schemas of a folder, read on the driver."""
+
+    texts: Mapping[int, str]
+    folder: str
+
+    def get(self, schema_id: int) -> str | None:
+        """The text of a schema, None where the folder has none of that id."""
+        return self.texts.get(schema_id)
+
+
+@dataclass(slots=True)
+class RegistrySchemas:
+    """Schemas of a registry. `url` may have a login; `timeout_ms` is for one request, in milliseconds."""
+
+    url: str = field(repr=False)
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    _known: dict[int, str | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def get(self, schema_id: int) -> str | None:
+        """The text of a schema, None where the registry has none of that id. Raises SchemaRegistryError."""
+        if schema_id not in self._known:
+            if len(self._known) >= MAX_SCHEMAS:
+                self._known.clear()
+            self._known[schema_id] = self._fetch(schema_id)
+        return self._known[schema_id]
+
+    def _fetch(self, schema_id: int) -> str | None:
+        parts = urlsplit(self.url)
+        made = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+        connection = made(parts.hostname or "", parts.port, timeout=self.timeout_ms / 1000)
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if parts.username:
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+        try:
+            connection.request("GET", f"{parts.path.rstrip('/')}/schemas/ids/{schema_id}", headers=headers)
+            response = connection.getresponse()
+            body = response.read(MAX_ANSWER_BYTES + 1)
+        except (OSError, http.client.HTTPException, ssl.SSLError) as problem:
+            raise SchemaRegistryError(
+                f"the schema registry at {shown} gives no schema {schema_id} ({type(problem).__name__}: {problem}); "
+                "check option schemaRegistry, and that executors can reach it"
+            ) from None
+        finally:
+            connection.close()
+        if response.status == http.HTTPStatus.NOT_FOUND:
+            return None
+        if response.status != http.HTTPStatus.OK:
+            raise SchemaRegistryError(
+                f"the schema registry at {shown} answers {response.status} {response.reason} for schema {schema_id}"
+            )
+        return _schema_of(body, shown)
+
+
+def _schema_of(body: bytes, shown: str) -> str:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        answer = None
+    if len(body) > MAX_ANSWER_BYTES or not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+        raise SchemaRegistryError(
+            f'what answers at {shown} is no schema registry: expected {{"schema": "…"}}, got {body[:60]!r}'
+        )
+    return str(answer["schema"])
+
+
+def find_schemas(place: str, timeout_ms: int) -> Schemas:
+    """The registry at an address, or the schemas in a folder: files named by id, `7.avsc`. Raises OptionError."""
+    parts = urlsplit(place)
+    if parts.scheme in ("http", "https"):
+        if not parts.hostname or not _has_valid_port(parts):
+            raise OptionError("option schemaRegistry: the address has no host, or no valid port; give http://host:port")
+        return RegistrySchemas(place, timeout_ms)
+    folder = Path(place.removeprefix("file://"))
+    if not folder.is_dir():
+        raise OptionError(
+            f"option schemaRegistry: {place!r} is neither a folder here nor an address such as http://host:8081"
+        )
+    return _read_folder(folder)
+
+
+def _has_valid_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+
+
+def _read_folder(folder: Path) -> FolderSchemas:
+    texts: dict[int, str] = {}
+    size = 0
+    for path in sorted(folder.iterdir()):
+        found = _FILE_OF_ID.fullmatch(path.name)
+        if found is None or not path.is_file():
+            continue
+        size += path.stat().st_size
+        if len(texts) >= MAX_SCHEMAS or size > MAX_FOLDER_BYTES:
+            raise OptionError(f"option schemaRegistry: {str(folder)!r} has more than {MAX_SCHEMAS} schemas or 16 MiB")
+        texts[int(found[1])] = path.read_text()
+    if not texts:
+        raise OptionError(f"option schemaRegistry: {str(folder)!r} has no file named by a schema's id, such as 7.avsc")
+    return FolderSchemas(texts, str(folder))

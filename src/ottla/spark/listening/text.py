@@ -1,0 +1,71 @@
+"""Figures of queries as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.spark.listening.figures import Basis, Lag, SourceFigures
+from ottla.spark.listening.queries import Query
+
+SECONDS_OF_A_MINUTE = 60
+SECONDS_OF_AN_HOUR = 3600
+
+
+def batch_line(query: Query) -> str:
+    """One line for the batch of a query that ended last."""
+    last = query.last
+    if last is None:
+        return f"{query.label}: no batch yet"
+    parts = [f"{query.label}: batch {last.number}", f"{last.rows:,} rows in {_duration(last.seconds)}"]
+    parts.extend(_source(each) for each in last.sources if each.end)
+    return ", ".join(parts)
+
+
+def report(queries: Iterable[Query]) -> str:
+    """All queries, each with its sources."""
+    lines: list[str] = []
+    for query in queries:
+        lines.append(_head(query))
+        if query.failure is not None:
+            lines.append(f"  failed: {query.failure}")
+        if query.commit_failures:
+            lines.append(f"  commits to its group that failed: {query.commit_failures:,} (the log says why)")
+        for source in () if query.last is None else query.last.sources:
+            total = query.source_rows.get(source.number, 0)
+            came, done = source.input_rows_per_second, source.processed_rows_per_second
+            rates = f"{came:,.1f} rows/s in, {done:,.1f} rows/s processed"
+            what = _source(source) if source.end else source.description
+            lines.append(f"  source {source.number}: {what}; {total:,} rows; {rates}")
+    return "\n".join(lines) if lines else "no queries"
+
+
+def _head(query: Query) -> str:
+    last = query.last
+    if last is None:
+        return f"{query.label}: {query.state}, no batch yet"
+    batch = f"batch {last.number} of {last.rows:,} rows took {_duration(last.seconds)}"
+    return f"{query.label}: {query.state}, {batch}"
+
+
+def _source(source: SourceFigures) -> str:
+    return f"{', '.join(source.topics)} {_behind(source.lag)}"
+
+
+def _behind(lag: Lag | None) -> str:
+    if lag is None:
+        return "with an unknown lag"
+    if not lag.total_rows:
+        return "read to the end"
+    seconds = lag.most_seconds
+    if not seconds:
+        return f"{lag.total_rows:,} rows behind"
+    at_least = "at least " if lag.basis is Basis.PROGRESS else ""
+    return f"{lag.total_rows:,} rows behind, {at_least}{_duration(seconds)}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < SECONDS_OF_A_MINUTE:
+        return f"{seconds:.2f} s"
+    if seconds < SECONDS_OF_AN_HOUR:
+        return f"{seconds / SECONDS_OF_A_MINUTE:.1f} min"
+    return f"{seconds / SECONDS_OF_AN_HOUR:.1f} h"

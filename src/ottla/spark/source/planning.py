@@ -1,0 +1,87 @@
+"""The ranges of offsets that the tasks of a query read.
+
+Source: Spark's KafkaOffsetRangeCalculator, for how many tasks a range is split into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from ottla.client.model import TopicPartition
+from ottla.spark.source.offsets import Offsets
+from ottla.spark.source.options import SplitOptions
+
+NO_SPLIT = SplitOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange(InputPartition):
+    """What one task reads: the records of one partition from `start` (inclusive) to `end` (exclusive)."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __repr__(self) -> str:
+        return f"PartitionRange({self.topic}-{self.partition}, {self.start} to {self.end})"
+
+    @property
+    def size(self) -> int:
+        """How many offsets it has."""
+        return self.end - self.start
+
+
+def plan_ranges(
+    start: Offsets,
+    end: Offsets,
+    split: SplitOptions = NO_SPLIT,
+    record_bytes: Mapping[TopicPartition, float] | None = None,
+) -> list[PartitionRange]:
+    """One range per partition that has records, split further where `split` asks for it.
+
+    `record_bytes` is the average size of a record, for `split.max_bytes`; a partition that it leaves out is not split
+    by size. Ranges come in the order of topic, partition, offset.
+    """
+    ranges: list[PartitionRange] = []
+    for each in sorted(end, key=lambda each: (each.topic, each.partition)):
+        if end[each] > start[each]:
+            whole = PartitionRange(each.topic, each.partition, start[each], end[each])
+            most = _most_records(split, (record_bytes or {}).get(each, 0))
+            ranges.extend(_split(whole, 1 if most is None else -(-whole.size // most)))
+    if split.min_tasks is None or len(ranges) >= split.min_tasks:
+        return ranges
+    return _into_tasks(ranges, split.min_tasks)
+
+
+def _most_records(split: SplitOptions, record_bytes: float) -> int | None:
+    limits = [] if split.max_records is None else [split.max_records]
+    if split.max_bytes is not None and record_bytes > 0:
+        limits.append(max(1, int(split.max_bytes / record_bytes)))
+    return min(limits, default=None)
+
+
+def _into_tasks(ranges: Sequence[PartitionRange], tasks: int) -> list[PartitionRange]:
+    """Split in proportion to size; ranges too small for two tasks stay whole, and the others share what is left."""
+    total = sum(each.size for each in ranges)
+    whole = {each for each in ranges if _parts(each.size, total, tasks) == 1}
+    left = sum(each.size for each in ranges if each not in whole)
+    for_large = max(1, tasks - len(whole))
+    return [
+        part for each in ranges for part in _split(each, 1 if each in whole else _parts(each.size, left, for_large))
+    ]
+
+
+def _parts(size: int, total: int, tasks: int) -> int:
+    """`tasks * size / total`, rounded half up, as Java's Math.round does."""
+    return max(1, (2 * tasks * size + total) // (2 * total))
+
+
+def _split(whole: PartitionRange, parts: int) -> Sequence[PartitionRange]:
+    parts = min(parts, whole.size)
+    cuts = [whole.start + whole.size * part // parts for part in range(parts + 1)]
+    return [PartitionRange(whole.topic, whole.partition, low, high) for low, high in pairwise(cuts)]

@@ -1,0 +1,110 @@
+"""Reading in a task: exactly the range of offsets that was planned.
+
+A read keeps no state and opens its own connection, so a range read twice gives the same rows. Rows travel as Arrow
+batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from ottla.client.model import TopicPartition
+from ottla.spark.connection import connect
+from ottla.spark.errors import message_only
+from ottla.spark.source.options import ReadOptions
+from ottla.spark.source.partitions import report_deleted
+from ottla.spark.source.planning import PartitionRange
+from ottla.spark.source.schema import read_schema
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from ottla.spark.decoding import ValueDecoder
+
+
+BYTES_PER_BATCH = 4 * 1024 * 1024
+"""Bytes of records after which an Arrow batch ends before `rowsPerBatch`: it is in memory both here and in Java."""
+
+
+def read_rows(partition: InputPartition, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of one `PartitionRange`, as Arrow batches in the schema Spark expects. Runs in a worker."""
+    if not isinstance(partition, PartitionRange):  # Spark makes up one partition where the plan has none.
+        return
+    with message_only():
+        yield from _rows(partition, options)
+
+
+def _rows(partition: PartitionRange, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
+    batches = _batches(partition, options, include_headers="headers" in read_schema(options).names)
+    return in_columns(batches, options)
+
+
+def in_columns(batches: Iterable[pyarrow.RecordBatch], options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
+    """Batches of records in the columns that the options choose, values decoded where they say so."""
+    import pyarrow
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(read_schema(options), timezone="UTC")
+    decoding: ValueDecoder | None = None
+    if options.decoding is not None:
+        from ottla.spark.decoding import decoder_of
+
+        decoding = decoder_of(options.decoding, schema.names)
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if decoding is not None:
+            values = columns.pop("value")
+            columns |= zip(decoding.fields.names, decoding.decode(values), strict=True)
+        yield pyarrow.RecordBatch.from_arrays([_as(columns[each.name], each.type) for each in schema], schema=schema)
+
+
+def _as(column: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
+    return column if column.type == kind else column.cast(kind)
+
+
+def _batches(
+    partition: PartitionRange, options: ReadOptions, *, include_headers: bool
+) -> Iterator[pyarrow.RecordBatch]:
+    """The records of the range. What was deleted meanwhile is passed over where `failOnDataLoss` is false.
+
+    Raises DataLossError. Offsets without a record, as compaction and transactions leave them, are no loss: that is what
+    lies before the first offset of the log, or behind its end.
+    """
+    from ottla.client.errors import OffsetOutOfRange, UnknownTopicError
+
+    source = TopicPartition(partition.topic, partition.partition)
+    fetch, fail = options.fetch, options.fail_on_data_loss
+    position = partition.start
+    with connect(options.connection, fetch.poll_timeout_ms) as client:
+        while position < partition.end:
+            batches = client.read_range_arrow(
+                source,
+                position,
+                partition.end,
+                rows_per_batch=options.rows_per_batch,
+                bytes_per_batch=BYTES_PER_BATCH,
+                fetch_max_bytes=fetch.max_bytes,
+                include_headers=include_headers,
+                read_committed=fetch.read_committed,
+                check_crcs=fetch.check_crcs,
+            )
+            try:
+                for batch in batches:
+                    yield batch
+                    position = batch.column("offset")[-1].as_py() + 1
+                return
+            except OffsetOutOfRange as error:
+                earliest = error.earliest
+                if earliest is None:
+                    raise
+                report_deleted(f"{source} wanted {error.offset}, has {earliest} to {error.latest}", fail=fail)
+                if earliest <= error.offset:  # The log ends before the range does.
+                    return
+                position = earliest
+            except UnknownTopicError:
+                if fail:
+                    raise
+                return

@@ -1,0 +1,42 @@
+"""The framing of schema registries."""
+
+from __future__ import annotations
+
+import pyarrow
+import pytest
+
+from ottla.spark.decoding import decoder, parse_decoding_options
+from ottla.spark.decoding.framing import NOT_FRAMED, encode_indexes, split_frames, take_indexes
+
+
+def test_ids_and_bodies() -> None:
+    values = [b"\x00\x00\x00\x00\x07x", b"\x00\xff\xff\xff\xff", b"\x01\x00\x00\x00\x07x", b"\x00\x00", b""]
+    sliced = pyarrow.array([b"before", *values], pyarrow.binary()).slice(1)
+    frames = split_frames(sliced)
+    assert frames.ids.tolist() == [7, 2**32 - 1, NOT_FRAMED, NOT_FRAMED, NOT_FRAMED]
+    assert frames.bodies.to_pylist()[:2] == [b"x", b""]
+
+
+@pytest.mark.parametrize("path", [(0,), (1,), (2, 0), (0, 0, 5)])
+def test_indexes_of_messages(path: tuple[int, ...]) -> None:
+    assert take_indexes(encode_indexes(path) + b"body") == (path, len(encode_indexes(path)))
+
+
+@pytest.mark.parametrize("body", [b"", b"\x02", b"\x01\x00", b"\xff" * 12, b"\xd0\x0f" + b"\x00" * 2_000, b"\x02\x01"])
+def test_no_indexes(body: bytes) -> None:
+    assert take_indexes(body) is None
+
+
+def test_json_behind_a_frame() -> None:
+    options = {"valueFormat": "json", "valueSchema": "id INT", "valueFraming": "registry"}
+    made = decoder(parse_decoding_options(options))
+    values = [b'\x00\x00\x00\x00\x07{"id":1}', None, b'{"id":2}', b'\x00\x00\x00\x00\x08{"id":"x"}']
+    ids, bad, reasons = made.decode(pyarrow.array(values, pyarrow.binary()))
+    assert ids.to_pylist() == [1, None, None, None]
+    assert bad.to_pylist() == [None, None, *values[2:]]
+    assert reasons.to_pylist()[2:] == [
+        "no framing of a schema registry: it does not begin with a byte 0 and a schema id",
+        'column id: int32 is expected, not "x"',
+    ]
+    unframed = decoder(parse_decoding_options({"valueFormat": "json", "valueSchema": "id INT"}))
+    assert "give valueFraming=registry" in unframed.decode(pyarrow.array(values[:1], pyarrow.binary()))[-1][0].as_py()

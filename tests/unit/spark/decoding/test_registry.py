@@ -1,0 +1,68 @@
+"""Schemas from a registry over HTTP, played on loopback."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.spark.decoding.registry import RegistrySchemas, SchemaRegistryError, find_schemas
+from ottla.spark.errors import OptionError, SparkRefusal
+from support.played_registry import PlayedRegistry
+
+
+@pytest.fixture
+def registry() -> Iterator[PlayedRegistry]:
+    with PlayedRegistry({7: '{"type": "string"}'}) as played:
+        yield played
+
+
+def test_each_schema_is_asked_for_once(registry: PlayedRegistry) -> None:
+    schemas = find_schemas(registry.address + "/api/", 5_000)
+    assert [schemas.get(7), schemas.get(7), schemas.get(8), schemas.get(8)] == ['{"type": "string"}'] * 2 + [None] * 2
+    assert registry.asked == ["/api/schemas/ids/7", "/api/schemas/ids/8"]
+    assert registry.authorizations == [None, None]
+
+
+def test_name_and_password_of_the_address_are_sent_and_not_shown(registry: PlayedRegistry) -> None:
+    address = registry.address.replace("http://", "http://reader:p%40ss@")
+    schemas = pickle.loads(pickle.dumps(find_schemas(address, 5_000)))
+    schemas.get(7)
+    assert registry.authorizations == ["Basic cmVhZGVyOnBAc3M="]
+    registry.instead = (401, b"{}")
+    with pytest.raises(SchemaRegistryError) as caught:
+        schemas.get(8)
+    assert str(caught.value) == f"the schema registry at {registry.address} answers 401 Unauthorized for schema 8"
+    assert isinstance(caught.value, SparkRefusal)  # so that the message comes without a traceback
+    assert "p%40ss" not in repr(schemas)
+
+
+@pytest.mark.parametrize("address", ["http://:8081", "http://r:x", "http://r:99999", "http://a:secret@r:0"])
+def test_addresses_that_cannot_be(address: str) -> None:
+    with pytest.raises(OptionError, match="no host, or no valid port") as caught:
+        find_schemas(address, 5_000)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"schema": 5}', b'{"schema": "' + b"x" * 5_000_000 + b'"}'])
+def test_what_is_no_registry_is_named(registry: PlayedRegistry, body: bytes) -> None:
+    registry.instead = (200, body)
+    with pytest.raises(SchemaRegistryError, match="is no schema registry"):
+        find_schemas(registry.address, 5_000).get(7)
+
+
+def test_a_registry_that_cannot_be_reached_ends_the_task_with_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(SchemaRegistryError, match=r"gives no schema 7 .*check option schemaRegistry"):
+            RegistrySchemas(address, 5_000).get(7)
+
+
+def test_a_registry_that_does_not_answer_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(SchemaRegistryError, match=r"timed out|TimeoutError"):
+            RegistrySchemas(address, 100).get(7)
