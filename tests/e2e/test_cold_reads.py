@@ -76,6 +76,9 @@ class _ColdFile(FaultyFile):
     def is_warm(self, position: int, length: int) -> bool | None:
         return not self._cold.is_cold(self.path) and super().is_warm(position, length)
 
+    def read_warm(self, into: memoryview, position: int) -> bool:
+        return not self._cold.is_cold(self.path) and super().read_warm(into, position)
+
 
 @pytest.fixture
 def disk() -> ColdDisk:

@@ -19,8 +19,10 @@ PAGES = {
     "docs/fastapi.md": [],
     "docs/testing-other-languages.md": [],
     "docs/docker.md": [],
+    "docs/spark.md": [pytest.mark.needs_java],
 }
-WALK_TIMEOUT_S = 400
+#: The page about Spark starts it several times, which takes minutes on a busy machine.
+WALK_TIMEOUT_S = 900
 
 pytestmark = [pytest.mark.spec("U5"), pytest.mark.slow]
 

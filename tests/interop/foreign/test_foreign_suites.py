@@ -36,7 +36,6 @@ SUITES = {
         },
         differences={
             f"{ADMIN}::test_create_describe_delete_acls": NO_ACLS,
-            f"{ADMIN}::test_elect_leaders": NO_REASSIGNMENT,
             f"{ADMIN}::test_alter_replica_log_dirs": NO_REASSIGNMENT,
             f"{ADMIN}::test_alter_partition_reassignments": NO_REASSIGNMENT,
             f"{ADMIN}::test_list_partition_reassignments": NO_REASSIGNMENT,

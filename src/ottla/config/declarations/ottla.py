@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 ROWS: tuple[Row, ...] = (
     (
         "ottla.flush.interval.ms", "long", "5000", "[1,...]", "medium", "read-only", "honoured",
-        "How often dirty data of all partitions is forced to disk in the background, in milliseconds, where Kafka's "
-        "default leaves it to the system. `flush.ms` and `flush.messages` of a topic come on top of it.",
+        "How often dirty data of each partition is forced to disk in the background, in milliseconds, where Kafka's "
+        "default leaves it to the system; the partitions in turn, not all at once. `flush.ms` and `flush.messages` of "
+        "a topic come on top of it.",
     ),
     (
         "ottla.log.flush.on.ack", "boolean", "false", "", "medium", "read-only", "honoured",
