@@ -1,0 +1,19 @@
+"""What keeps a pipeline from running, or ends it, each in one sentence with the cure."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """A pipeline cannot be started, or cannot go on; the message names the cause and the cure."""
+
+
+class PipelineSettingsError(PipelineError, ValueError):
+    """A setting is missing, unknown or senseless; the message names it."""
+
+
+class CheckpointMismatchError(PipelineError):
+    """The table has batches of this pipeline that this checkpoint did not write."""
+
+
+class SupersededError(PipelineError):
+    """Another driver committed this batch, or a later one: this one must end."""

@@ -1,0 +1,1 @@
+"""Tables that take each batch of a query exactly once: plain Parquet, Delta, Iceberg; no jar."""
