@@ -1,5 +1,6 @@
 """What a pipeline's file says, checked; made by `ottla.spark.pipelines.settings.file` alone. Paths are absolute or
-URLs."""
+URLs.
+"""
 
 from __future__ import annotations
 
