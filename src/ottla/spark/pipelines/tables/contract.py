@@ -1,6 +1,6 @@
 """What a table owes a pipeline, and what crosses between the tasks that write files and the driver that commits them.
 
-A task writes Parquet files where no reader looks yet; only their manifests (`WrittenFile`) reach the driver. The
+A task writes Parquet files where no reader looks yet; only their manifests (`StagedFile`) reach the driver. The
 driver gives
 all files of a batch to `BatchTable.commit`, which in one conditional step checks that the batch is not there and makes
 all of its files visible. So a batch that runs again, in the same driver or in another one, adds nothing.
@@ -20,7 +20,7 @@ EndOffsets = Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFile:
+class StagedFile:
     """A whole Parquet file that a task wrote. `path` is relative to the folder that `BatchTable.staging` names.
 
     `partition` has the values of the table's partition columns, in their order, as text; None for null. `footer` is
@@ -50,7 +50,7 @@ class BatchCommit:
     end_offsets: Mapping[str, EndOffsets]
     watermark_ms: int | None
     schema: pyarrow.Schema
-    files: Sequence[WrittenFile]
+    files: Sequence[StagedFile]
 
 
 @dataclass(frozen=True, slots=True)
