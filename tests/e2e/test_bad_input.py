@@ -61,13 +61,17 @@ class Neighbour:
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
+        self._connected = threading.Event()
         self._thread = threading.Thread(target=self._run, name="neighbour", daemon=True)
 
     def start(self) -> None:
+        """Begin; when this returns the broker has its connection, so that tests can count the others."""
         self._stop.clear()
+        self._connected.clear()
         self.slowest_s = 0.0
         self._thread = threading.Thread(target=self._run, name="neighbour", daemon=True)
         self._thread.start()
+        assert self._connected.wait(60), "the neighbour gets no connection"
 
     def stop(self) -> None:
         self._stop.set()
@@ -78,10 +82,13 @@ class Neighbour:
     def _run(self) -> None:
         try:
             with RawClient(self.port, client_id=NEIGHBOUR) as client:
+                client.end_offset(NEIGHBOUR, 0)
+                self._connected.set()
                 while not self._stop.wait(0.002):
                     self._round(client)
         except (Disconnected, TimeoutError, AssertionError) as error:
             self.problems.append(f"after {self.sent} records: {error!r}")
+            self._connected.set()
 
     def _round(self, client: RawClient) -> None:
         value = b"%d" % self.sent

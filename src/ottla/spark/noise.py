@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import logging
+import socketserver
+import sys
 import warnings
 from pathlib import PurePath
 
 
 def silence_spark() -> None:
-    """Silence PySpark's warnings, and the stack traces that py4j logs when Ctrl-C ends a call to Java. py4j logs them
-    through its own loggers and through the root logger.
+    """Silence PySpark's warnings, and the stack traces of a Java that Ctrl-C ends.
+
+    py4j logs them through its own loggers and through the root logger. PySpark's server for accumulators writes one to
+    standard error when its connection to Java ends while an update is awaited.
     """
     warnings.filterwarnings("ignore", module="pyspark")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_py4j)
+    from pyspark import accumulators
+
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = _quiet_about_ended_java  # type: ignore[method-assign]
+
+
+def _quiet_about_ended_java(server: socketserver.BaseServer, request: object, client_address: object) -> None:
+    """What these servers do with an error of a connection: nothing where the other end has gone, else as before."""
+    if not isinstance(sys.exception(), EOFError | ConnectionError):
+        socketserver.BaseServer.handle_error(server, request, client_address)  # type: ignore[arg-type]
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

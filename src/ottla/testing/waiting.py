@@ -16,7 +16,7 @@ from ottla.testing.errors import WaitedInVainError
 T = TypeVar("T")
 
 #: How long a wait lasts unless the test says otherwise, in seconds.
-WAIT_TIMEOUT_S: Final = 10.0
+WAIT_TIMEOUT_S: Final = 30.0
 #: Time between two looks, in seconds.
 LOOK_AGAIN_S: Final = 0.002
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
+import struct
 import warnings
 from collections.abc import Iterator
 
 import pytest
+from pyspark import accumulators
 
 from ottla.spark.noise import _not_of_py4j, silence_spark
 
@@ -14,10 +17,13 @@ from ottla.spark.noise import _not_of_py4j, silence_spark
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
     level = logging.getLogger("py4j").level
+    servers = (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer)
     with warnings.catch_warnings():
         yield
     logging.getLogger("py4j").setLevel(level)
     logging.getLogger().removeFilter(_not_of_py4j)
+    for server in servers:
+        vars(server).get("handle_error") is None or delattr(server, "handle_error")
 
 
 def said(path: str, logger: str = "root") -> bool:
@@ -45,3 +51,24 @@ def test_twice_is_once() -> None:
     silence_spark()
     silence_spark()
     assert logging.getLogger().filters.count(_not_of_py4j) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "heard"),
+    [(b"", False), (struct.pack("!i", 1), False), (struct.pack("!i", 1) + struct.pack("!i", 3) + b"abc", True)],
+    ids=["nothing", "half an update", "no update"],
+)
+def test_the_end_of_java_is_no_error_of_the_accumulators(
+    sent: bytes, heard: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Java's end closes the connection, whatever was on its way; what is no update is still reported."""
+    silence_spark()
+    token = "secret"
+    with (
+        accumulators.AccumulatorTCPServer(("127.0.0.1", 0), accumulators.UpdateRequestHandler, token) as server,
+        socket.create_connection(server.server_address) as java,
+    ):
+        java.sendall(token.encode() + struct.pack("!i", 0) + sent)
+        java.shutdown(socket.SHUT_WR)
+        server.handle_request()
+    assert ("Traceback" in capsys.readouterr().err) == heard
