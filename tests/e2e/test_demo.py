@@ -88,7 +88,7 @@ def test_an_interrupted_demo_leaves_nothing_running(
     assert _ended(process, log) == 130
     assert "interrupted" in log.read_text()
     assert "Traceback" not in log.read_text()
-    psutil.wait_procs(children, timeout=20)
+    psutil.wait_procs(children, timeout=60)
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert not list((tmp_path / "tmp").glob("ottla-demo-*"))
 

@@ -231,7 +231,7 @@ def test_a_commit_waits_for_the_disk(broker: DurableBroker) -> None:
         assert other.topics() == {"__consumer_offsets", "t"}
         assert done == []
         broker.power.let_go()
-        committing.join(20)
+        committing.join(60)
         assert done == [0]
         assert other.committed("g", "t", 0) == (0, 2)
 
@@ -247,7 +247,7 @@ def test_a_topic_is_made_when_the_tree_is_on_the_disk(broker: DurableBroker) -> 
         assert other.topics() == {"t"}
         assert done == []
         broker.power.let_go()
-        creating.join(20)
+        creating.join(60)
         assert done == [0]
         assert other.topics() == {"t", "new"}
 
@@ -327,7 +327,7 @@ def test_nothing_acknowledged_is_lost_with_the_power(
         broker.power.survivors(broker.folder, tmp_path / "survivors")
     stop.set()
     for worker in workers:
-        worker.join(20)
+        worker.join(60)
     again = EmbeddedBroker(tmp_path / "survivors").start()
     try:
         with RawClient(again.port) as client:

@@ -41,7 +41,7 @@ def causes(watch: ServerProcess) -> list[tuple[str, str]]:
 
 def test_a_broker_that_comes_back(ottla_server: OttlaServer, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": ottla_server.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("t", 4)])["t"].result(20)
+    admin.create_topics([NewTopic("t", 4)])["t"].result(60)
     line = [sys.executable, "-m", "ottla", "group", "watch", "-b", ottla_server.bootstrap, "--json"]
     watch = ServerProcess("watch", [*line, "--interval", "0.1", "--timeout", "1", "g"], tmp_path)
     try:

@@ -63,7 +63,7 @@ def kafka_tool(broker: RunningBroker) -> Callable[..., str]:
 def topic(broker: RunningBroker, unique: str) -> str:
     """Three partitions of 30, 20 and 10 records, their times a second apart from 1,000,000 on."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(unique, 3)])[unique].result(20)
+    admin.create_topics([NewTopic(unique, 3)])[unique].result(60)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for partition in range(3):
         for number in range(RECORDS - 10 * partition):

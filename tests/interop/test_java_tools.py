@@ -212,7 +212,7 @@ def test_java_members_come_and_go(
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
 
     def shares() -> list[int]:
-        described = admin.describe_consumer_groups([f"{unique}-group"])[f"{unique}-group"].result(20)
+        described = admin.describe_consumer_groups([f"{unique}-group"])[f"{unique}-group"].result(60)
         return sorted((len(one.assignment.topic_partitions) for one in described.members), reverse=True)
 
     members = [start_member(assignor)]

@@ -124,7 +124,7 @@ class Facade:
         """Stop the loop; clients are closed before."""
         if self._loop is not None and self._thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(10)
+            self._thread.join(60)
             self._loop.close()
 
 

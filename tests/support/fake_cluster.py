@@ -151,7 +151,7 @@ class FakeCluster:
             self.run(self._listen(node))
 
     def run(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _listen(self, node: int) -> None:
         port = self.ports.get(node, 0)
@@ -190,7 +190,7 @@ class FakeCluster:
             self.stop(node)
         self.run(self._end_late_connections())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     @property

@@ -30,7 +30,7 @@ class OddServers:
 
     def start(self, serve: Serve, tls: ssl.SSLContext | None = None) -> int:
         """The port of a server whose connections `serve` handles."""
-        return asyncio.run_coroutine_threadsafe(self._start(serve, tls), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(self._start(serve, tls), self._loop).result(60)
 
     async def _start(self, serve: Serve, tls: ssl.SSLContext | None) -> int:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,9 +55,9 @@ class OddServers:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
 

@@ -136,7 +136,7 @@ def test_acks(broker, client, topic, acks):
     with Producer(bootstrap_servers=broker.bootstrap, acks=acks) as producer:
         futures = [producer.send(topic, b"%d" % at, b"k") for at in range(100)]
         producer.flush()
-        assert [future.result(5).offset for future in futures] == ([-1] * 100 if acks == 0 else list(range(100)))
+        assert [future.result(60).offset for future in futures] == ([-1] * 100 if acks == 0 else list(range(100)))
     partition = TopicPartition(topic, partition_for_key(b"k", 3))
     wait_until(lambda: client.offsets_at([partition], LATEST)[partition] == 100, "all to arrive")
     assert [each.value for each in read_all(client, topic)[partition]] == [b"%d" % at for at in range(100)]
@@ -147,9 +147,9 @@ def test_records_and_batches_that_are_too_large(broker, client, unique):
     client.create_topic(unique, 1, config={"max.message.bytes": "20000"})
     with Producer(bootstrap_servers=broker.bootstrap, linger_ms=100, batch_size=200_000) as producer:
         with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
-            producer.send(unique, bytes(30_000)).result(5)
+            producer.send(unique, bytes(30_000)).result(60)
         futures = [producer.send(unique, b"%d" % at + bytes(1000)) for at in range(100)]
-        assert [future.result(5).offset for future in futures] == list(range(100))
+        assert [future.result(60).offset for future in futures] == list(range(100))
     [(_, read)] = read_all(client, unique).items()
     assert [record.value for record in read] == [b"%d" % at + bytes(1000) for at in range(100)]
 

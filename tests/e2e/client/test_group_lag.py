@@ -48,7 +48,7 @@ def test_committed_offset_and_end_are_of_one_moment(shared_ottla_server, unique)
             lags = asyncio.run(measure())
         finally:
             ends.set()
-            writer.join(20)
+            writer.join(60)
         assert lags <= {0, 1}
         assert client.committed(unique, [partition]) == client.offsets_at([partition], LATEST)
         assert client.committed(unique, [partition])[partition] > MEASUREMENTS // 10

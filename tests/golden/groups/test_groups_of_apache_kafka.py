@@ -52,7 +52,7 @@ def kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
 def make_topic(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
-        made.result(20)
+        made.result(60)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(30):
         producer.produce(TOPIC, key=str(number), value=str(number), partition=number % PARTITIONS)

@@ -70,7 +70,7 @@ class Program:
         from ottla.client.sync import Producer
 
         with Producer({**self.servers, "linger.ms": 1}) as producer:
-            producer.send(self.topic, b"first").result(10)
+            producer.send(self.topic, b"first").result(60)
             self.ready()
             while True:
                 value = self.value()

@@ -131,7 +131,7 @@ def test_frames_of_polars_there_and_back(broker, facade, consumer, unique):
     assert frame.filter(polars.col("value") == b"7")["offset"].to_list() == [7]
     doubled = polars.DataFrame({"key": ["a", "b"], "value": [b"one", b"two"]})
     with facade.producer({"bootstrap.servers": broker.bootstrap}) as producer:
-        producer.send_arrow(doubled, unique).result(10)
+        producer.send_arrow(doubled, unique).result(60)
     assert [(r.key, r.value) for r in read(consumer, 2)] == [(b"a", b"one"), (b"b", b"two")]
 
 
@@ -171,7 +171,7 @@ def test_new_partitions_are_noticed(broker, facade, unique):
         consumer.subscribe([unique])
         assert len(read(consumer, 100)) == 100
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_partitions([NewPartitions(unique, 2)])[unique].result(20)
+        admin.create_partitions([NewPartitions(unique, 2)])[unique].result(60)
         wait_until(lambda: consumer.poll(100) is not None and len(consumer.assignment()) == 2, "the new partition")
 
 

@@ -28,7 +28,7 @@ def test_a_producer_reports_what_it_could_not_deliver(
     told: list[tuple[int, ClientError | None]] = []
     producer = facade.producer({"bootstrap.servers": proxied_ottla.bootstrap, "linger.ms": 1})
     try:
-        producer.send(topic, b"before").result(10)
+        producer.send(topic, b"before").result(60)
         proxied_ottla.proxy.hang()
         futures = [
             producer.send(topic, b"%d" % number, callback=lambda _, error, number=number: told.append((number, error)))

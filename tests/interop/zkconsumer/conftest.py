@@ -73,7 +73,7 @@ class Consumer:
         """Leave the group; the threads end by themselves."""
         self.connector.shutdown()
         for thread in self.threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 

@@ -31,7 +31,7 @@ def admin(bootstrap, topic):
 
 def producer(bootstrap, topic):
     client = ottla.client.sync.Producer(bootstrap_servers=bootstrap)
-    client.send("t", b"v").result(5)
+    client.send("t", b"v").result(60)
     return client
 
 
@@ -74,7 +74,7 @@ def test_a_blocking_client_that_is_dropped_ends(fake, topic, make):
     with pytest.warns(ResourceWarning, match="a client was dropped without close"):
         drop(gone)
     for thread in started:
-        thread.join(10)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in started)
     wait_until(lambda: connections(fake) == 0, "the connections' end")
 

@@ -64,7 +64,7 @@ def test_blocking_clients(fake, topic):
 
         def use():
             assert admin.list_topics() == ["t"]
-            assert producer.send("t", b"v").result(5).topic == "t"
+            assert producer.send("t", b"v").result(60).topic == "t"
             consumer.assign([topic])
             assert consumer.poll(5000)
             assert simple.fetch("t", 0, 0).records

@@ -76,7 +76,7 @@ def test_work_that_cannot_begin_is_an_error_of_the_caller(thread, how):
 def test_call_does_not_wait(thread):
     done = threading.Event()
     thread.call(done.set)
-    assert done.wait(10)
+    assert done.wait(60)
 
 
 def test_closed(thread):
@@ -102,8 +102,8 @@ def test_a_forked_child_is_reported(thread):
     answers = context.Queue()
     child = context.Process(target=use_it, args=(thread, answers))
     child.start()
-    assert "opened in another process" in answers.get(timeout=20)
-    child.join(20)
+    assert "opened in another process" in answers.get(timeout=60)
+    child.join(60)
     assert child.exitcode == 0
     assert thread.run(double, 1)[0] == 2, "the parent's goes on"
 
@@ -150,7 +150,7 @@ def test_work_of_a_caller_that_was_interrupted_twice_ends_before_the_next(thread
         try:
             await thread.in_caller(interrupt)
         finally:
-            may_end.get(timeout=10)
+            may_end.get(timeout=60)
             seen.append("ended")
 
     async def following():

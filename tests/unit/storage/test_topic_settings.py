@@ -122,5 +122,5 @@ def test_close_waits_for_a_disk_thread_that_writes() -> None:
     assert disk.begun.wait(20)
     kept.keep("t", 0, SETTINGS)
     kept.close()
-    writer.join(20)
+    writer.join(60)
     assert read_topic_settings(disk, "/t-0") == SETTINGS

@@ -64,7 +64,7 @@ def test_waits_and_calls_under_way_say_that_it_was_stopped() -> None:
     waiting = broker.submit_wait("records", "t", 1, 60.0)
     broker.stop()
     with pytest.raises(TestBrokerError, match="the test broker was stopped in the meantime"):
-        waiting.result(10)
+        waiting.result(60)
 
 
 def test_a_wait_in_a_loop_of_its_own_is_not_cancelled_by_the_stop() -> None:
@@ -228,6 +228,6 @@ def test_a_forked_process_is_told_that_the_broker_is_not_there() -> None:
             assert here.poll(20), "the forked process hangs"
             assert here.recv() == "{'t': 1}"
         finally:
-            child.join(10)
+            child.join(60)
             child.kill()
         assert broker.topics() == {"t": 1}

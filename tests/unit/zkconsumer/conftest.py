@@ -94,7 +94,7 @@ class Reader:
         return self.found
 
     def join(self) -> None:
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
 

@@ -468,7 +468,7 @@ def test_shutdown_in_the_middle_of_the_first_rebalance(group):
     thread.start()
     wait_until(lambda: connector._core.figures.conflicts > 0, "a conflict")
     assert seconds_to_shut_down(connector) < 1
-    thread.join(10)
+    thread.join(60)
     assert len(problems) == 1
 
 

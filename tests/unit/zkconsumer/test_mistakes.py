@@ -127,7 +127,7 @@ def test_streams_are_made_once_however_many_threads_ask(group):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len(made) == 1
     assert all("once" in str(error) for error in refused)
     wait_until(lambda: len(group.owners()) == 1, "the owner")

@@ -108,7 +108,7 @@ def test_a_reader_waits_for_records_and_for_the_end():
     put(queue, info, batch(0, 2))
     wait_until(lambda: found == [0, 1], "records are read")
     asyncio.run(queue.end())
-    reader.join(10)
+    reader.join(60)
     assert not reader.is_alive()
     with pytest.raises(StopIteration):
         next(iter(stream))

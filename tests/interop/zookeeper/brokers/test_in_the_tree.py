@@ -31,12 +31,12 @@ def admin(server: OttlaServer) -> AdminClient:
 
 def make(server: OttlaServer, name: str, partitions: int = 1, **config: str) -> None:
     asker = admin(server)
-    asker.create_topics([NewTopic(name, partitions, 1, config=config)], operation_timeout=20)[name].result(30)
+    asker.create_topics([NewTopic(name, partitions, 1, config=config)], operation_timeout=60)[name].result(90)
 
 
 def delete(server: OttlaServer, name: str) -> None:
     asker = admin(server)
-    asker.delete_topics([name], operation_timeout=20)[name].result(30)
+    asker.delete_topics([name], operation_timeout=60)[name].result(90)
 
 
 def partitions(server: OttlaServer, name: str) -> int:
@@ -44,18 +44,18 @@ def partitions(server: OttlaServer, name: str) -> int:
 
 
 def partitions_of_all(server: OttlaServer) -> dict[str, int]:
-    return {name: len(topic.partitions) for name, topic in admin(server).list_topics(timeout=10).topics.items()}
+    return {name: len(topic.partitions) for name, topic in admin(server).list_topics(timeout=60).topics.items()}
 
 
 def leaders(server: OttlaServer, name: str) -> list[int]:
-    found = admin(server).list_topics(name, timeout=10).topics[name].partitions
+    found = admin(server).list_topics(name, timeout=60).topics[name].partitions
     return [partition.leader for _, partition in sorted(found.items())]
 
 
 def setting(server: OttlaServer, topic: str, name: str) -> str:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     asker = admin(server)
-    return asker.describe_configs([resource])[resource].result(10)[name].value
+    return asker.describe_configs([resource])[resource].result(60)[name].value
 
 
 def send(server: OttlaServer, topic: str, *values: str, partition: int = -1) -> None:
@@ -145,7 +145,7 @@ def test_others_learn_of_its_death_and_a_new_one_with_its_id_takes_over(serve: S
     assert leaders(server, "t") == [-1, -1]
     assert "this broker has no log of it" in server.server.stderr
     asker = admin(server)
-    asker.elect_leaders(ElectionType.UNCLEAN).result(30)
+    asker.elect_leaders(ElectionType.UNCLEAN).result(90)
     wait_until(lambda: leaders(server, "t") == [7, 7], "the unclean election")
     send(server, "t", "new", partition=1)
     assert read(server, "t", 1) == ["new"]
@@ -256,7 +256,7 @@ def test_brokers_that_register_and_go_are_known(serve: Serve, tree: KazooClient)
     )
 
     def known() -> set[int]:
-        return set(admin(server).list_topics(timeout=10).brokers)
+        return set(admin(server).list_topics(timeout=60).brokers)
 
     for name in ("8", "9"):
         tree.create(f"/brokers/ids/{name}", registration, ephemeral=True)

@@ -52,7 +52,7 @@ def offsets(records):
 
 def read(consumer, count, passes=()):
     found = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
         with contextlib.suppress(passes):
             found += consumer.poll(200)
@@ -60,7 +60,7 @@ def read(consumer, count, passes=()):
 
 
 def poll_until_raised(consumer, kind):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             consumer.poll(200)
@@ -413,7 +413,7 @@ def test_two_threads_in_one_consumer(fakes):
             with pytest.raises(ConcurrentUseError, match=r"another thread .* only wakeup"):
                 call()
         consumer.wakeup()
-        thread.join(10)
+        thread.join(60)
         assert len(raised) == 1
         assert not consumer.poll(0)
 

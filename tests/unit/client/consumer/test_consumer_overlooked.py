@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("patient")
 
 def read(consumer, count):
     found = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
         found += consumer.poll(200)
     return [record.offset for record in found]

@@ -50,7 +50,7 @@ def by_key(pairs, count):
 def test_pairs_go_to_the_partitions_of_their_keys_in_order(fake, producer, given):
     partitions = fake.topic("t", 0, 0, 0)
     pairs = [(b"k%d" % (at % 50), b"%d" % at) for at in range(5000)]
-    ranges = producer.send_many(given(pairs), "t").result(5)
+    ranges = producer.send_many(given(pairs), "t").result(60)
     expected = by_key(pairs, 3)
     assert ranges == [OffsetRange("t", each, 0, len(expected[each]), len(expected[each])) for each in range(3)]
     assert [written(fake, partition) for partition in partitions] == [expected[each] for each in range(3)]
@@ -98,7 +98,7 @@ def test_records_with_everything_for_several_topics(fake, producer):
         ProducerRecord("b", None, b"k", partition=1),
         ProducerRecord("a", b"2"),
     ]
-    assert [each.record_count for each in producer.send_many(records).result(5)] == [2, 1]
+    assert [each.record_count for each in producer.send_many(records).result(60)] == [2, 1]
     first, second = sorted(fake.logs[a].records(), key=lambda record: record.value)
     assert (first.key, first.timestamp, first.headers) == (b"k", 7, (("h", b"x"),))
     assert second.timestamp > 1_000_000
@@ -117,7 +117,7 @@ def test_what_is_taken_before_a_record_that_is_refused_is_sent(fake, producer):
     producer.flush()
     assert set(written(fake, p)) == {(None, b"before")}
     assert producer.send_many([], "t").result(1) == []
-    assert producer.send_many([(b"k", b"v")], "t").result(5)[0].record_count == 1
+    assert producer.send_many([(b"k", b"v")], "t").result(60)[0].record_count == 1
 
 
 def test_batches_that_are_large_but_not_too_large(fake):
@@ -125,7 +125,7 @@ def test_batches_that_are_large_but_not_too_large(fake):
     with Producer(
         bootstrap_servers=fake.bootstrap, max_request_size=100_000, buffer_memory=150_000, **QUICK
     ) as producer:
-        producer.send_many([(None, bytes(1000))] * 1000, "t").result(5)
+        producer.send_many([(None, bytes(1000))] * 1000, "t").result(60)
     sizes = [len(batch) for batch in fake.logs[p].batches]
     assert 90_000 < max(sizes) <= 100_000
     assert sum(parse_batch_header(batch).records_count for batch in fake.logs[p].batches) == 1000
@@ -135,7 +135,7 @@ def test_it_keeps_its_place_among_single_records(fake, producer):
     [p] = fake.topic("t", 0)
     producer.send("t", b"first")
     producer.send_many([(None, b"second"), (None, b"third")], "t")
-    producer.send("t", b"fourth").result(5)
+    producer.send("t", b"fourth").result(60)
     assert [value for _, value in written(fake, p)] == [b"first", b"second", b"third", b"fourth"]
 
 
@@ -144,7 +144,7 @@ def test_failures_are_reported_by_the_future_or_by_flush(fake, producer):
     fake.topic("t", 0)
     fake.faults[ApiKey.PRODUCE].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(DeliveryError, match="3 of 3 records") as told:
-        producer.send_many([(None, b"%d" % at) for at in range(3)], "t").result(5)
+        producer.send_many([(None, b"%d" % at) for at in range(3)], "t").result(60)
     assert told.value.count == 3
     producer.flush()
 
@@ -158,7 +158,7 @@ def test_split_batches_are_reported_as_one_range(fake, producer):
         return fake.on_produce(0, request, ErrorCode.MESSAGE_TOO_LARGE if too_large else None)
 
     fake.faults[ApiKey.PRODUCE].extend([bounded] * 100)
-    assert producer.send_many([(None, b"%d" % at) for at in range(200)], "t").result(5) == [
+    assert producer.send_many([(None, b"%d" % at) for at in range(200)], "t").result(60) == [
         OffsetRange("t", 0, 0, 200, 200)
     ]
 
@@ -168,7 +168,7 @@ def test_serializers_are_asked_for_each_record(fake):
     [p] = fake.topic("t", 0)
     settings = {"key_serializer": "StringSerializer", "value_serializer": str.encode}
     with Producer(bootstrap_servers=fake.bootstrap, **settings, **QUICK) as producer:
-        ranges = producer.send_many([("k", str(at)) for at in range(100)], "t").result(5)
+        ranges = producer.send_many([("k", str(at)) for at in range(100)], "t").result(60)
     assert ranges == [OffsetRange("t", 0, 0, 100, 100)]
     assert written(fake, p) == [(b"k", b"%d" % at) for at in range(100)]
 
@@ -180,7 +180,7 @@ def test_arrow_tables(fake, producer):
     table = pyarrow.table({"id": [key for key, _ in pairs], "text": [value.decode() for _, value in pairs]})
     future = producer.send_arrow(table, "t", key_column="id", value_column="text")
     expected = by_key(pairs, 3)
-    assert future.result(5) == [
+    assert future.result(60) == [
         OffsetRange("t", each, 0, len(expected[each]), len(expected[each])) for each in range(3)
     ]
     assert [written(fake, partition) for partition in partitions] == [expected[each] for each in range(3)]
@@ -224,7 +224,7 @@ def test_arrow_columns_for_everything(fake, producer):
             ),
         }
     )
-    producer.send_arrow(batch).result(5)
+    producer.send_arrow(batch).result(60)
     assert [(each.value, each.timestamp, each.headers) for each in fake.logs[a].records()] == [
         (b"1", 5, (("h", b"x"),)),
         (b"4", 8, ()),
@@ -232,7 +232,7 @@ def test_arrow_columns_for_everything(fake, producer):
     where = [b0, b1][partition_for_key(b"21", 2)]
     assert (b"21", b"3") in written(fake, where)
     assert (b"k", None) in written(fake, b1)
-    producer.send_arrow(batch, "b", partition=1).result(5)
+    producer.send_arrow(batch, "b", partition=1).result(60)
     assert len(written(fake, b0)) + len(written(fake, b1)) == 6
 
 
@@ -296,7 +296,7 @@ def test_what_has_no_room_in_time_is_reported(fake, faults):
     fake.topic("t", *[0] * 4)
     settings = {"batch_size": 5000, "buffer_memory": 5000, "max_request_size": 2_000_000, **QUICK, "max_block_ms": 1000}
     producer = Producer(bootstrap_servers=fake.bootstrap, **settings)
-    producer.send("t", b"first").result(5)
+    producer.send("t", b"first").result(60)
     fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 10)
     records = [ProducerRecord("t", bytes(3000), partition=at) for at in range(4)]
     watch = Stopwatch()
@@ -318,20 +318,20 @@ def test_a_batchs_time_begins_when_it_is_handed_over(fake):
 
     settings = {**QUICK, "request_timeout_ms": 1000, "delivery_timeout_ms": 1200}
     with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
-        assert producer.send_many(slow()).result(5)[0].record_count == 2
+        assert producer.send_many(slow()).result(60)[0].record_count == 2
 
 
 @pytest.mark.spec("P3")
 def test_arrow_partitions_without_keys(fake, producer):
     partitions = fake.topic("t", 0, 0, 0)
     table = pyarrow.table({"value": ["a", "b", "c", "d"], "partition": [1, 2, 1, 2]})
-    producer.send_arrow(table, "t").result(5)
+    producer.send_arrow(table, "t").result(60)
     assert [written(fake, each) for each in partitions] == [
         [],
         [(None, b"a"), (None, b"c")],
         [(None, b"b"), (None, b"d")],
     ]
-    assert producer.send_arrow(table.slice(0, 0), "t").result(5) == []
+    assert producer.send_arrow(table.slice(0, 0), "t").result(60) == []
     with pytest.raises(InvalidArgumentError, match="column partition cannot be read"):
         producer.send_arrow(pyarrow.table({"value": ["a"], "partition": [1.5]}), "t")
 
@@ -340,7 +340,7 @@ def test_rows_without_partition_stay_on_the_sticky_one_until_it_has_a_batch(fake
     partitions = fake.topic("t", 0, 0, 0, 0, 0)
     for _ in range(20):
         columns = {"value": ["v"] * 4, "key": ["k", None, None, None]}
-        producer.send_arrow(pyarrow.table(columns), "t").result(5)
+        producer.send_arrow(pyarrow.table(columns), "t").result(60)
     without_key = [sum(key is None for key, _ in written(fake, each)) for each in partitions]
     assert sorted(without_key) == [0, 0, 0, 0, 60]
 
@@ -348,7 +348,7 @@ def test_rows_without_partition_stay_on_the_sticky_one_until_it_has_a_batch(fake
 def test_rows_without_partition_count_for_the_sticky_one(fake, producer):
     fake.topic("t", 0, 0)
     table = pyarrow.table({"value": [b"v" * 100] * 4, "key": ["k", None, None, None]})
-    producer.send_arrow(table, "t").result(5)
+    producer.send_arrow(table, "t").result(60)
     [queues] = producer._core.accumulator.topics.values()
     assert 3 * 100 <= queues.sticky.produced_bytes <= 3 * 200
 
@@ -380,9 +380,9 @@ def test_arrow_timestamps_before_1970_are_refused(fake, producer, times):
     table = pyarrow.table({"value": [b"1", b"2", b"3"], "timestamp": times})
     with pytest.raises(InvalidArgumentError, match=r"that of row 2 is .* milliseconds since 1970"):
         producer.send_arrow(table, "t")
-    assert producer.send_arrow(table.slice(0, 2), "t").result(5)[0].record_count == 2
+    assert producer.send_arrow(table.slice(0, 2), "t").result(60)[0].record_count == 2
     unknown = table.set_column(1, "timestamp", pyarrow.nulls(3))
-    assert producer.send_arrow(unknown, "t").result(5)[0].record_count == 3
+    assert producer.send_arrow(unknown, "t").result(60)[0].record_count == 3
     assert len(written(fake, p)) == 5
 
 
@@ -435,4 +435,4 @@ def test_a_call_that_is_interrupted_reports_how_much_was_sent(fake, producer):
         producer.send_many(records(), "t", into=sent)
     assert 0 < sent.count < 5000
     assert f"{sent.count} records were handed over" in caught.value.__notes__[0]
-    assert sum(each.record_count for each in sent.result(5)) == sent.count == len(written(fake, p))
+    assert sum(each.record_count for each in sent.result(60)) == sent.count == len(written(fake, p))

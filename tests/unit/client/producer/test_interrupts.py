@@ -61,7 +61,7 @@ def work_for_ever(producer, what):
         if what == "send_many":
             producer.send_many([(None, b"v")] * 500, "t")
         elif what == "result":
-            producer.send("t", b"v").result(5)
+            producer.send("t", b"v").result(60)
         else:
             for _ in range(20):
                 producer.send("t", bytes(50))
@@ -78,13 +78,13 @@ def test_anywhere(fake, interrupting, rounds):
     fake.topic("t", 0, 0)
     chance = random.Random(rounds)
     with Producer(bootstrap_servers=fake.bootstrap, linger_ms=1, **SETTINGS) as producer:
-        producer.send("t", b"first").result(5)
+        producer.send("t", b"first").result(60)
         for _ in range(rounds):
             what = chance.choice(["send", "send_many", "result", "flush"])
             with pytest.raises(KeyboardInterrupt), Interrupt(chance.uniform(0.0005, 0.01)):
                 work_for_ever(producer, what)
             watch = Stopwatch()
-            assert producer.send("t", b"next").result(5).offset >= 0
+            assert producer.send("t", b"next").result(60).offset >= 0
             assert watch.seconds() < SOON_S
         producer.flush()
         core = producer._core.accumulator
@@ -95,7 +95,7 @@ def test_anywhere(fake, interrupting, rounds):
 def test_while_nobody_answers(fake, interrupting, faults, method):
     fake.topic("t", 0)
     producer = Producer(bootstrap_servers=fake.bootstrap, **SETTINGS)
-    producer.send("t", b"first").result(5)
+    producer.send("t", b"first").result(60)
     fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 10)
     future = producer.send("t", b"v")
     waiting = future.result if method == "result" else getattr(producer, method)
@@ -113,7 +113,7 @@ def test_a_block_that_is_interrupted_does_not_wait(fake, faults):
     fake.topic("t", 0)
     watch = Stopwatch()
     with pytest.raises(KeyboardInterrupt), Producer(bootstrap_servers=fake.bootstrap, **SETTINGS) as producer:  # noqa: PT012
-        producer.send("t", b"first").result(5)
+        producer.send("t", b"first").result(60)
         fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 10)
         future = producer.send("t", b"v")
         raise KeyboardInterrupt
@@ -133,6 +133,6 @@ def test_a_callback_that_would_wait_for_itself_is_reported(fake):
         producer.send("t", b"goes out")
 
     with Producer(bootstrap_servers=fake.bootstrap, **SETTINGS) as producer:
-        producer.send("t", b"v", callback=send_more).result(5)
+        producer.send("t", b"v", callback=send_more).result(60)
     assert ["would have to wait" in each for each in told] == [True]
     assert len(fake.asked(ApiKey.PRODUCE)) == 2

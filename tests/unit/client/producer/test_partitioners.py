@@ -182,5 +182,5 @@ def test_without_batches_each_record_goes_alone(fake):
     settings = {"batch_size": 0, "request_timeout_ms": 2000, "max_block_ms": 2000}
     with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
         futures = [producer.send("t", bytes(300)) for _ in range(20)]
-        assert sorted({future.result(5).partition for future in futures}) == [0, 1]
+        assert sorted({future.result(60).partition for future in futures}) == [0, 1]
     assert sum(len(log.batches) for log in fake.logs.values()) == 20

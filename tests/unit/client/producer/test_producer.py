@@ -43,9 +43,9 @@ def test_a_record_goes_out_and_its_future_and_callback_report_where(fake):
     told = []
     with Producer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
         first = producer.send("t", b"value", b"key", headers=[("h", b"1")], timestamp=5)
-        assert first.result(5) == RecordMetadata("t", 0, 0, 5, 3, 5)
+        assert first.result(60) == RecordMetadata("t", 0, 0, 5, 3, 5)
         second = producer.send(ProducerRecord("t", b"other"), lambda *both: told.append(both))
-        metadata = second.result(5)
+        metadata = second.result(60)
         assert told == [(metadata, None)]
         assert (metadata.offset, metadata.serialized_key_size) == (1, -1)
         assert second.done()
@@ -140,7 +140,7 @@ def test_what_cannot_be_sent_is_refused_at_once(fake):
                 producer.send("t", **wrong)
         with pytest.raises(RecordTooLargeError):
             producer.send("t", bytes(2000))
-        assert producer.send("t", bytearray(b"fits")).result(5).offset == 0
+        assert producer.send("t", bytearray(b"fits")).result(60).offset == 0
     with pytest.raises(ClientClosedError, match="closed"):
         producer.send("t", b"v")
     producer.close()
@@ -151,7 +151,7 @@ def test_a_record_may_be_just_as_large_as_a_request(fake, key):
     fake.topic("t", 0)
     overhead = BATCH_OVERHEAD + RECORD_OVERHEAD + 2 + (-1 if key is None else len(key))
     with Producer(bootstrap_servers=fake.bootstrap, max_request_size=1000, **QUICK) as producer:
-        assert producer.send("t", bytes(1000 - overhead), key).result(5).offset == 0
+        assert producer.send("t", bytes(1000 - overhead), key).result(60).offset == 0
         with pytest.raises(RecordTooLargeError, match="1001"):
             producer.send("t", bytes(1001 - overhead), key)
 
@@ -211,7 +211,7 @@ def test_futures_with_the_functions_of_asyncio(fake):
     async def work():
         async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=5, **QUICK) as producer:
             futures = [await producer.send("t", b"%d" % at, partition=at % 2) for at in range(100)]
-            done, pending = await asyncio.wait(futures, timeout=10)
+            done, pending = await asyncio.wait(futures, timeout=60)
             assert (done, pending) == (set(futures), set())
             assert (await asyncio.wait(futures))[0] == done  # those that are done already
             offsets = [each.offset for each in await asyncio.gather(*futures)]
@@ -219,7 +219,7 @@ def test_futures_with_the_functions_of_asyncio(fake):
             assert (await asyncio.wait_for(await producer.send("t", b"v", partition=0), 10)).offset == 50
             fake.faults[ApiKey.PRODUCE].append(ErrorCode.INVALID_RECORD)
             refused, other = await producer.send("t", b"v", partition=0), await producer.send("t", b"v", partition=0)
-            done, _ = await asyncio.wait([refused, other], return_when=asyncio.FIRST_EXCEPTION, timeout=10)
+            done, _ = await asyncio.wait([refused, other], return_when=asyncio.FIRST_EXCEPTION, timeout=60)
             assert refused in done
             assert refused.exception().code == ErrorCode.INVALID_RECORD
             assert not refused.cancelled()
@@ -245,7 +245,7 @@ def test_the_blocking_producers_futures_in_a_loop(fake):
             futures = [producer.send("t", b"%d" % at) for at in range(100)]
             called = loop.create_future()
             futures[-1].add_done_callback(lambda each: called.set_result((each, threading.get_ident())))
-            done, pending = await asyncio.wait(futures, timeout=10)
+            done, pending = await asyncio.wait(futures, timeout=60)
             assert (len(done), len(pending)) == (100, 0)
             assert await called == (futures[-1], thread)
             assert [each.offset for each in await asyncio.gather(*futures)] == [*range(100)]

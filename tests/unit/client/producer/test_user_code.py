@@ -34,7 +34,7 @@ def send_all(kind: str, fake: Any, records: list[Any], **settings: Any) -> tuple
         with Producer(**settings) as producer:
             for record in records:
                 try:
-                    outcomes.append(producer.send(record).result(5))
+                    outcomes.append(producer.send(record).result(60))
                 except Exception as error:
                     outcomes.append(error)
             return outcomes, producer.metrics()

@@ -139,7 +139,7 @@ def test_forked_workers_open_their_own(fake, client):
     workers = [context.Process(target=read_in_child, args=(fake.bootstrap, p, answers)) for _ in range(2)]
     for worker in workers:
         worker.start()
-    assert [answers.get(timeout=20) for _ in workers] == [100, 100]
+    assert [answers.get(timeout=60) for _ in workers] == [100, 100]
     for worker in workers:
-        worker.join(20)
+        worker.join(60)
     assert client.offsets_at([p], EARLIEST) == {p: 0}
