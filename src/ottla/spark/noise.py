@@ -21,7 +21,7 @@ def silence_spark() -> None:
     from pyspark import accumulators
 
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
-        server.handle_error = _quiet_about_ended_java  # type: ignore[method-assign]
+        server.handle_error = _quiet_about_ended_java  # type: ignore[method-assign,assignment]
 
 
 def _quiet_about_ended_java(server: socketserver.BaseServer, request: object, client_address: object) -> None:
