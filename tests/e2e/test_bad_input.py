@@ -192,7 +192,7 @@ def framed(data: bytes) -> bytes:
 def test_random_frames(server: OttlaServer, attempt: int) -> None:
     chance = random.Random(SEED + attempt)
     for _ in range(100):
-        with RawClient(server.port, timeout_s=5) as client, suppress(Disconnected):
+        with RawClient(server.port) as client, suppress(Disconnected):
             client.send_bytes(framed(chance.randbytes(chance.choice((0, 1, 8, 10, 50, 1000)))))
             assert client.is_closed_by_broker()
 
@@ -214,7 +214,7 @@ def test_requests_cut_off_anywhere(server: OttlaServer) -> None:
     for key, version in apis_and_versions():
         body = request_frame(maker.request(key, version), version)[4:]
         for length in range(len(body)):
-            with RawClient(server.port, timeout_s=5) as client:
+            with RawClient(server.port) as client:
                 client.send_bytes(framed(body[:length]))
                 assert client.is_closed_by_broker(), (API[key], version, length)
 
@@ -222,7 +222,7 @@ def test_requests_cut_off_anywhere(server: OttlaServer) -> None:
 def test_a_frame_that_never_ends(server: OttlaServer) -> None:
     frame = request_frame(ApiVersionsRequest(), 3)
     for length in range(1, len(frame)):
-        with RawClient(server.port, timeout_s=5) as client:
+        with RawClient(server.port) as client:
             client.send_bytes(frame[:length])
             client.socket.shutdown(socket.SHUT_WR)
             assert client.is_closed_by_broker()
@@ -556,7 +556,7 @@ def is_served(port: int) -> bool:
 def test_half_closed_after_a_request(server: OttlaServer) -> None:
     """What was asked before the end of the stream is done; the connection ends."""
     for number in range(20):
-        with RawClient(server.port, timeout_s=5) as client:
+        with RawClient(server.port) as client:
             if number == 0:
                 assert client.create_topic("half") == 0
             client.send(produce_request("half", 0, batch_of(b"%d" % number)), PRODUCE_V)

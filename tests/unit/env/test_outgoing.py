@@ -36,7 +36,7 @@ class Reader:
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - other tasks of the loop make it true
             await asyncio.sleep(0)
 

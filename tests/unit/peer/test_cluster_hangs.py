@@ -32,7 +32,7 @@ def connections(fake):
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - another thread makes it true
             await asyncio.sleep(0)
 

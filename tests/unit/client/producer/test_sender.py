@@ -58,7 +58,7 @@ async def send_numbers(producer, count, partition=0, pause=7):
 
 
 async def until(condition):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)  # sleep: the fakes run in another thread
 
