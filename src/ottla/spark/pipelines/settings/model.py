@@ -33,7 +33,7 @@ class SparkSettings:
     master: str = "local[2]"
     remote: str | None = None
     memory: str = "1g"
-    conf: Mapping[str, str] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class SourceSettings:
     schema: str | None = None
     watermark_column: str | None = None
     watermark_delay: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class StaticTableSettings:
     name: str
     format: str
     path: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +93,11 @@ class TableSinkSettings:
     format: str
     path: str | None = None
     catalog: str | None = None
-    catalog_options: Mapping[str, str] = field(default_factory=dict)
+    catalog_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     table: str | None = None
     partition_by: tuple[str, ...] = ()
     compression: str = "zstd"
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: Partition folders that the watermark has passed are compacted to files of about this size; None: never.
     compact_to_bytes: int | None = 128 * 1024 * 1024
 
@@ -113,17 +113,17 @@ class TopicSinkSettings:
     topic: str
     key_columns: tuple[str, ...] = ()
     value_format: str = "raw"
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSinkSettings:
     """Small results upserted into a database table by `key_columns`: `url` is `sqlite:PATH` or a JDBC URL."""
 
-    url: str
+    url: str = field(repr=False)
     table: str
     key_columns: tuple[str, ...]
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +157,8 @@ class MirrorSettings:
     starting_offsets: str = "earliest"
     max_offsets_per_trigger: int | None = None
     refresh_interval_ms: int = 30_000
-    source_settings: Mapping[str, str] = field(default_factory=dict)
-    target_settings: Mapping[str, str] = field(default_factory=dict)
+    source_settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    target_settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,3 +192,5 @@ class PipelineSettings:
     dead_letters: TableSinkSettings | TopicSinkSettings | None = None
     sink: SinkSettings | None = None
     mirror: MirrorSettings | None = None
+    #: What came from the environment or from files: `settings.references.redacted` keeps it out of what is shown.
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
