@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ottla.spark.errors import SparkRefusal
 
-class PipelineError(Exception):
+
+class PipelineError(SparkRefusal):
     """A pipeline cannot be started, or cannot go on; the message names the cause and the cure."""
 
 

@@ -64,12 +64,17 @@ class LastCommit:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where tasks write: a folder of its own for each attempt at a batch, by its URL."""
+    """Where tasks write: a folder of its own for each attempt at a batch, by its URL.
+
+    Files lie in folders as Hive names them (`day=2013-01-01/part-….parquet`). They leave the columns `partition_by`
+    out, or with `keep_partition_columns` have them.
+    """
 
     url: str
     storage_options: Mapping[str, str]
     partition_by: tuple[str, ...]
     compression: str
+    keep_partition_columns: bool = False
 
 
 class BatchTable(Protocol):

@@ -1,0 +1,106 @@
+"""Rows split by the values of partition columns, a whole batch at a time; and the folders of those values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.spark.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: What Hive, Spark and pyarrow call the folder of rows whose value is null, or an empty text.
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+#: Characters that Spark writes as %XX in names of folders. Source: Spark's ExternalCatalogUtils.
+_ESCAPED = frozenset(map(chr, range(1, 32))) | frozenset("\"#%'*/:=?\\\x7f{}[]^")
+
+#: The values of partition columns as text, None for null.
+PartitionValues = tuple[str | None, ...]
+
+
+def split(batch: pyarrow.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[PartitionValues, pyarrow.RecordBatch]]:
+    """The rows of each combination of values that the batch has, in the batch's order, with all columns."""
+    import pyarrow.compute as pc
+
+    if not columns or not batch.num_rows:
+        if batch.num_rows:
+            yield (), batch
+        return
+    codes = _codes([batch.column(name) for name in columns])
+    order = pc.sort_indices(codes)
+    ends = pc.run_end_encode(codes.take(order)).run_ends.to_pylist()
+    starts = [0, *ends[:-1]]
+    values = values_as_text(batch.take(order.take(starts)), columns)
+    if len(ends) == 1:
+        yield values[0], batch
+        return
+    for start, end, found in zip(starts, ends, values, strict=True):
+        yield found, batch.take(order.slice(start, end - start))
+
+
+def _codes(columns: Sequence[pyarrow.Array]) -> pyarrow.Array:
+    """A number for each row, the same for rows that have the same values."""
+    import pyarrow
+    import pyarrow.compute as pc
+
+    codes: pyarrow.Array | None = None
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        of_column = encoded.indices.cast(pyarrow.int64())
+        if codes is None:
+            codes = of_column
+            continue
+        # Numbered anew after each column, so that the product never exceeds the square of the rows.
+        both = pc.add(pc.multiply(codes, len(encoded.dictionary)), of_column)
+        codes = both.dictionary_encode().indices.cast(pyarrow.int64())
+    return codes
+
+
+def values_as_text(rows: pyarrow.RecordBatch, columns: Sequence[str]) -> list[PartitionValues]:
+    """The values of these columns as text, by row: as Delta's protocol has them, times in UTC with microseconds."""
+    return list(zip(*(_text(rows.column(name)) for name in columns), strict=True))
+
+
+def _text(column: pyarrow.Array) -> list[str | None]:
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_decimal(kind):  # Arrow writes small ones with an exponent.
+        return [None if each is None else format(each, "f") for each in column.to_pylist()]
+    if pyarrow.types.is_timestamp(kind):
+        column = column.cast(pyarrow.timestamp("us"))
+    found: list[str | None] = column.cast(pyarrow.string()).to_pylist()
+    return found
+
+
+def check_partition_columns(schema: pyarrow.Schema, columns: Sequence[str]) -> None:
+    """Refuse columns that are not there, or whose values have no one text. Raises PipelineError."""
+    import pyarrow
+
+    types = pyarrow.types
+    for name in columns:
+        if name not in schema.names:
+            raise PipelineError(f"partition_by names {name}, which the rows lack; they have {', '.join(schema.names)}")
+        kind = schema.field(name).type
+        tests = (types.is_string, types.is_integer, types.is_boolean, types.is_date, types.is_decimal)
+        if not any(test(kind) for test in tests) and not types.is_timestamp(kind):
+            raise PipelineError(
+                f"partition_by names {name}, a {kind}; partition by texts, whole numbers, decimals, booleans, dates or "
+                "timestamps, or cast it in the SQL"
+            )
+    if len(columns) == len(schema.names):
+        raise PipelineError("partition_by names all columns; leave one at least for the files")
+
+
+def partition_folder(columns: Sequence[str], values: PartitionValues) -> str:
+    """The folder of the values as Hive names it, `day=2013-01-01/origin=JFK`; empty without columns."""
+    return "/".join(f"{_escaped(name)}={_folder(value)}" for name, value in zip(columns, values, strict=True))
+
+
+def _folder(value: str | None) -> str:
+    return _escaped(value) if value else NULL_FOLDER
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in text)
