@@ -1,0 +1,130 @@
+"""What happens in each batch: a look at records that do not parse or have new fields, then rows to the sink.
+
+Runs on the driver, or with Spark Connect in a worker of the server: it travels there, and opens what it needs there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.spark.errors import message_only
+from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.queries.checkpoint import Checkpoint
+from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS, FIELDS, BatchRange, findings, later_of
+from ottla.spark.pipelines.queries.new_fields import add_document, names_in, typed
+from ottla.spark.pipelines.queries.schemas import add_fields
+from ottla.spark.pipelines.queries.sources import RAW, by_source
+from ottla.spark.pipelines.queries.starting import Start
+from ottla.spark.pipelines.settings.model import NewFields, PipelineSettings, SourceSettings
+from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
+from ottla.spark.pipelines.tables.contract import EndOffsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFunction:
+    """The function of `foreachBatch`. `options` are those of the stream of each source, by its name."""
+
+    settings: PipelineSettings
+    options: Mapping[str, Mapping[str, str]]
+    start: Start
+    sink: BatchSink
+    dead_letters: BatchSink | None
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Take one batch. Raises PipelineError, which ends the query with its sentence."""
+        with message_only():
+            batch = self._in_work(batch_id)
+            for source in self.settings.sources:
+                self._inspect(frame.sparkSession, source, batch)
+            self._take_dead_letters(frame.sparkSession, batch)
+            self.sink.take(frame, batch)
+
+    def _in_work(self, batch_id: int) -> BatchInWork:
+        checkpoint = Checkpoint(self.settings.checkpoint)
+        query_id, logged = checkpoint.query_id(), checkpoint.batch(batch_id)
+        if query_id is None or logged is None:
+            raise PipelineError(
+                f"the checkpoint {self.settings.checkpoint} has lost batch {batch_id}: something removed it while the "
+                "query ran; leave it to Spark, and start the pipeline again"
+            )
+        before = checkpoint.batch(batch_id - 1) if batch_id else None
+        started = by_source(self.settings.sources, before.sources) if before is not None else dict(self.start.offsets)
+        return BatchInWork(
+            self.settings.name,
+            query_id,
+            batch_id,
+            started,
+            by_source(self.settings.sources, logged.sources),
+            logged.watermark_ms,
+        )
+
+    def _inspect(self, spark: SparkSession, source: SourceSettings, batch: BatchInWork) -> None:
+        """Refuse or add the fields of a batch that are new."""
+        if self.settings.new_fields is NewFields.ignore or source.value_format != JSON:
+            return
+        found = self._findings(spark, source, batch)
+        if found is None:
+            return
+        with_new = found.where(f"{FIELDS} IS NOT NULL").select("topic", "partition", "offset", FIELDS)
+        if self.settings.new_fields is NewFields.fail:
+            first = with_new.orderBy("topic", "partition", "offset").limit(1).collect()
+            if first:
+                raise PipelineError(_refusal(source, first[0].asDict()))
+            return
+        import pyarrow
+
+        fields = pyarrow.struct([])
+        for row in with_new.select(FIELDS).distinct().toLocalIterator():
+            fields = add_document(fields, json.loads(row[0]))
+        known = typed(fields)
+        if known is None:
+            return
+        schema = self.options[source.name]["valueSchema"]
+        names = add_fields(Checkpoint(self.settings.checkpoint), source, schema, known)
+        if names:
+            raise PipelineError(
+                f"source {source.name} has new fields from batch {batch.batch_id} on: {', '.join(names)}; they are "
+                "added to its schema when the pipeline is started again"
+            )
+
+    def _findings(
+        self, spark: SparkSession, source: SourceSettings, batch: BatchInWork, after: EndOffsets | None = None
+    ) -> DataFrame | None:
+        span = BatchRange(
+            later_of(batch.start_offsets.get(source.name, {}), after or {}), batch.end_offsets.get(source.name, {})
+        )
+        wanted = self.settings.new_fields is not NewFields.ignore and source.value_format == JSON
+        return findings(spark, source, self.options[source.name], span, new_fields=wanted)
+
+    def _take_dead_letters(self, spark: SparkSession, batch: BatchInWork) -> None:
+        if self.dead_letters is None:
+            return
+        letters: DataFrame | None = None
+        for source in self.settings.sources:
+            found = None
+            if source.value_format != RAW:
+                found = self._findings(spark, source, batch, after=self.start.dead_letters.get(source.name, {}))
+            if found is not None:
+                bad = found.where("reason IS NOT NULL").select(*DEAD_LETTER_COLUMNS)
+                letters = bad if letters is None else letters.unionAll(bad)
+        if letters is not None:
+            self.dead_letters.take(letters, batch)
+
+
+def _refusal(source: SourceSettings, row: Mapping[str, object]) -> str:
+    from ottla.spark.pipelines.queries.new_fields import inferred
+
+    names = ", ".join(names_in(inferred(json.loads(str(row[FIELDS])))))
+    place = f"{row['topic']}-{row['partition']}@{row['offset']}"
+    return (
+        f"source {source.name}: field {names}, first in {place}, is not in the schema; add it to schema, or set "
+        "new_fields = add or ignore"
+    )

@@ -1,0 +1,60 @@
+"""A pipeline's query started: what its settings say, from the sources to the sink."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.spark.pipelines.errors import PipelineSettingsError
+from ottla.spark.pipelines.queries.batches import BatchFunction
+from ottla.spark.pipelines.queries.checkpoint import Checkpoint
+from ottla.spark.pipelines.queries.schemas import schema_in_use
+from ottla.spark.pipelines.queries.sources import check_told_apart, read_options, source_view
+from ottla.spark.pipelines.queries.starting import decide_start, starting_option
+from ottla.spark.pipelines.queries.views import result_of
+from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, TriggerSettings
+from ottla.spark.pipelines.sinks.opening import open_dead_letters, open_sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+def start_pipeline(
+    spark: SparkSession, settings: PipelineSettings, *, continue_from_table: bool = False
+) -> StreamingQuery:
+    """Start the query of a pipeline of kind stream, online or archive; classic and with Spark Connect.
+
+    With `continue_from_table` a new checkpoint goes on from the end offsets of the table's last commit. Raises
+    PipelineSettingsError for settings that do not fit each other or the data, CheckpointMismatchError for a checkpoint
+    that is not that of the table, PipelineError for what cannot be reached.
+    """
+    if settings.kind is PipelineKind.mirror or not settings.sources:
+        raise PipelineSettingsError(f"pipeline {settings.name} has no source to run a query on")
+    check_told_apart(settings.sources)
+    sink, dead_letters = open_sink(settings), open_dead_letters(settings)
+    checkpoint = Checkpoint(settings.checkpoint)
+    last = sink.prepare()
+    last_letters = dead_letters.prepare() if dead_letters is not None else None
+    start = decide_start(checkpoint, settings, last, last_letters, continue_from_table=continue_from_table)
+    finished = checkpoint.newest_finished() is not None
+    options = {
+        each.name: read_options(
+            each,
+            schema=schema_in_use(checkpoint, settings, each),
+            starting=starting_option(start, each, finished=finished),
+        )
+        for each in settings.sources
+    }
+    sources = {each.name: source_view(spark, each, options[each.name]) for each in settings.sources}
+    rows = result_of(spark, settings, sources)
+    function = BatchFunction(settings, options, start, sink, dead_letters)
+    writer = rows.writeStream.queryName(settings.name).outputMode(settings.output_mode)
+    writer = _triggered(writer.option("checkpointLocation", settings.checkpoint), settings.trigger)
+    return writer.foreachBatch(function).start()
+
+
+def _triggered(writer: DataStreamWriter, trigger: TriggerSettings) -> DataStreamWriter:
+    if trigger.available_now:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")

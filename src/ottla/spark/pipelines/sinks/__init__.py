@@ -1,0 +1,1 @@
+"""Where the rows of a batch go: tables, topics, databases, the console."""

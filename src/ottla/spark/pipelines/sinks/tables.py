@@ -1,0 +1,66 @@
+"""Rows of each batch to a table, exactly once: files by Spark's tasks, then one conditional commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.spark.pipelines import points
+from ottla.spark.pipelines.settings.model import TableSinkSettings
+from ottla.spark.pipelines.sinks.sink import BatchInWork
+from ottla.spark.pipelines.tables.contract import BatchCommit, BatchTable, LastCommit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Batches between two looks for small files: each look lists the table, or reads its log.
+BATCHES_PER_COMPACTION = 20
+
+
+class TableSink:
+    """A table as a sink of one pipeline."""
+
+    def __init__(self, settings: TableSinkSettings, pipeline: str) -> None:
+        self._settings = settings
+        self._pipeline = pipeline
+        self._table: BatchTable | None = None
+        self._commits = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_table": None}
+
+    def prepare(self) -> LastCommit | None:
+        """Open the table, finish what a driver that died left behind, and give the last batch. Raises PipelineError."""
+        table = self._opened()
+        table.recover()
+        return table.last_commit()
+
+    def take(self, frame: DataFrame, batch: BatchInWork) -> None:
+        """Write and commit one batch; one that is there already adds nothing. Raises SupersededError, PipelineError."""
+        from ottla.spark.pipelines.writing.schemas import arrow_schema
+        from ottla.spark.pipelines.writing.tasks import write_batch
+
+        table = self._opened()
+        files = write_batch(frame, table.staging(batch.query_id, batch.batch_id))
+        points.reach(points.FILES_WRITTEN)
+        if not files and batch.start_offsets == batch.end_offsets:
+            return
+        commit = BatchCommit(
+            query_id=batch.query_id,
+            batch_id=batch.batch_id,
+            end_offsets=batch.end_offsets,
+            watermark_ms=batch.watermark_ms,
+            schema=arrow_schema(frame),
+            files=files,
+        )
+        if table.commit(commit):
+            points.reach(points.TABLE_COMMITTED)
+        self._commits += 1
+        if self._settings.compact_to_bytes is not None and self._commits % BATCHES_PER_COMPACTION == 0:
+            table.compact(batch.watermark_ms)
+
+    def _opened(self) -> BatchTable:
+        from ottla.spark.pipelines.tables.opening import open_table
+
+        if self._table is None:
+            self._table = open_table(self._settings, self._pipeline)
+        return self._table

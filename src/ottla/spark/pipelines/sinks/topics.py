@@ -1,0 +1,110 @@
+"""Rows of each batch to a topic: as records, as JSON, as upserts by key, or as dead letters.
+
+A batch that runs again is sent again. Upserts carry whole results, so the last record of a key, which is what a
+compacted topic keeps, is the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.spark.connection import BOOTSTRAP
+from ottla.spark.errors import SparkRefusal
+from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
+from ottla.spark.pipelines.settings.model import TopicSinkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from ottla.spark.pipelines.sinks.sink import BatchInWork
+
+JSON = "json"
+_COMPACTED = {"cleanup.policy": "compact"}
+#: What the headers of a dead letter say.
+_ORIGIN = ("source", "topic", "partition", "offset", "timestamp", "reason")
+
+
+class TopicSink:
+    """A topic as a sink. With `dead_letters` rows are such letters: their bytes the value, the rest in headers."""
+
+    def __init__(self, settings: TopicSinkSettings, *, dead_letters: bool = False) -> None:
+        self._settings = settings
+        self._dead_letters = dead_letters and settings.value_format != JSON
+
+    def prepare(self) -> None:
+        """Make the topic where it is missing, compacted if rows are upserts. Raises PipelineError."""
+        from ottla.client.configs.settings import CONSUMER, SETTINGS_OF
+        from ottla.client.errors import ClientError, TopicExistsError
+        from ottla.spark.connection import ConnectionOptions, connect
+        from ottla.spark.sink.options import parse_write_options
+
+        wanted = self._settings
+        try:
+            given = parse_write_options(self._options()).connection
+            settings = {name: value for name, value in given.settings.items() if name in SETTINGS_OF[CONSUMER]}
+            with connect(ConnectionOptions(given.bootstrap_servers, settings)) as client:
+                if wanted.topic not in client.topics():
+                    client.create_topic(wanted.topic, config=_COMPACTED if wanted.key_columns else None)
+        except TopicExistsError:  # Another one was faster.
+            return
+        except (ClientError, SparkRefusal) as problem:
+            raise PipelineError(f"topic {wanted.topic} of the sink: {problem}") from None
+
+    def take(self, frame: DataFrame, batch: BatchInWork) -> None:
+        """Send the rows, and wait until they are acknowledged. Raises PipelineError for columns that do not fit."""
+        records = letters_as_records(frame) if self._dead_letters else as_records(frame, self._settings)
+        records.write.format("ottla").options(**self._options()).option("topic", self._settings.topic).mode(
+            "append"
+        ).save()
+
+    def _options(self) -> dict[str, str]:
+        given = dict(self._settings.options)
+        return given | {BOOTSTRAP: self._settings.bootstrap_servers}
+
+
+def as_records(frame: DataFrame, settings: TopicSinkSettings) -> DataFrame:
+    """The frame with the columns of records. Raises PipelineSettingsError if it lacks any."""
+    from pyspark.sql import functions
+
+    missing = [each for each in settings.key_columns if each not in frame.columns]
+    if missing:
+        raise PipelineSettingsError(
+            f"key_columns names {', '.join(missing)}; the last step gives {', '.join(frame.columns)}"
+        )
+    key = key_of(settings.key_columns).alias("key") if settings.key_columns else None
+    if settings.value_format == JSON:
+        value = functions.to_json(functions.struct(*(quoted(each) for each in frame.columns))).alias("value")
+        return frame.select(value) if key is None else frame.select(key, value)
+    if key is None:
+        return frame
+    kept = [each for each in ("value", "headers", "partition", "timestamp") if each in frame.columns]
+    return frame.select(key, *kept)
+
+
+def key_of(columns: tuple[str, ...]) -> Column:
+    """The text of one column, a JSON object of several."""
+    from pyspark.sql import functions
+
+    if len(columns) == 1:
+        return quoted(columns[0]).cast("string")
+    return functions.to_json(functions.struct(*(quoted(each) for each in columns)), {"ignoreNullFields": "false"})
+
+
+def letters_as_records(letters: DataFrame) -> DataFrame:
+    """Dead letters as records with their own key and bytes; where they are from and why is in headers."""
+    from pyspark.sql import functions
+
+    texts = {name: functions.col(name).cast("string") for name in _ORIGIN}
+    texts["timestamp"] = functions.unix_millis("timestamp").cast("string")
+    headers = [
+        functions.struct(functions.lit(f"ottla.{name}").alias("key"), text.cast("binary").alias("value"))
+        for name, text in texts.items()
+    ]
+    return letters.select("key", "value", functions.array(*headers).alias("headers"))
+
+
+def quoted(name: str) -> Column:
+    """The column of this name, which may have any characters."""
+    from pyspark.sql import functions
+
+    return functions.col("`" + name.replace("`", "``") + "`")
