@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.spark.errors import message_only
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.queries.checkpoint import Checkpoint
+from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS, FIELDS, BatchRange, findings, later_of
 from ottla.spark.pipelines.queries.new_fields import add_document, names_in, typed
 from ottla.spark.pipelines.queries.schemas import add_fields
@@ -48,7 +48,7 @@ class BatchFunction:
             self.sink.take(frame, batch)
 
     def _in_work(self, batch_id: int) -> BatchInWork:
-        checkpoint = Checkpoint(self.settings.checkpoint)
+        checkpoint = QueryCheckpoint(self.settings.checkpoint)
         query_id, logged = checkpoint.query_id(), checkpoint.batch(batch_id)
         if query_id is None or logged is None:
             raise PipelineError(
@@ -88,7 +88,7 @@ class BatchFunction:
         if known is None:
             return
         schema = self.options[source.name]["valueSchema"]
-        names = add_fields(Checkpoint(self.settings.checkpoint), source, schema, known)
+        names = add_fields(QueryCheckpoint(self.settings.checkpoint), source, schema, known)
         if names:
             raise PipelineError(
                 f"source {source.name} has new fields from batch {batch.batch_id} on: {', '.join(names)}; they are "

@@ -35,7 +35,7 @@ class LoggedBatch:
     watermark_ms: int | None
 
 
-class Checkpoint:
+class QueryCheckpoint:
     """The checkpoint at a URL or path; it need not exist yet."""
 
     def __init__(self, url: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.spark.pipelines import errors
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.queries.checkpoint import Checkpoint
+from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.schemas import added_fields
 from ottla.spark.pipelines.queries.start import start_pipeline
 from ottla.spark.pipelines.settings.model import NewFields, PipelineSettings
@@ -63,5 +63,5 @@ def why_it_ended(problem: BaseException) -> PipelineError | None:
 
 
 def _added(settings: PipelineSettings) -> list[str]:
-    checkpoint = Checkpoint(settings.checkpoint)
+    checkpoint = QueryCheckpoint(settings.checkpoint)
     return [added_fields(checkpoint, each) for each in settings.sources]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.queries.checkpoint import Checkpoint
+from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.new_fields import extended, names_in
 from ottla.spark.pipelines.settings.model import NewFields, PipelineSettings, SourceSettings
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SCHEMA = "schema"
 
 
-def schema_in_use(checkpoint: Checkpoint, settings: PipelineSettings, source: SourceSettings) -> str | None:
+def schema_in_use(checkpoint: QueryCheckpoint, settings: PipelineSettings, source: SourceSettings) -> str | None:
     """The schema of a source: its setting, with the fields that were added since. Raises PipelineError, OptionError."""
     note = checkpoint.note(_note(source)) if settings.new_fields is NewFields.add else None
     if note is None or source.schema is None:
@@ -25,13 +25,13 @@ def schema_in_use(checkpoint: Checkpoint, settings: PipelineSettings, source: So
     return _joined(source.schema, _fields(str(note[_SCHEMA])))
 
 
-def added_fields(checkpoint: Checkpoint, source: SourceSettings) -> str:
+def added_fields(checkpoint: QueryCheckpoint, source: SourceSettings) -> str:
     """The schema noted for a source, empty where none is. Raises PipelineError."""
     note = checkpoint.note(_note(source))
     return "" if note is None else str(note[_SCHEMA])
 
 
-def add_fields(checkpoint: Checkpoint, source: SourceSettings, schema: str, found: pyarrow.DataType) -> list[str]:
+def add_fields(checkpoint: QueryCheckpoint, source: SourceSettings, schema: str, found: pyarrow.DataType) -> list[str]:
     """Note the schema with the fields of `found` that it lacks, and give their names.
 
     Raises PipelineError for a field that is another one in Spark's eyes, which does not tell cases apart.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.spark.pipelines.errors import PipelineSettingsError
 from ottla.spark.pipelines.queries.batches import BatchFunction
-from ottla.spark.pipelines.queries.checkpoint import Checkpoint
+from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.schemas import schema_in_use
 from ottla.spark.pipelines.queries.sources import check_told_apart, read_options, source_view
 from ottla.spark.pipelines.queries.starting import decide_start, starting_option
@@ -33,7 +33,7 @@ def start_pipeline(
         raise PipelineSettingsError(f"pipeline {settings.name} has no source to run a query on")
     check_told_apart(settings.sources)
     sink, dead_letters = open_sink(settings), open_dead_letters(settings)
-    checkpoint = Checkpoint(settings.checkpoint)
+    checkpoint = QueryCheckpoint(settings.checkpoint)
     last = sink.prepare()
     last_letters = dead_letters.prepare() if dead_letters is not None else None
     start = decide_start(checkpoint, settings, last, last_letters, continue_from_table=continue_from_table)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.spark.pipelines.errors import CheckpointMismatchError, PipelineError
-from ottla.spark.pipelines.queries.checkpoint import Checkpoint, offsets_as_json, offsets_of_json
+from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint, offsets_as_json, offsets_of_json
 from ottla.spark.pipelines.queries.sources import by_source, read_options
 from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSettings
 from ottla.spark.pipelines.tables.contract import EndOffsets, LastCommit
@@ -37,7 +37,7 @@ class Start:
 
 
 def decide_start(
-    checkpoint: Checkpoint,
+    checkpoint: QueryCheckpoint,
     settings: PipelineSettings,
     last: LastCommit | None,
     last_letters: LastCommit | None = None,
@@ -69,7 +69,7 @@ def decide_start(
     return start
 
 
-def read_start(checkpoint: Checkpoint) -> Start | None:
+def read_start(checkpoint: QueryCheckpoint) -> Start | None:
     """The start that is noted in the checkpoint; None where none is. Raises PipelineError."""
     note = checkpoint.note(_NOTE)
     if note is None:
@@ -90,7 +90,7 @@ def starting_option(start: Start, source: SourceSettings, *, finished: bool) -> 
 
 
 def _fits(
-    checkpoint: Checkpoint, settings: PipelineSettings, start: Start | None, planned: int | None, last: LastCommit
+    checkpoint: QueryCheckpoint, settings: PipelineSettings, start: Start | None, planned: int | None, last: LastCommit
 ) -> bool:
     if start is not None and last in start.continues:
         return True
@@ -101,7 +101,7 @@ def _fits(
     return batch is None or _plain(by_source(settings.sources, batch.sources)) == _plain(last.end_offsets)
 
 
-def _mismatch(checkpoint: Checkpoint, settings: PipelineSettings, last: LastCommit, planned: int | None) -> str:
+def _mismatch(checkpoint: QueryCheckpoint, settings: PipelineSettings, last: LastCommit, planned: int | None) -> str:
     if planned is None:
         what = "is new or was lost"
     elif checkpoint.query_id() != last.query_id:
@@ -164,7 +164,7 @@ def _by_topic(offsets: Mapping[tuple[str, int], int]) -> EndOffsets:
     return found
 
 
-def _write_start(checkpoint: Checkpoint, start: Start) -> None:
+def _write_start(checkpoint: QueryCheckpoint, start: Start) -> None:
     note: dict[str, Any] = {"offsets": _plain(start.offsets), "dead_letters": _plain(start.dead_letters)}
     note["continues"] = [
         {"query_id": each.query_id, "batch_id": each.batch_id, "end_offsets": _plain(each.end_offsets)}
