@@ -40,7 +40,7 @@ class MirrorNames:
         Internal topics are left out, and those that came from the target by way of their names.
         """
         target = re.escape(self.target_alias)
-        end = rf"(?:.*\.)?{HEARTBEATS}\Z" if self.unchanged else ".*[^.]"
+        end = rf".*{HEARTBEATS}\Z" if self.unchanged else ".*[^.]"
         cycle = rf"(?!(?:.*\.)?{target}\.{end})"
         return rf"\A{_INTERNAL}{cycle}(?:{_HEARTBEATS}|{_EXCLUDED_TOPICS}(?:{self.topics}))\Z"
 

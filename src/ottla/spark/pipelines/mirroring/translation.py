@@ -66,15 +66,16 @@ class SyncHistory:
 
 
 def thinned(syncs: list[Sync]) -> list[Sync]:
-    """Some of the syncs: the oldest, and the closer to the newest the more."""
+    """Some of the syncs, the closer to the newest the more; the oldest and the newest are among them."""
     newest = syncs[-1].upstream
     kept, last_bucket = [], -1
-    for sync in reversed(syncs):
+    for sync in syncs:
         bucket = _bucket(newest - sync.upstream)
-        if bucket != last_bucket or sync is syncs[0]:
+        # The oldest of a bucket: it grows into the next one, where younger ones would be dropped on and on.
+        if bucket != last_bucket:
             kept.append(sync)
         last_bucket = bucket
-    return kept[::-1]
+    return kept
 
 
 def _bucket(distance: int) -> int:
