@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client.model import TopicPartition
-from ottla.spark.pipelines.mirroring.formats import Checkpoint, Heartbeat, OffsetSync
+from ottla.spark.pipelines.mirroring.formats import GroupCheckpoint, MirrorHeartbeat, OffsetSync
 from ottla.spark.pipelines.mirroring.naming import MirrorNames
 from ottla.spark.pipelines.mirroring.topics import NOT_FOLLOWED
 from ottla.spark.pipelines.mirroring.translation import Sync, SyncHistory
@@ -34,15 +34,17 @@ def recorded(prefix: str = "") -> dict[str, str]:
     ("name", "written"),
     [
         ("sync", OffsetSync(PARTITION, 1234567890123, 42)),
-        ("checkpoint", Checkpoint("grøup", PARTITION, 1234567890123, 42, "where I am")),
-        ("plain-checkpoint", Checkpoint("g", TopicPartition("west.t", 0), 0, 0, "")),
-        ("heartbeat", Heartbeat("west", "east", 1700000000001)),
+        ("checkpoint", GroupCheckpoint("grøup", PARTITION, 1234567890123, 42, "where I am")),
+        ("plain-checkpoint", GroupCheckpoint("g", TopicPartition("west.t", 0), 0, 0, "")),
+        ("heartbeat", MirrorHeartbeat("west", "east", 1700000000001)),
     ],
 )
-def test_records_have_the_bytes_of_mirror_maker(name: str, written: OffsetSync | Checkpoint | Heartbeat) -> None:
+def test_records_have_the_bytes_of_mirror_maker(
+    name: str, written: OffsetSync | GroupCheckpoint | MirrorHeartbeat
+) -> None:
     found = recorded(f"{name}-record")
     assert (written.key.hex(), written.value.hex()) == (found["Key"], found["Value"])
-    if not isinstance(written, Heartbeat):
+    if not isinstance(written, MirrorHeartbeat):
         assert type(written).decode(written.key, written.value) == written
 
 

@@ -17,7 +17,7 @@ from ottla.records.record import Record
 from ottla.spark.pipelines import points
 from ottla.spark.pipelines.errors import PipelineSettingsError
 from ottla.spark.pipelines.mirroring.figures import read_figures
-from ottla.spark.pipelines.mirroring.formats import Checkpoint
+from ottla.spark.pipelines.mirroring.formats import GroupCheckpoint
 from ottla.spark.pipelines.mirroring.origins import ORIGIN
 from ottla.spark.pipelines.mirroring.start import start_mirror
 from ottla.spark.pipelines.settings.model import MirrorSettings, PipelineKind, PipelineSettings, TriggerSettings
@@ -108,7 +108,7 @@ def checkpoints(broker: Bootstrapped, alias: str, group: str) -> dict[TopicParti
     """Upstream and downstream offset of a group's newest checkpoints."""
     found = {}
     for record in read_topic(broker, f"{alias}.checkpoints.internal")[0]:
-        checkpoint = Checkpoint.decode(record.key, record.value)
+        checkpoint = GroupCheckpoint.decode(record.key, record.value)
         if checkpoint.group == group:
             found[checkpoint.partition] = (checkpoint.upstream_offset, checkpoint.downstream_offset)
     return found

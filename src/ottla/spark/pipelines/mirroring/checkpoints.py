@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.spark.pipelines.mirroring.copying import names_of
 from ottla.spark.pipelines.mirroring.ends import source_of, target_of
-from ottla.spark.pipelines.mirroring.formats import Checkpoint, MirrorRecordError
+from ottla.spark.pipelines.mirroring.formats import GroupCheckpoint, MirrorRecordError
 from ottla.spark.pipelines.mirroring.synced import SyncStore, TopicTail
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ OF_CONSUMERS = ("", "consumer")
 
 log = logging.getLogger(__name__)
 
-Known = dict[tuple[str, TopicPartition], Checkpoint]
+Known = dict[tuple[str, TopicPartition], GroupCheckpoint]
 """The last checkpoint by group and partition of the target."""
 
 
@@ -76,13 +76,13 @@ class GroupTranslator:
     def _read_written(self) -> None:
         for record in self._written.read():
             try:
-                checkpoint = Checkpoint.decode(record.key, record.value)
+                checkpoint = GroupCheckpoint.decode(record.key, record.value)
             except MirrorRecordError as problem:
                 log.warning("a checkpoint at offset %d cannot be read: %s", record.offset, problem)
                 continue
             self._known[checkpoint.group, checkpoint.partition] = checkpoint
 
-    def _changed(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> Iterator[Checkpoint]:
+    def _changed(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> Iterator[GroupCheckpoint]:
         for partition, offset in committed.items():
             if not self._names.is_mirrored(partition.topic):
                 continue
@@ -90,12 +90,12 @@ class GroupTranslator:
             if downstream is None:
                 continue
             remote = TopicPartition(self._names.remote_topic(partition.topic), partition.partition)
-            checkpoint = Checkpoint(group, remote, offset.offset, downstream, offset.metadata)
+            checkpoint = GroupCheckpoint(group, remote, offset.offset, downstream, offset.metadata)
             if is_news(checkpoint, self._known.get((group, remote))):
                 yield checkpoint
 
 
-def is_news(checkpoint: Checkpoint, last: Checkpoint | None) -> bool:
+def is_news(checkpoint: GroupCheckpoint, last: GroupCheckpoint | None) -> bool:
     """Whether a checkpoint is worth writing: MirrorCheckpointTask.checkpointIsMoreRecent."""
     return (
         last is None

@@ -51,7 +51,7 @@ class OffsetSync:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class GroupCheckpoint:
     """A group's committed offset translated: `partition` is the target's."""
 
     group: str
@@ -71,7 +71,7 @@ class Checkpoint:
         return _VERSIONED_OFFSETS.pack(VERSION, self.upstream_offset, self.downstream_offset) + _text(self.metadata)
 
     @classmethod
-    def decode(cls, key: bytes | None, value: bytes | None) -> Checkpoint:
+    def decode(cls, key: bytes | None, value: bytes | None) -> GroupCheckpoint:
         """Out of a record. Raises MirrorRecordError."""
         (group, topic), partition = _decode_key(key, 2)
         size = _VERSIONED_OFFSETS.size
@@ -83,7 +83,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class MirrorHeartbeat:
     """The mirror from `source_alias` to `target_alias` ran at `timestamp_ms`."""
 
     source_alias: str

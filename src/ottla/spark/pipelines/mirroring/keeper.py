@@ -13,7 +13,7 @@ from ottla.env.clock import Clock, SystemClock
 from ottla.spark.pipelines.mirroring.checkpoints import GroupTranslator
 from ottla.spark.pipelines.mirroring.copying import names_of
 from ottla.spark.pipelines.mirroring.ends import MirrorEnd, source_of, target_of
-from ottla.spark.pipelines.mirroring.formats import Heartbeat
+from ottla.spark.pipelines.mirroring.formats import MirrorHeartbeat
 from ottla.spark.pipelines.mirroring.naming import HEARTBEATS
 from ottla.spark.pipelines.mirroring.topics import COMPACTED, TopicFollower, create_topic
 
@@ -81,7 +81,7 @@ class MirrorKeeper:
             self._is_failing = False
 
     def _beat(self, end: MirrorEnd, source_alias: str, target_alias: str) -> None:
-        beat = Heartbeat(source_alias, target_alias, self._clock.now_ms())
+        beat = MirrorHeartbeat(source_alias, target_alias, self._clock.now_ms())
         with end.producer() as producer:
             producer.send(HEARTBEATS, beat.value, beat.key, 0)
 

@@ -7,16 +7,16 @@ import random
 import pytest
 
 from ottla.client.model import TopicPartition
-from ottla.spark.pipelines.mirroring.formats import Checkpoint, MirrorRecordError, OffsetSync
+from ottla.spark.pipelines.mirroring.formats import GroupCheckpoint, MirrorRecordError, OffsetSync
 
 pytestmark = pytest.mark.spec("R6")
 
 SYNC = OffsetSync(TopicPartition("t", 1), 2, 3)
-CHECKPOINT = Checkpoint("g", TopicPartition("t", 1), 2, 3, "m")
+CHECKPOINT = GroupCheckpoint("g", TopicPartition("t", 1), 2, 3, "m")
 
 
 @pytest.mark.parametrize("whole", [SYNC, CHECKPOINT])
-def test_other_bytes_are_refused(whole: OffsetSync | Checkpoint) -> None:
+def test_other_bytes_are_refused(whole: OffsetSync | GroupCheckpoint) -> None:
     kind = type(whole)
     for key, value in ((None, whole.value), (whole.key, None), (b"", b""), (whole.key[:-1], whole.value)):
         with pytest.raises(MirrorRecordError):
@@ -32,4 +32,4 @@ def test_other_bytes_are_refused(whole: OffsetSync | Checkpoint) -> None:
 
 def test_a_checkpoint_of_a_later_version_is_refused() -> None:
     with pytest.raises(MirrorRecordError, match="version 1"):
-        Checkpoint.decode(CHECKPOINT.key, b"\x00\x01" + CHECKPOINT.value[2:])
+        GroupCheckpoint.decode(CHECKPOINT.key, b"\x00\x01" + CHECKPOINT.value[2:])
