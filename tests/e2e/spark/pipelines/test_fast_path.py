@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
+import pyarrow.dataset
 import pytest
 
+from ottla.client.model import TopicPartition
+from ottla.client.sync import Client
+from ottla.records.record import Record
+from ottla.spark.pipelines.settings.model import (
+    PipelineKind,
+    PipelineSettings,
+    SourceSettings,
+    StepSettings,
+    TableSinkSettings,
+)
+from ottla.spark.pipelines.tables.contract import StagedFile, Staging
+from ottla.spark.pipelines.writing.direct import direct_stream
 from ottla.spark.pipelines.writing.plan import SqlRules, plan_steps
+from ottla.spark.pipelines.writing.schemas import arrow_schema
+from ottla.spark.pipelines.writing.tasks import write_batch
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from support.brokers import RunningBroker
+    from support.ottla_server import OttlaServer
 
 pytestmark = pytest.mark.spec("D3")
 
@@ -314,3 +336,143 @@ def test_a_value_that_does_not_fit_fails_in_both(spark: SparkSession) -> None:
             _ours(table, sql, rules)
         with pytest.raises(Exception, match="OVERFLOW"):
             spark.sql(sql).collect()
+
+
+SCHEMA = "id BIGINT, place STRING, price DOUBLE, at TIMESTAMP"
+SQL = (
+    "SELECT id, price, CAST(at AS DATE) AS day, place, partition, offset FROM events WHERE price < 90 OR price IS NULL"
+)
+
+
+def _event(number: int) -> Record:
+    value = {"id": number, "place": f"p{number % 3}", "price": None if number % 7 == 0 else number % 100}
+    value["at"] = f"2024-03-{1 + number // 200:02}T10:00:00Z"
+    text = json.dumps(value) if number % 50 else '{"id": "no number"}'
+    return Record(0, number, b"k%d" % number, text.encode())
+
+
+def _settings(topic: str, broker: RunningBroker, folder: Path) -> PipelineSettings:
+    source = SourceSettings(
+        name="events",
+        bootstrap_servers=broker.bootstrap,
+        group_id=f"{topic}-archive",
+        topics=(topic,),
+        value_format="json",
+        schema=SCHEMA,
+        watermark_column="at",
+        watermark_delay="1 day 30 minutes",
+    )
+    return PipelineSettings(
+        name="archive",
+        kind=PipelineKind.archive,
+        checkpoint=str(folder / "checkpoint"),
+        sources=(source,),
+        steps=(StepSettings(name="rows", sql=SQL),),
+        sink=TableSinkSettings(format="parquet", path=str(folder / "table"), partition_by=("day", "place")),
+    )
+
+
+def _options(settings: PipelineSettings) -> dict[str, str]:
+    (source,) = settings.sources
+    return {
+        "kafka.bootstrap.servers": source.bootstrap_servers,
+        "subscribe": ",".join(source.topics),
+        "kafka.group.id": source.group_id,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "400",
+        "valueFormat": "json",
+        "valueSchema": SCHEMA,
+        "badValueColumn": "",
+        "badReasonColumn": "_bad_reason",
+    }
+
+
+def _slow(spark: SparkSession, settings: PipelineSettings, options: dict[str, str]) -> DataFrame:
+    frame = spark.readStream.format("ottla").options(**options).load()
+    frame.where("_bad_reason IS NULL").drop("_bad_reason").createOrReplaceTempView("events")
+    return spark.sql(settings.steps[0].sql)
+
+
+def _archive(
+    settings: PipelineSettings, frame: DataFrame, write: Callable[[DataFrame, Staging], list[StagedFile]], folder: Path
+) -> list[list[StagedFile]]:
+    """Run the stream to its end; gives the files of each batch."""
+    assert isinstance(settings.sink, TableSinkSettings)
+    staging = Staging(folder.as_uri(), {}, settings.sink.partition_by, settings.sink.compression)
+    batches: list[list[StagedFile]] = []
+    stream = frame.writeStream.foreachBatch(lambda batch, _: batches.append(write(batch, staging)))
+    query = stream.option("checkpointLocation", settings.checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return batches
+
+
+def _written(folder: Path, batches: list[list[StagedFile]]) -> list[str]:
+    paths = [str(folder / each.path) for files in batches for each in files]
+    assert set(paths) == {str(each) for each in folder.rglob("*.parquet")}
+    table = pyarrow.dataset.dataset(paths, partitioning="hive", partition_base_dir=str(folder)).to_table()
+    return sorted(map(str, table.select(sorted(table.schema.names)).to_pylist()))
+
+
+def test_a_stream_gives_the_same_rows_on_both_paths(
+    spark: SparkSession, shared_ottla_server: OttlaServer, unique: str, tmp_path: Path, fill
+) -> None:
+    broker = shared_ottla_server
+    fill(broker, unique, [[_event(number) for number in range(start, 1_000, 2)] for start in range(2)])
+    settings = _settings(unique, broker, tmp_path)
+    options = _options(settings)
+    rows = _slow(spark, settings, options)
+    direct = direct_stream(spark, settings, options, rows)
+    assert direct is not None
+    assert direct.schema == arrow_schema(rows)
+    bad = 0
+
+    def write(frame: DataFrame, staging: Staging) -> list[StagedFile]:
+        nonlocal bad
+        done = direct.write(frame, staging)
+        bad += done.bad_records
+        return done.files
+
+    fast = _archive(settings, direct.frame, write, tmp_path / "fast")
+    other = replace(settings, checkpoint=str(tmp_path / "other"))
+    slow = _archive(other, rows, write_batch, tmp_path / "slow")
+
+    assert [sum(each.rows for each in files) for files in fast] == [sum(each.rows for each in files) for files in slow]
+    found = _written(tmp_path / "fast", fast)
+    assert found == _written(tmp_path / "slow", slow)
+    assert len(found) == sum(1 for each in range(1_000) if each % 50 and (each % 7 == 0 or each % 100 < 90))
+    assert bad == 20
+    assert len(fast) == 3
+    assert all(len({each.partition for each in files}) == len(files) for files in fast), "one file for each folder"
+    newest = datetime.datetime(2024, 3, 5, 10, tzinfo=datetime.UTC) - datetime.timedelta(days=1, minutes=30)
+    assert direct.watermark_ms == int(newest.timestamp() * 1000)
+
+    # The same checkpoint goes on with either path, and the group follows.
+    late = [[_event(number) for number in range(1_000 + start, 1_200, 2)] for start in range(2)]
+    fill(broker, unique, late, create=False)
+    more = _archive(settings, rows, write_batch, tmp_path / "more")
+    assert sum(each.rows for files in more for each in files) == sum(
+        1 for each in range(1_000, 1_200) if each % 50 and (each % 7 == 0 or each % 100 < 90)
+    )
+    with Client(broker.bootstrap) as client:
+        parts = [TopicPartition(unique, 0), TopicPartition(unique, 1)]
+        wait_until(lambda: set(client.committed(f"{unique}-archive", parts).values()) == {600}, "the group follows")
+
+
+def test_what_has_no_fast_path(
+    spark: SparkSession, shared_ottla_server: OttlaServer, unique: str, tmp_path: Path
+) -> None:
+    settings = _settings(unique, shared_ottla_server, tmp_path)
+    options = _options(settings)
+    rows = _slow(spark, settings, options)
+    assert isinstance(settings.sink, TableSinkSettings)
+    step = settings.steps[0]
+    for other in (
+        replace(settings, sink=None),
+        replace(settings, sources=settings.sources * 2),
+        replace(settings, output_mode="update"),
+        replace(settings, steps=(replace(step, deduplicate_by=("id",)),)),
+        replace(settings, steps=(replace(step, sql="SELECT upper(place) AS place FROM events"),)),
+        replace(settings, steps=(replace(step, sql="SELECT id FROM events"),)),
+        replace(settings, steps=(replace(step, watermark_column="day", watermark_delay="1 day"),)),
+    ):
+        assert direct_stream(spark, other, options, rows) is None
