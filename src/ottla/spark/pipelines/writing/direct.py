@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.spark.errors import message_only
 from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSettings, StepSettings, TableSinkSettings
 from ottla.spark.pipelines.tables.contract import StagedFile, Staging
-from ottla.spark.pipelines.writing.expressions import Conditions, Expression, as_array
+from ottla.spark.pipelines.writing.expressions import Expression, OneSelect, as_array
 from ottla.spark.pipelines.writing.files import write_files
 from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, as_rows, files_of
 from ottla.spark.pipelines.writing.plan import SqlPlan, SqlRules, plan_steps
@@ -49,7 +49,7 @@ class DirectSelection:
 
     bad_reason: str | None
     event_time: Expression | None
-    conditions: Conditions
+    conditions: OneSelect
 
 
 class DirectStream:

@@ -124,7 +124,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class OneSelect:
     """The rows to keep, and the columns to make of them: one SELECT after all of a pipeline's are put into one."""
 
     where: tuple[Expression, ...]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ottla.spark.pipelines.writing.expressions import ColumnReference, Conditions, Expression
+from ottla.spark.pipelines.writing.expressions import ColumnReference, Expression, OneSelect
 from ottla.spark.pipelines.writing.translation import NotTheSame, Scope, Translation
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SqlRules:
 class SqlPlan:
     """What a pipeline's SQL does: one SELECT in place of all steps, and the columns of each view on the way."""
 
-    conditions: Conditions
+    conditions: OneSelect
     views: Mapping[str, Mapping[str, Expression]]
 
 
@@ -68,7 +68,7 @@ def plan_steps(
             views[name] = columns
     except NotTheSame:
         return None
-    return SqlPlan(Conditions(tuple(where), tuple(columns), tuple(columns.values())), views)
+    return SqlPlan(OneSelect(tuple(where), tuple(columns), tuple(columns.values())), views)
 
 
 def _parsed(text: str) -> exp.Select:
