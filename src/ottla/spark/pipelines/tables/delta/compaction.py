@@ -1,0 +1,84 @@
+"""Small files of a Delta table replaced by larger ones in one commit each, rows unchanged.
+
+deltalake has an optimize of its own, which this is not, for its commit is tried again after a conflict, whatever it is
+told: where two compact the same files, rows are there twice (seen with 1.6.6). Here the commit is made at the version
+in which the files were seen to be there, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from ottla.spark.pipelines.tables.compaction_choice import is_worth_it
+from ottla.spark.pipelines.tables.delta.files import partition_text
+from ottla.spark.pipelines.tables.rewriting import bins
+
+if TYPE_CHECKING:
+    import deltalake
+
+_PARTITION: Final = "partition."
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A file to be replaced: `path` as the log has it, `name` as the file system has it; relative to the table."""
+
+    path: str
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Files of one partition that become one."""
+
+    partition: Mapping[str, str | None]
+    files: tuple[OldFile, ...]
+
+
+def live_paths(table: deltalake.DeltaTable) -> set[str]:
+    """The files of the table's version, as the log has them."""
+    return set(_actions(table).column("path").to_pylist())
+
+
+def small_files(
+    table: deltalake.DeltaTable, watermark_ms: int | None, target_bytes: int, own_folder: str
+) -> Iterator[Bin]:
+    """What is worth compacting of the files in `own_folder`, oldest first.
+
+    Files of other writers are left to them, and so are whole tables with deletion vectors.
+    """
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        return
+    columns = table.metadata().partition_columns
+    actions = _actions(table)
+    actions = actions.take(_oldest_first(actions))
+    values = [actions.column(_PARTITION + column).to_pylist() for column in columns]
+    files: dict[tuple[Any, ...], list[OldFile]] = defaultdict(list)
+    for number, (path, size) in enumerate(
+        zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
+    ):
+        if path.startswith(own_folder):
+            files[tuple(column[number] for column in values)].append(OldFile(path, unquote(path), size))
+    for partition, found in files.items():
+        sizes = [each.size_bytes for each in found]
+        if is_worth_it(partition, sizes, watermark_ms, target_bytes):
+            texts = dict(zip(columns, map(partition_text, partition), strict=True))
+            for numbers in bins(sizes, target_bytes):
+                yield Bin(texts, tuple(found[number] for number in numbers))
+
+
+def _actions(table: deltalake.DeltaTable) -> Any:
+    import pyarrow
+
+    return pyarrow.table(table.get_add_actions(flatten=True))
+
+
+def _oldest_first(actions: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.sort_indices(actions, sort_keys=[("modification_time", "ascending"), ("path", "ascending")])

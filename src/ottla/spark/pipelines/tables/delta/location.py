@@ -1,0 +1,87 @@
+"""Where a Delta table lies, for pyarrow and for deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.settings.model import TableSinkSettings
+from ottla.spark.pipelines.tables.filesystems import below, open_filesystem, shown
+from ottla.spark.pipelines.tables.object_stores import object_store_options
+
+if TYPE_CHECKING:
+    import deltalake
+    import pyarrow
+
+
+class DeltaLocation:
+    """A table's folder: `url` as the user has it, `filesystem` and `root` for pyarrow, `uri` and `options` else."""
+
+    def __init__(self, sink: TableSinkSettings) -> None:
+        """Raises PipelineError if there is no path, or no such file system."""
+        if not sink.path:
+            raise PipelineError("a sink of format delta needs path, the URL of the table's folder")
+        self.url = sink.path.rstrip("/")
+        self.name = f"the Delta table {shown(self.url)}"
+        self.filesystem, self.root = open_filesystem(self.url, sink.storage_options)
+        self._local = self.filesystem.type_name == "local"
+        self.uri = self.root if self._local else self.url
+        self.options = None if self._local else object_store_options(sink.storage_options)
+
+    def below(self, folder: str) -> str:
+        """The URL of a folder of the table."""
+        return below(self.url, folder)
+
+    def make_root(self) -> None:
+        """The folder, where file systems have such."""
+        if self._local:
+            self.filesystem.create_dir(self.root, recursive=True)
+
+    def new_file(self, name: str) -> str:
+        """The path, for `filesystem`, of a new file of the table, whose folder is made."""
+        path = f"{self.root}/{name}"
+        if self._local:
+            self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+        return path
+
+    def newest(self, table: deltalake.DeltaTable | None) -> deltalake.DeltaTable | None:
+        """The table at its newest version, from an older one if there is one; None if there is no table."""
+        from deltalake.exceptions import DeltaError
+
+        if table is not None:
+            try:
+                table.update_incremental()
+            except DeltaError:
+                pass  # It may have been made anew, or its log cleaned up.
+            else:
+                return table
+        return self.open()
+
+    def open(self) -> deltalake.DeltaTable | None:
+        """The table; None if there is none."""
+        import deltalake
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return deltalake.DeltaTable(self.uri, storage_options=self.options)
+        except TableNotFoundError:
+            return None
+
+    def properties(self, versions: Mapping[str, int]) -> deltalake.CommitProperties:
+        """For a commit that fails if another came before it; with these versions of application ids."""
+        import time
+
+        import deltalake
+
+        now_ms = time.time_ns() // 1_000_000
+        entries = [deltalake.Transaction(name, value, now_ms) for name, value in versions.items()]
+        return deltalake.CommitProperties(max_commit_retries=0, app_transactions=entries)
+
+    def add_columns(self, table: deltalake.DeltaTable, schema: pyarrow.Schema) -> None:
+        """Let the table have all columns of `schema`, and no new rows; fails if another commit came before it."""
+        import deltalake
+
+        deltalake.write_deltalake(
+            table, schema.empty_table(), mode="append", schema_mode="merge", commit_properties=self.properties({})
+        )

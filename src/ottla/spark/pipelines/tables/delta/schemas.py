@@ -1,0 +1,102 @@
+"""A batch's columns beside those of a Delta table: what the table lacks, and what cannot be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.spark.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    import deltalake
+    import pyarrow
+
+_MAX_PRECISION: Final = 38
+
+
+def delta_schema(schema: pyarrow.Schema) -> deltalake.Schema:
+    """The columns as Delta has them; all may be null. Raises PipelineError for types that Delta lacks."""
+    import deltalake
+
+    return deltalake.Schema.from_arrow(arrow_as_delta(schema))
+
+
+def arrow_as_delta(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """The same columns, without what Delta does not know: zones other than UTC, required columns, metadata."""
+    import pyarrow
+
+    return pyarrow.schema([pyarrow.field(each.name, _delta_type(each.name, each.type)) for each in schema])
+
+
+def _delta_type(column: str, kind: pyarrow.DataType) -> pyarrow.DataType:
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_struct(kind):
+        return pyarrow.struct([(each.name, _delta_type(f"{column}.{each.name}", each.type)) for each in kind])
+    if types.is_map(kind):
+        key = pyarrow.field("key", _delta_type(f"{column}.key", kind.key_type), nullable=False)
+        return pyarrow.map_(key, pyarrow.field("value", _delta_type(f"{column}.value", kind.item_type)))
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pyarrow.list_(pyarrow.field("element", _delta_type(f"{column}.element", kind.value_type)))
+    if types.is_timestamp(kind) and kind.unit in ("us", "ms"):
+        return pyarrow.timestamp("us", "UTC" if kind.tz else None)
+    if types.is_decimal128(kind) and kind.precision <= _MAX_PRECISION:
+        return kind
+    known = (types.is_signed_integer, types.is_date32, types.is_boolean, types.is_float32, types.is_float64)
+    texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    if any(test(kind) for test in (*known, *texts)):
+        return kind
+    raise PipelineError(
+        f"column {column} is of type {kind}, which a Delta table cannot hold; cast it in the pipeline's SQL"
+    )
+
+
+def lacks_columns(table: deltalake.Schema, batch: deltalake.Schema, where: str) -> bool:
+    """Whether the batch has columns, or fields of structs, that the table lacks.
+
+    Raises PipelineError if a column has another type in the table, or a name that differs only in case.
+    """
+    return any(list(_lacking(json.loads(table.to_json()), json.loads(batch.to_json()), "", where)))
+
+
+def _lacking(table: Any, batch: Any, column: str, where: str) -> Iterator[bool]:
+    if isinstance(table, dict) and isinstance(batch, dict) and table["type"] == batch["type"]:
+        if table["type"] == "struct":
+            yield from _lacking_fields(table, batch, column, where)
+        for part in ("elementType", "keyType", "valueType"):
+            if part in table:
+                yield from _lacking(table[part], batch[part], f"{column}.{part.removesuffix('Type')}", where)
+    elif table != batch:
+        raise PipelineError(
+            f"column {column} is {_name(batch)} in the batch, and {_name(table)} in {where}; "
+            f"cast it to {_name(table)} in the pipeline's SQL, or write to another table"
+        )
+
+
+def _lacking_fields(table: Any, batch: Any, column: str, where: str) -> Iterator[bool]:
+    there = {each["name"]: each for each in table["fields"]}
+    by_case = {name.lower(): name for name in there}
+    for field in batch["fields"]:
+        name = field["name"]
+        path = f"{column}.{name}" if column else name
+        known = by_case.get(name.lower())
+        if known is None:
+            yield True
+        elif known != name:
+            raise PipelineError(
+                f"column {path} of the batch is named {known} in {where}, and Delta takes both for one name; "
+                f"write it as {known} in the pipeline's SQL"
+            )
+        else:
+            yield from _lacking(there[name]["type"], field["type"], path, where)
+
+
+def _name(kind: Any) -> str:
+    return kind["type"] if isinstance(kind, dict) else str(kind)
+
+
+def required_columns(table: deltalake.Schema) -> list[str]:
+    """Topmost columns of the table that may not be null."""
+    return [each.name for each in table.fields if not each.nullable]
