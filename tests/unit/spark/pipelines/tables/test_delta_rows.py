@@ -111,7 +111,8 @@ def test_readers_leave_files_out(tmp_path: Path) -> None:
     assert len(whole.file_uris()) == 3
     assert len(whole.file_uris(file_pruning_predicate="day = '2024-01-02'")) == 1
     assert len(whole.file_uris(file_pruning_predicate="id >= 20")) == 1
-    assert pyarrow.table(whole.scan(predicate="id >= 15 and id < 22")).column("id").to_pylist() == [*range(15, 22)]
+    found = pyarrow.table(whole.scan(predicate="id >= 15 and id < 22")).column("id").to_pylist()
+    assert sorted(found) == [*range(15, 22)]
 
 
 @pytest.mark.parametrize(

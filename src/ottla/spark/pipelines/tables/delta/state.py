@@ -20,7 +20,7 @@ _THERE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class QueryState:
+class QueryCommits:
     """`order` counts the pipeline's queries; `attempt` is the attempt that committed the last batch."""
 
     order: int
@@ -34,7 +34,7 @@ class PipelineState:
 
     driver: int | None
     compactions: int
-    queries: Mapping[str, QueryState]
+    queries: Mapping[str, QueryCommits]
     end_offsets: Mapping[str, Mapping[str, Mapping[int, int]]]
 
     @property
@@ -72,7 +72,7 @@ def pipeline_state(pipeline: str, versions: Mapping[str, int]) -> PipelineState:
             offsets.setdefault(names[0], {})
         elif kind == "offset" and version != _GONE:
             offsets.setdefault(names[0], {}).setdefault(names[1], {})[int(names[2])] = version
-    found = {query: QueryState(each["order"], each["batch"], each["attempt"]) for query, each in queries.items()}
+    found = {query: QueryCommits(each["order"], each["batch"], each["attempt"]) for query, each in queries.items()}
     return PipelineState(driver, compactions, found, offsets)
 
 
