@@ -165,14 +165,15 @@ class FolderCompactor:
         flush_folder(building)
 
     def _data_files(self, folder: str, path: str) -> list[_DataFile]:
-        """The folder's files as they were committed; none where compaction would lose or gain nothing."""
+        """The folder's files in order; none where compaction would lose something, or gain nothing."""
         files = []
-        for entry in os.scandir(path):
-            name = DataFileName.parse(entry.name)
-            if name is None:
-                self._say_once(folder, f"{folder} is not compacted: it holds {entry.name}, which no commit made")
-                return []
-            files.append(_DataFile(name, entry.path, entry.stat().st_size))
+        with os.scandir(path) as entries:
+            for entry in entries:
+                name = DataFileName.parse(entry.name)
+                if name is None:
+                    self._say_once(folder, f"{folder} is not compacted: it holds {entry.name}, which no commit made")
+                    return []
+                files.append(_DataFile(name, entry.path, entry.stat().st_size))
         if any(file.name.generation for file in files):
             late = sum(1 for file in files if not file.name.generation)
             if late < _LATE_FILES:

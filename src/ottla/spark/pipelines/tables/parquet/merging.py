@@ -29,13 +29,26 @@ def merge(sources: Sequence[str], folder: str, last: DataFileName, *, target_byt
     The new files are flushed. `last` gives their names, but for the part. Raises CannotMerge.
     """
     import pyarrow
+
+    try:
+        written = _written(sources, folder, last, target_bytes, compression)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError) as error:
+        raise CannotMerge(str(error)) from error
+    for path in written:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    return written
+
+
+def _written(sources: Sequence[str], folder: str, last: DataFileName, target_bytes: int, compression: str) -> list[str]:
+    import pyarrow
     from pyarrow import parquet
 
-    schema = _common_schema([parquet.read_metadata(source) for source in sources])
+    footers = [parquet.read_metadata(source) for source in sources]
+    schema = _common_schema(footers)
     written: list[str] = []
     writer: pyarrow.parquet.ParquetWriter | None = None
     sink: pyarrow.NativeFile | None = None
-    rows = 0
     try:
         for group in _row_groups(sources, schema):
             if writer is None or sink is None:
@@ -44,24 +57,18 @@ def merge(sources: Sequence[str], folder: str, last: DataFileName, *, target_byt
                 sink = pyarrow.OSFile(written[-1], "wb")
                 writer = parquet.ParquetWriter(sink, schema, compression=compression)
             writer.write_table(group)
-            rows += group.num_rows
             if sink.tell() >= target_bytes:
                 writer.close()
                 sink.close()
                 writer = sink = None
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError) as error:
-        raise CannotMerge(str(error)) from error
     finally:
         if writer is not None and sink is not None:
             writer.close()
             sink.close()
-    expected = sum(parquet.read_metadata(source).num_rows for source in sources)
+    expected = sum(footer.num_rows for footer in footers)
     found = sum(parquet.read_metadata(path).num_rows for path in written)
-    if not rows == expected == found:
-        raise CannotMerge(f"{expected} rows were to be merged, {rows} were read, {found} written")
-    for path in written:
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
+    if expected != found:
+        raise CannotMerge(f"{expected} rows were to be merged, {found} were written")
     return written
 
 
@@ -77,10 +84,7 @@ def _common_schema(footers: Sequence[pyarrow.parquet.FileMetaData]) -> pyarrow.S
     newest = schemas[0]
     if all(schema.equals(newest, check_metadata=False) for schema in schemas):
         return newest
-    try:
-        common = pyarrow.unify_schemas(schemas)
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
-        raise CannotMerge(str(error)) from error
+    common = pyarrow.unify_schemas(schemas)
     metadata = dict(newest.metadata or {})
     if not common.equals(newest, check_metadata=False):
         metadata.pop(_SPARK_SCHEMA, None)

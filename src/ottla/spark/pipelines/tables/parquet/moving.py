@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.tables.parquet.folders import DataFileName
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.tables.parquet.manifests import PlacedFile
@@ -28,8 +29,8 @@ def flush_files(place: TablePlace, paths: Iterable[str]) -> None:
 def move_into_place(place: TablePlace, files: Sequence[PlacedFile], is_over: Callable[[], bool]) -> None:
     """Move files that are not moved yet, durably.
 
-    A file that is in neither place was moved by another driver, and merged by it since, if `is_over` says that one took
-    over. Raises PipelineError if none did: the file was removed by somebody else.
+    A file that is in neither place was moved, and merged since. Raises PipelineError if there is no merged file, and
+    `is_over` says that no other driver took over, which may be merging: somebody else removed the file.
     """
     folders = {file.path.rpartition("/")[0] for file in files}
     for folder in sorted(folders):
@@ -50,8 +51,15 @@ def _move(place: TablePlace, file: PlacedFile) -> bool:
     except OSError:
         if place.exists(file.staged):
             raise
-        return place.exists(file.path)
+        return place.exists(file.path) or _is_merged(place, file)
     return True
+
+
+def _is_merged(place: TablePlace, file: PlacedFile) -> bool:
+    folder, _, base = file.path.rpartition("/")
+    name = DataFileName.parse(base)
+    others = (DataFileName.parse(each.base_name) for each in place.entries(folder))
+    return name is not None and any(other and other.generation and other > name for other in others)
 
 
 def _flush(path: str) -> None:

@@ -40,7 +40,7 @@ def _calendar_end(values: Mapping[str, str | None]) -> datetime | None:
         return _midnight(date(year + 1, 1, 1))
     month = int(values["month"] or "")
     if not values.get("day"):
-        return _midnight(date(year + month // 12, month % 12 + 1, 1))
+        return _midnight((date(year, month, 1) + timedelta(days=31)).replace(day=1))
     return _midnight(date(year, month, int(values["day"] or "")) + timedelta(days=1))
 
 
