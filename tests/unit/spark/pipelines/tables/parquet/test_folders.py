@@ -22,6 +22,7 @@ pytestmark = pytest.mark.spec("D3")
 values = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.none(), values), min_size=1, max_size=3))
 def test_pyarrow_reads_what_was_written(written: list[str | None]) -> None:
     columns = [f"c{number}" for number in range(len(written))]
