@@ -423,12 +423,12 @@ def test_a_stream_gives_the_same_rows_on_both_paths(
     rows = _slow(spark, settings, options)
     direct = direct_stream(spark, settings, options, rows)
     assert direct is not None
-    assert direct.schema == arrow_schema(rows)
+    assert direct.writer.schema == arrow_schema(rows)
     bad = 0
 
     def write(frame: DataFrame, staging: Staging) -> list[StagedFile]:
         nonlocal bad
-        done = direct.write(frame, staging)
+        done = direct.writer.write(frame, staging)
         bad += done.bad_records
         return done.files
 
@@ -444,7 +444,7 @@ def test_a_stream_gives_the_same_rows_on_both_paths(
     assert len(fast) == 3
     assert all(len({each.partition for each in files}) == len(files) for files in fast), "one file for each folder"
     newest = datetime.datetime(2024, 3, 5, 10, tzinfo=datetime.UTC) - datetime.timedelta(days=1, minutes=30)
-    assert direct.watermark_ms == int(newest.timestamp() * 1000)
+    assert direct.writer.watermark_ms == int(newest.timestamp() * 1000)
 
     # The same checkpoint goes on with either path, and the group follows.
     late = [[_event(number) for number in range(1_000 + start, 1_200, 2)] for start in range(2)]

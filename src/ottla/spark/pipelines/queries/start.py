@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.spark.pipelines.errors import PipelineSettingsError
@@ -13,9 +14,11 @@ from ottla.spark.pipelines.queries.starting import decide_start, starting_option
 from ottla.spark.pipelines.queries.views import result_of
 from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, TriggerSettings
 from ottla.spark.pipelines.sinks.opening import open_dead_letters, open_sink
+from ottla.spark.pipelines.sinks.sink import BatchSink
+from ottla.spark.pipelines.sinks.tables import TableSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -47,11 +50,30 @@ def start_pipeline(
         for each in settings.sources
     }
     sources = {each.name: source_view(spark, each, options[each.name]) for each in settings.sources}
-    rows = result_of(spark, settings, sources)
+    rows = _without_spark(spark, settings, options, sink, result_of(spark, settings, sources))
     function = BatchFunction(settings, options, start, sink, dead_letters)
     writer = rows.writeStream.queryName(settings.name).outputMode(settings.output_mode)
     writer = _triggered(writer.option("checkpointLocation", settings.checkpoint), settings.trigger)
     return writer.foreachBatch(function).start()
+
+
+def _without_spark(
+    spark: SparkSession,
+    settings: PipelineSettings,
+    options: Mapping[str, Mapping[str, str]],
+    sink: BatchSink,
+    rows: DataFrame,
+) -> DataFrame:
+    """Ranges of offsets in place of the rows, where the sink's tasks can make files of those; else the rows."""
+    from ottla.spark.pipelines.writing.direct import direct_stream
+
+    if not isinstance(sink, TableSink) or len(settings.sources) != 1:
+        return rows
+    direct = direct_stream(spark, settings, options[settings.sources[0].name], rows)
+    if direct is None:
+        return rows
+    sink.take_ranges(direct.writer)
+    return direct.frame
 
 
 def _triggered(writer: DataStreamWriter, trigger: TriggerSettings) -> DataStreamWriter:

@@ -10,7 +10,11 @@ from ottla.spark.pipelines.sinks.sink import BatchInWork
 from ottla.spark.pipelines.tables.contract import BatchCommit, BatchTable, LastCommit
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import DataFrame
+
+    from ottla.spark.pipelines.tables.contract import StagedFile, Staging
+    from ottla.spark.pipelines.writing.direct import DirectWriter
 
 #: Batches between two looks for small files: each look lists the table, or reads its log.
 BATCHES_PER_COMPACTION = 20
@@ -24,6 +28,11 @@ class TableSink:
         self._pipeline = pipeline
         self._table: BatchTable | None = None
         self._commits = 0
+        self._direct: DirectWriter | None = None
+
+    def take_ranges(self, writer: DirectWriter) -> None:
+        """Take batches of ranges of offsets from now on, which `writer` makes files of, instead of rows."""
+        self._direct = writer
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_table": None}
@@ -36,11 +45,13 @@ class TableSink:
 
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Write and commit one batch; one that is there already adds nothing. Raises SupersededError, PipelineError."""
-        from ottla.spark.pipelines.writing.schemas import arrow_schema
-        from ottla.spark.pipelines.writing.tasks import write_batch
-
         table = self._opened()
-        files = write_batch(frame, table.staging(batch.query_id, batch.batch_id))
+        staging, watermark_ms = table.staging(batch.query_id, batch.batch_id), batch.watermark_ms
+        if self._direct is not None:
+            watermark_ms = self._direct.watermark_ms
+            schema, files = self._direct.schema, self._direct.write(frame, staging).files
+        else:
+            schema, files = _write_rows(frame, staging)
         points.reach(points.FILES_WRITTEN)
         if not files and batch.start_offsets == batch.end_offsets:
             return
@@ -48,15 +59,15 @@ class TableSink:
             query_id=batch.query_id,
             batch_id=batch.batch_id,
             end_offsets=batch.end_offsets,
-            watermark_ms=batch.watermark_ms,
-            schema=arrow_schema(frame),
+            watermark_ms=watermark_ms,
+            schema=schema,
             files=files,
         )
         if table.commit(commit):
             points.reach(points.TABLE_COMMITTED)
         self._commits += 1
         if self._settings.compact_to_bytes is not None and self._commits % BATCHES_PER_COMPACTION == 0:
-            table.compact(batch.watermark_ms)
+            table.compact(watermark_ms)
 
     def _opened(self) -> BatchTable:
         from ottla.spark.pipelines.tables.opening import open_table
@@ -64,3 +75,10 @@ class TableSink:
         if self._table is None:
             self._table = open_table(self._settings, self._pipeline)
         return self._table
+
+
+def _write_rows(frame: DataFrame, staging: Staging) -> tuple[pyarrow.Schema, list[StagedFile]]:
+    from ottla.spark.pipelines.writing.schemas import arrow_schema
+    from ottla.spark.pipelines.writing.tasks import write_batch
+
+    return arrow_schema(frame), write_batch(frame, staging)

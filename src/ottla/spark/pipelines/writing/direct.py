@@ -52,16 +52,21 @@ class DirectSelection:
     conditions: OneSelect
 
 
+@dataclass(frozen=True, slots=True)
 class DirectStream:
-    """A stream of ranges of offsets, and what turns a batch of them into files.
+    """A stream of ranges of offsets to start, and what turns a batch of them into files."""
 
-    `frame` is the stream to start; `schema` is that of the rows, partition columns included.
+    frame: DataFrame
+    writer: DirectWriter
+
+
+class DirectWriter:
+    """Writes the records of batches of a `DirectStream`; `schema` is that of the rows, partition columns included.
+
+    It travels to the process that runs batches.
     """
 
-    def __init__(
-        self, frame: DataFrame, schema: pyarrow.Schema, options: ReadOptions, selection: DirectSelection, delay_ms: int
-    ) -> None:
-        self.frame = frame
+    def __init__(self, schema: pyarrow.Schema, options: ReadOptions, selection: DirectSelection, delay_ms: int) -> None:
         self.schema = schema
         self._options = options
         self._selection = selection
@@ -197,7 +202,7 @@ def direct_stream(
 
     spark.dataSource.register(RangesSource)
     frame = spark.readStream.format(RANGES_FORMAT).options(**options).load()
-    return DirectStream(frame, schema, read, selection, _delay_ms(spark, settings))
+    return DirectStream(frame, DirectWriter(schema, read, selection, _delay_ms(spark, settings)))
 
 
 def _selected(
