@@ -15,6 +15,7 @@ from ottla.cli.group.commands import app as group
 from ottla.cli.log.commands import app as log
 from ottla.cli.options import make_app
 from ottla.cli.pipeline import pipeline
+from ottla.cli.profile.commands import profile
 from ottla.cli.rebalance.commands import app as rebalance
 from ottla.cli.topic.commands import app as topic
 
@@ -153,6 +154,7 @@ def broker_for_tests(
 app.command()(demo)
 app.command()(pipeline)
 app.command()(backfill)
+app.command()(profile)
 app.add_typer(log)
 app.add_typer(rebalance)
 app.add_typer(group)

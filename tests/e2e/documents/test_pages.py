@@ -19,6 +19,7 @@ PAGES = {
     "docs/fastapi.md": [],
     "docs/testing-other-languages.md": [],
     "docs/docker.md": [],
+    "docs/profiles.md": [],
     "docs/spark.md": [pytest.mark.needs_java],
 }
 #: The page about Spark starts it several times, which takes minutes on a busy machine.

@@ -123,7 +123,7 @@ async def stop_processes(members: Iterable[ClusterProcess], hurry: asyncio.Event
     """
     running = [each for each in members if each.is_running]
     for each in running:
-        _signal(each, signal.SIGTERM)
+        send_signal(each, signal.SIGTERM)
     waits = {asyncio.ensure_future(each.process.wait()) for each in running}
     hurrying = asyncio.ensure_future(hurry.wait())
     deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -133,12 +133,18 @@ async def stop_processes(members: Iterable[ClusterProcess], hurry: asyncio.Event
     hurrying.cancel()
     killed = [each for each in running if each.is_running]
     for each in killed:
-        _signal(each, signal.SIGKILL)
+        send_signal(each, signal.SIGKILL)
     if waits:
         await asyncio.wait(waits)
     return [each.plan.name for each in killed]
 
 
-def _signal(member: ClusterProcess, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # it ended meanwhile
-        member.process.send_signal(number)
+def send_signal(member: ClusterProcess, number: signal.Signals) -> None:
+    """Send it a signal, unless it has ended.
+
+    Not by the subprocess's own method: that waits for a process that has just ended, whose exit status is then lost to
+    the watcher of asyncio, which complains.
+    """
+    if member.is_running:
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            os.kill(member.process.pid, number)

@@ -1,0 +1,5 @@
+"""`ottla profile`: a workload with promises, produced and checked."""
+
+from ottla.cli.command import Command
+
+COMMAND = Command("ottla profile")

@@ -1,0 +1,153 @@
+"""The command `ottla profile`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS
+from ottla.cli.command import EXIT_REFUSED, CommandError
+from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, Timeout
+from ottla.cli.profile import COMMAND
+from ottla.cli.terminal import Terminal, printable, write_json
+from ottla.profiles.workload import (
+    MOST_PRODUCERS,
+    MOST_RECORD_BYTES,
+    MOST_RECORDS,
+    WORKLOADS,
+    Load,
+    ProfileError,
+    ProfileName,
+)
+
+if TYPE_CHECKING:
+    from ottla.profiles.figures import Figures
+
+DEFAULT_SECONDS = 20.0
+MOST_SECONDS = 86_400.0
+MOST_PARTITIONS = 100_000
+MODULES = ("numpy", "pyarrow")
+
+
+def profile(
+    name: Annotated[ProfileName, typer.Argument(help="Which workload.")],
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            "-b",
+            help="One or more host:port of the cluster; without, brokers are started on this machine, and removed.",
+            envvar="OTTLA_BOOTSTRAP_SERVER",
+        ),
+    ] = None,
+    records: Annotated[int | None, typer.Option(help="How many records, in all.", min=1, max=MOST_RECORDS)] = None,
+    seconds: Annotated[float | None, typer.Option(help="Or for how long [20].", min=0.1, max=MOST_SECONDS)] = None,
+    record_bytes: Annotated[int, typer.Option(help="Bytes of a value.", min=1, max=MOST_RECORD_BYTES)] = 200,
+    partitions: Annotated[
+        int | None, typer.Option(help="Partitions of the topic [12].", min=1, max=MOST_PARTITIONS)
+    ] = None,
+    factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", help="Replicas of each partition [payments 3, clicks 2].", min=1),
+    ] = None,
+    producers: Annotated[
+        int | None, typer.Option(help="Producer processes [one for two cores].", min=1, max=MOST_PRODUCERS)
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Records a second, in all; without, as many as go.", min=1)] = None,
+    most_p99_ms: Annotated[
+        float | None,
+        typer.Option("--p99-ms", help="Latency that p99 has to stay below, in milliseconds [payments 500].", min=0.1),
+    ] = None,
+    brokers: Annotated[int | None, typer.Option(help="Brokers that are started [3].", min=1, max=MOST_BROKERS)] = None,
+    kill: Annotated[
+        bool, typer.Option("--kill", help="Kill one of them (SIGKILL) halfway, and start it again.")
+    ] = False,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Produce a workload, read all of it back, and show figures and what was lost, doubled or reordered.
+
+    payments: acks=all, idempotent, three replicas; nothing lost or twice, p99 below 500 ms. clicks: acks=1, large
+    batches; some may be lost. Ends with 0 where the profile's promises were kept, with 1 where one was broken, with 2
+    where it could not be run.
+    """
+    from ottla.client.errors import ClientError
+
+    COMMAND.require("a profile", MODULES, "profiles")
+    workload = WORKLOADS[name]
+
+    def work() -> int:
+        if records is not None and seconds is not None:
+            raise CommandError("--records and --seconds contradict each other; give one of them")
+        if servers is not None and (kill or brokers is not None):
+            option = "--kill" if kill else "--brokers"
+            raise CommandError(f"{option} is for brokers that are started here; leave out --bootstrap-server")
+        started = DEFAULT_BROKERS if brokers is None else brokers
+        load = Load(
+            workload,
+            max(1, (os.cpu_count() or 1) // 2) if producers is None else producers,
+            workload.partitions if partitions is None else partitions,
+            factor,
+            record_bytes,
+            records,
+            DEFAULT_SECONDS if records is None and seconds is None else seconds,
+            rate,
+            most_p99_ms,
+            kill,
+            timeout_s,
+        )
+        try:
+            figures = asyncio.run(_run(load, servers, started))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        _show(figures, as_json=as_json)
+        return EXIT_REFUSED if figures.broken else 0
+
+    COMMAND.run(work, (ClientError, ProfileError))
+
+
+async def _run(load: Load, servers: str | None, brokers: int) -> Figures:
+    from ottla.profiles.payloads import least_record_bytes
+    from ottla.profiles.run import run_profile
+
+    least = least_record_bytes(load.workload)
+    if load.record_bytes < least:
+        raise CommandError(f"--record-bytes {load.record_bytes}: a value of {load.workload.name} has {least} at least")
+    _stop_on_sigterm()
+    if servers is not None:
+        return await run_profile(load, servers, _say)
+    load.replicas_on(brokers)
+    COMMAND.require("brokers on this machine", ["kazoo"], "profiles")
+    from ottla.cli.profile.own_cluster import own_cluster, while_disk_lasts
+
+    _say(f"starting {brokers} brokers")
+    async with own_cluster(brokers, _say) as (cluster, addresses):
+        return await while_disk_lasts(run_profile(load, addresses, _say, cluster), cluster.folder)
+
+
+def _stop_on_sigterm() -> None:
+    """SIGTERM ends it as Ctrl-C does, so that nothing is left behind; where loops take no signals, it ends at once."""
+    task = asyncio.current_task()
+    assert task is not None
+    with suppress(NotImplementedError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+def _say(message: str) -> None:
+    """Progress goes to standard error, so that standard output has the figures alone."""
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+def _show(figures: Figures, *, as_json: bool) -> None:
+    if as_json:
+        write_json(figures.row())
+        return
+    from ottla.cli.profile.views import show_figures
+
+    show_figures(Terminal.standard_output(), figures)

@@ -1,0 +1,246 @@
+"""A producer process of a run: `python -m ottla.profiles.producing`, driven by `ottla.profiles.crew`.
+
+It reads its task (a JSON object) from standard input, says that it is ready, and begins at the line `go`. It reports
+its progress and in the end its result, each as a JSON object in a line. It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from ottla.client.errors import ClientError, DeliveryError
+from ottla.client.producer.bulk_future import BulkFuture
+from ottla.client.producer.futures import BatchResult
+from ottla.client.sync import Producer
+from ottla.profiles.latencies import Latencies
+from ottla.profiles.payloads import CHUNK_ROWS, RecordMaker
+from ottla.profiles.workload import WORKLOADS, ProfileName
+
+GO: Final = "go"
+PROGRESS_S: Final = 0.25
+#: At a rate, records are handed over so often.
+TICK_S: Final = 0.01
+#: The generator runs so long without a producer, to know that it is no bottleneck.
+ALONE_S: Final = 0.2
+#: So many chunks wait for their acknowledgements at most.
+MOST_CHUNKS: Final = 4096
+#: After so many failed calls in a row the producer gives up.
+MOST_FAILURES: Final = 3
+#: Kinds of errors that are reported.
+MOST_ERRORS: Final = 5
+#: A chunk that was not acknowledged in part is uncertain as a whole; after so many of them the producer gives up.
+MOST_UNCERTAIN: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one producer has to do; `records` or `seconds` end it, `per_s` is its own share of the rate."""
+
+    servers: str
+    topic: str
+    profile: str
+    number: int
+    partitions: int
+    record_bytes: int
+    records: int | None
+    seconds: float | None
+    per_s: float | None
+    most_records: int
+
+
+@dataclass(slots=True)
+class Result:
+    """What one producer did. `latencies` are counts by bucket, `uncertain` ranges of sequence numbers."""
+
+    number: int
+    handed_over: int = 0
+    acknowledged: int = 0
+    refused: int = 0
+    uncertain: list[tuple[int, int]] = field(default_factory=list)
+    elapsed_s: float = 0.0
+    cpu_s: float = 0.0
+    alone_per_s: float = 0.0
+    latencies: dict[int, int] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Result:
+        """A result as it was reported."""
+        latencies = {int(bucket): count for bucket, count in row["latencies"].items()}
+        uncertain = [(start, end) for start, end in row["uncertain"]]
+        return cls(**{**row, "latencies": latencies, "uncertain": uncertain})
+
+
+class TimedFuture(BulkFuture):
+    """The future of a chunk that reports when each of its batches was acknowledged, from the moment it was due."""
+
+    def __init__(self, due_s: float, arrivals: deque[tuple[float, int]]) -> None:
+        super().__init__()
+        self._due_s = due_s
+        self._arrivals = arrivals
+
+    def add_batch(self, result: BatchResult, count: int) -> None:
+        """As `BulkFuture.add_batch`; called when the batch is handed to the sender."""
+        super().add_batch(result, count)
+        arrived = partial(self._arrived, result, count)
+        if not result.when_done(arrived):
+            arrived()
+
+    def _arrived(self, result: BatchResult, count: int) -> None:
+        if result.error is None:
+            self._arrivals.append(((time.perf_counter() - self._due_s) * 1000, count))
+
+
+class LoadProducer:
+    """Produces a task's records in chunks, and keeps account of them."""
+
+    def __init__(self, task: Task, producer: Producer[Any, Any], report: Callable[[Mapping[str, Any]], None]) -> None:
+        self._task = task
+        self._producer = producer
+        self._report = report
+        rows = CHUNK_ROWS if task.per_s is None else max(1, min(CHUNK_ROWS, round(task.per_s * TICK_S)))
+        self._maker = RecordMaker(WORKLOADS[ProfileName(task.profile)], task.number, task.record_bytes, chunk_rows=rows)
+        self._arrivals: deque[tuple[float, int]] = deque()
+        self._chunks: deque[tuple[int, int, TimedFuture]] = deque()
+        self._latencies = Latencies()
+        self._failures = 0
+        self._reported_s = 0.0
+        self.result = Result(task.number)
+
+    def prepare(self) -> None:
+        """Find the topic, and see how fast records are made. Raises ClientError."""
+        self._producer.partitions_for(self._task.topic)
+        self.result.alone_per_s = self._maker.alone_per_s(ALONE_S)
+
+    def run(self) -> Result:
+        """Produce all; returns when everything is acknowledged or given up."""
+        result, began_s, cpu_s = self.result, time.perf_counter(), time.process_time()
+        limit = self._task.most_records if self._task.records is None else self._task.records
+        while result.handed_over < limit and self._may_go_on(began_s):
+            due_s = self._wait_until_due(began_s)
+            self._send(min(self._maker.rows, limit - result.handed_over), due_s)
+            self._settle(MOST_CHUNKS)
+            self._report_progress()
+        self._settle(0)
+        result.elapsed_s, result.cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+        result.latencies = self._latencies.counts
+        return result
+
+    def _may_go_on(self, began_s: float) -> bool:
+        if self._failures >= MOST_FAILURES or len(self.result.uncertain) >= MOST_UNCERTAIN:
+            return False
+        return self._task.seconds is None or time.perf_counter() - began_s < self._task.seconds
+
+    def _wait_until_due(self, began_s: float) -> float:
+        """The moment at which the next chunk is due; at most speed, that is now."""
+        if self._task.per_s is None:
+            return time.perf_counter()
+        due_s = began_s + self.result.handed_over / self._task.per_s
+        while (left_s := due_s - time.perf_counter()) > 0:
+            time.sleep(min(left_s, PROGRESS_S))
+        return due_s
+
+    def _send(self, count: int, due_s: float) -> None:
+        first = self.result.handed_over
+        self.result.handed_over += count
+        future = TimedFuture(due_s, self._arrivals)
+        chunk = self._maker.chunk(first, count, time.time_ns() // 1_000_000)
+        try:
+            self._producer.send_arrow(chunk, self._task.topic, into=future)
+        except ClientError as error:
+            self._failures += 1
+            self.result.refused += count - future.count
+            self._note(error)
+            self._doubt(first, first + count)
+            first += count  # nothing is left of it to be doubted later
+            count = 0
+        else:
+            self._failures = 0
+        self._chunks.append((first, first + count, future))
+
+    def _settle(self, most: int) -> None:
+        """Account for chunks that are done, and wait until `most` are left."""
+        while self._chunks and (len(self._chunks) > most or self._chunks[0][2].done()):
+            start, end, future = self._chunks.popleft()
+            try:
+                future.result()
+            except DeliveryError as error:
+                self.result.refused += error.count
+                self.result.acknowledged += future.count - error.count
+                self._note(error.causes[0] if error.causes else error)
+                if start < end:
+                    self._doubt(start, end)
+            else:
+                self.result.acknowledged += future.count
+        while self._arrivals:
+            self._latencies.add(*self._arrivals.popleft())
+
+    def _doubt(self, start: int, end: int) -> None:
+        """Call a range uncertain. They are kept in order, and those side by side as one."""
+        ranges = self.result.uncertain
+        ranges.append((start, end))
+        ranges.sort()
+        merged: list[tuple[int, int]] = []
+        for each in ranges:
+            if merged and merged[-1][1] == each[0]:
+                merged[-1] = (merged[-1][0], each[1])
+            else:
+                merged.append(each)
+        ranges[:] = merged
+
+    def _note(self, error: Exception) -> None:
+        text = str(error)
+        if text not in self.result.errors and len(self.result.errors) < MOST_ERRORS:
+            self.result.errors.append(text)
+
+    def _report_progress(self) -> None:
+        now_s = time.perf_counter()
+        if now_s - self._reported_s >= PROGRESS_S:
+            self._reported_s = now_s
+            self._report({"acknowledged": self.result.acknowledged})
+
+
+def settings_of(task: Task) -> dict[str, Any]:
+    """The settings of its producer."""
+    own = {"bootstrap.servers": task.servers, "client.id": f"profile-{task.profile}-{task.number}"}
+    return own | dict(WORKLOADS[ProfileName(task.profile)].settings)
+
+
+def main() -> None:
+    """Do the task that standard input names."""
+    task = Task(**json.loads(sys.stdin.readline()))
+    try:
+        with Producer(settings_of(task)) as producer:
+            load = LoadProducer(task, producer, _report)
+            load.prepare()
+            _report({"ready": True})
+            if sys.stdin.readline().strip() != GO:
+                return
+            threading.Thread(target=_end_with_parent, daemon=True).start()
+            _report({"result": asdict(load.run())})
+    except ClientError as error:
+        _report({"failed": str(error)})
+
+
+def _report(row: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(row) + "\n")
+    sys.stdout.flush()
+
+
+def _end_with_parent() -> None:
+    """The parent holds the pipe of standard input open: where that ends, nobody wants the result."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""A producer process of a run: what it calls acknowledged, refused and uncertain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ottla.client.errors import ClientTimeoutError
+from ottla.client.model import TopicPartition
+from ottla.client.producer.futures import BatchResult
+from ottla.env.threads import Lock
+from ottla.profiles.latencies import Latencies
+from ottla.profiles.payloads import CHUNK_ROWS
+from ottla.profiles.producing import MOST_FAILURES, LoadProducer, Result, Task, TimedFuture, settings_of
+
+pytestmark = pytest.mark.spec("D6")
+
+FAILURE = ClientTimeoutError("nobody answers")
+
+
+class PlayedProducer:
+    """Acknowledges each chunk in two halves at once, but for what the numbers of calls say."""
+
+    def __init__(self, *, halves_lost: tuple[int, ...] = (), calls_failing: tuple[int, ...] = ()) -> None:
+        self.calls = 0
+        self._halves_lost = halves_lost
+        self._calls_failing = calls_failing
+
+    def partitions_for(self, topic: str) -> list[Any]:
+        return []
+
+    def send_arrow(self, data: Any, topic: str, *, into: TimedFuture) -> None:
+        call = self.calls
+        self.calls += 1
+        half = data.num_rows // 2
+        self._batch(into, half, None)
+        if call in self._calls_failing:
+            raise FAILURE
+        self._batch(into, data.num_rows - half, FAILURE if call in self._halves_lost else None)
+
+    def _batch(self, into: TimedFuture, count: int, error: ClientTimeoutError | None) -> None:
+        result = BatchResult(TopicPartition("t", 0), Lock())
+        into.add_batch(result, count)
+        result.complete(0, -1, error)
+
+
+def produce(producer: PlayedProducer, records: int | None, **options: Any) -> Result:
+    task = Task("127.0.0.1:1", "t", "payments", 0, 12, 130, records, options.get("seconds"), None, 10**9)
+    rows: list[Mapping[str, Any]] = []
+    load = LoadProducer(task, producer, rows.append)  # type: ignore[arg-type]
+    load.prepare()
+    result = load.run()
+    assert rows, "progress was not reported"
+    return result
+
+
+def test_all_is_acknowledged() -> None:
+    result = produce(PlayedProducer(), 2 * CHUNK_ROWS + 10)
+    assert (result.handed_over, result.acknowledged, result.refused) == (2 * CHUNK_ROWS + 10,) * 2 + (0,)
+    assert (result.uncertain, result.errors) == ([], [])
+    assert sum(result.latencies.values()) == result.acknowledged
+    assert result.alone_per_s > 0
+
+
+def test_time_ends_it() -> None:
+    result = produce(PlayedProducer(), None, seconds=0.05)
+    assert result.acknowledged == result.handed_over > 0
+    assert result.elapsed_s >= 0.05
+
+
+def test_a_chunk_of_which_a_batch_failed_is_uncertain() -> None:
+    result = produce(PlayedProducer(halves_lost=(1, 2, 5)), 6 * CHUNK_ROWS)
+    assert result.refused == 3 * CHUNK_ROWS // 2
+    assert result.acknowledged == 6 * CHUNK_ROWS - result.refused
+    assert result.uncertain == [(CHUNK_ROWS, 3 * CHUNK_ROWS), (5 * CHUNK_ROWS, 6 * CHUNK_ROWS)]
+    assert result.errors == ["nobody answers"]
+    assert Latencies(result.latencies).percentile_ms(100) is not None
+    assert sum(result.latencies.values()) == result.acknowledged
+
+
+def test_a_call_that_failed_half_way() -> None:
+    result = produce(PlayedProducer(calls_failing=(1,)), 3 * CHUNK_ROWS)
+    assert result.refused == CHUNK_ROWS // 2
+    assert result.acknowledged == 3 * CHUNK_ROWS - result.refused
+    assert result.uncertain == [(CHUNK_ROWS, 2 * CHUNK_ROWS)]
+
+
+def test_it_gives_up_when_no_call_works_any_more() -> None:
+    producer = PlayedProducer(calls_failing=tuple(range(1, 100)))
+    result = produce(producer, 1_000 * CHUNK_ROWS)
+    assert producer.calls == 1 + MOST_FAILURES
+    assert result.uncertain == [(CHUNK_ROWS, (1 + MOST_FAILURES) * CHUNK_ROWS)]
+
+
+def test_settings_are_the_profiles() -> None:
+    payments = settings_of(Task("h:1", "t", "payments", 3, 12, 130, 1, None, None, 1))
+    assert (payments["acks"], payments["enable.idempotence"], payments["client.id"]) == (
+        "all",
+        True,
+        "profile-payments-3",
+    )
+    clicks = settings_of(Task("h:1", "t", "clicks", 0, 12, 130, 1, None, None, 1))
+    assert (clicks["acks"], clicks["enable.idempotence"]) == ("1", False)
