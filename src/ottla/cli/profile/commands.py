@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -77,33 +77,39 @@ def profile(
     batches; some may be lost. Ends with 0 where the profile's promises were kept, with 1 where one was broken, with 2
     where it could not be run.
     """
+    if records is None and seconds is None:
+        seconds = DEFAULT_SECONDS
+    workload = WORKLOADS[name]
+    load = Load(
+        workload,
+        producers or max(1, (os.cpu_count() or 1) // 2),
+        partitions or workload.partitions,
+        factor,
+        record_bytes,
+        records,
+        seconds,
+        rate,
+        most_p99_ms,
+        kill,
+        timeout_s,
+    )
+    _carry_out(load, servers, brokers, as_json=as_json)
+
+
+def _carry_out(load: Load, servers: str | None, brokers: int | None, *, as_json: bool) -> NoReturn:
+    """Run it, show its figures, and end the process."""
     from ottla.client.errors import ClientError
 
     COMMAND.require("a profile", MODULES, "profiles")
-    workload = WORKLOADS[name]
 
     def work() -> int:
-        if records is not None and seconds is not None:
+        if load.records is not None and load.seconds is not None:
             raise CommandError("--records and --seconds contradict each other; give one of them")
-        if servers is not None and (kill or brokers is not None):
-            option = "--kill" if kill else "--brokers"
+        if servers is not None and (load.is_disturbed or brokers is not None):
+            option = "--kill" if load.is_disturbed else "--brokers"
             raise CommandError(f"{option} is for brokers that are started here; leave out --bootstrap-server")
-        started = DEFAULT_BROKERS if brokers is None else brokers
-        load = Load(
-            workload,
-            max(1, (os.cpu_count() or 1) // 2) if producers is None else producers,
-            workload.partitions if partitions is None else partitions,
-            factor,
-            record_bytes,
-            records,
-            DEFAULT_SECONDS if records is None and seconds is None else seconds,
-            rate,
-            most_p99_ms,
-            kill,
-            timeout_s,
-        )
         try:
-            figures = asyncio.run(_run(load, servers, started))
+            figures = asyncio.run(_run(load, servers, DEFAULT_BROKERS if brokers is None else brokers))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         _show(figures, as_json=as_json)
