@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
-from ottla.profiles.producing import GO, Result, Task
+from ottla.profiles.producing import GO, ProducerResult, ProducerTask
 from ottla.profiles.workload import ProfileError
 
 START_TIMEOUT_S: Final = 120.0
@@ -33,7 +33,7 @@ class Crew:
         """Records acknowledged so far, by the last reports."""
         return sum(self._acknowledged.values())
 
-    async def start(self, tasks: Sequence[Task]) -> None:
+    async def start(self, tasks: Sequence[ProducerTask]) -> None:
         """Start a process for each task, and wait until all are ready. Raises ProfileError."""
         for task in tasks:
             process = await asyncio.create_subprocess_exec(
@@ -55,7 +55,7 @@ class Crew:
         except TimeoutError:
             raise ProfileError(f"the producers are not ready after {START_TIMEOUT_S:g} s") from None
 
-    async def produce(self, halfway: Callable[[], None], is_half: Callable[[int], bool]) -> list[Result]:
+    async def produce(self, halfway: Callable[[], None], is_half: Callable[[int], bool]) -> list[ProducerResult]:
         """Let all begin, and return their results.
 
         `halfway` is called once, when `is_half` says so of the number of records acknowledged. Raises ProfileError.
@@ -69,7 +69,7 @@ class Crew:
         for process in self._processes:
             self._write(process, GO)
         rows = await asyncio.gather(*(self._until(each, "result", progressed) for each in self._processes))
-        return [Result.from_row(row["result"]) for row in rows]
+        return [ProducerResult.from_row(row["result"]) for row in rows]
 
     async def stop(self) -> None:
         """End what still runs."""

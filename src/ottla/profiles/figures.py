@@ -8,14 +8,14 @@ from typing import Any
 
 from ottla.profiles.checker import Checked
 from ottla.profiles.latencies import Latencies
-from ottla.profiles.producing import Result
-from ottla.profiles.workload import MARK_PER_S, Load
+from ottla.profiles.producing import ProducerResult
+from ottla.profiles.workload import MARK_PER_S, ProfileLoad
 
 BYTES_PER_MB = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ProfileFigures:
     """The figures of a run. Times are seconds or milliseconds, MB are 10^6 bytes of values.
 
     `of_mark` is the share of a million records a second; `brokers_cpu_s` is None for a cluster that was there before.
@@ -56,8 +56,13 @@ class Figures:
 
 
 def figures_of(
-    load: Load, results: Sequence[Result], checked: Checked, *, check_s: float, brokers_cpu_s: float | None
-) -> Figures:
+    load: ProfileLoad,
+    results: Sequence[ProducerResult],
+    checked: Checked,
+    *,
+    check_s: float,
+    brokers_cpu_s: float | None,
+) -> ProfileFigures:
     """Put together what the producers did and what the checker found."""
     latencies = Latencies()
     for each in results:
@@ -67,7 +72,7 @@ def figures_of(
     seconds = max((each.elapsed_s for each in results), default=0.0)
     per_s = acknowledged / seconds if seconds else 0.0
     p99_ms = latencies.percentile_ms(99)
-    return Figures(
+    return ProfileFigures(
         profile=str(load.workload.name),
         producers=load.producers,
         partitions=load.partitions,
@@ -98,7 +103,9 @@ def figures_of(
     )
 
 
-def broken_promises(load: Load, checked: Checked, acknowledged: int, refused: int, p99_ms: float | None) -> list[str]:
+def broken_promises(
+    load: ProfileLoad, checked: Checked, acknowledged: int, refused: int, p99_ms: float | None
+) -> list[str]:
     """The promises of the profile that this run has broken, in words.
 
     Any profile has to bring something through, and back nothing that was never sent. Payments: nothing lost, doubled,

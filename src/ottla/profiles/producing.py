@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -42,7 +43,7 @@ MOST_UNCERTAIN: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ProducerTask:
     """What one producer has to do; `records` or `seconds` end it, `per_s` is its own share of the rate."""
 
     servers: str
@@ -58,7 +59,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class Result:
+class ProducerResult:
     """What one producer did. `latencies` are counts by bucket, `uncertain` ranges of sequence numbers."""
 
     number: int
@@ -73,7 +74,7 @@ class Result:
     errors: list[str] = field(default_factory=list)
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Result:
+    def from_row(cls, row: Mapping[str, Any]) -> ProducerResult:
         """A result as it was reported."""
         latencies = {int(bucket): count for bucket, count in row["latencies"].items()}
         uncertain = [(start, end) for start, end in row["uncertain"]]
@@ -103,7 +104,9 @@ class TimedFuture(BulkFuture):
 class LoadProducer:
     """Produces a task's records in chunks, and keeps account of them."""
 
-    def __init__(self, task: Task, producer: Producer[Any, Any], report: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self, task: ProducerTask, producer: Producer[Any, Any], report: Callable[[Mapping[str, Any]], None]
+    ) -> None:
         self._task = task
         self._producer = producer
         self._report = report
@@ -114,14 +117,14 @@ class LoadProducer:
         self._latencies = Latencies()
         self._failures = 0
         self._reported_s = 0.0
-        self.result = Result(task.number)
+        self.result = ProducerResult(task.number)
 
     def prepare(self) -> None:
         """Find the topic, and see how fast records are made. Raises ClientError."""
         self._producer.partitions_for(self._task.topic)
         self.result.alone_per_s = self._maker.alone_per_s(ALONE_S)
 
-    def run(self) -> Result:
+    def run(self) -> ProducerResult:
         """Produce all; returns when everything is acknowledged or given up."""
         result, began_s, cpu_s = self.result, time.perf_counter(), time.process_time()
         limit = self._task.most_records if self._task.records is None else self._task.records
@@ -209,7 +212,7 @@ class LoadProducer:
             self._report({"acknowledged": self.result.acknowledged})
 
 
-def settings_of(task: Task) -> dict[str, Any]:
+def settings_of(task: ProducerTask) -> dict[str, Any]:
     """The settings of its producer."""
     own = {"bootstrap.servers": task.servers, "client.id": f"profile-{task.profile}-{task.number}"}
     return own | dict(WORKLOADS[ProfileName(task.profile)].settings)
@@ -217,7 +220,7 @@ def settings_of(task: Task) -> dict[str, Any]:
 
 def main() -> None:
     """Do the task that standard input names."""
-    task = Task(**json.loads(sys.stdin.readline()))
+    task = ProducerTask(**json.loads(sys.stdin.readline()))
     try:
         with Producer(settings_of(task)) as producer:
             load = LoadProducer(task, producer, _report)
@@ -239,7 +242,7 @@ def _report(row: Mapping[str, Any]) -> None:
 def _end_with_parent() -> None:
     """The parent holds the pipe of standard input open: where that ends, nobody wants the result."""
     sys.stdin.read()
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

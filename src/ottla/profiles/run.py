@@ -17,9 +17,9 @@ from ottla.client.model import LATEST, TopicPartition
 from ottla.client.sync import Client
 from ottla.profiles.checker import Checked, Checker, Sent
 from ottla.profiles.crew import Crew
-from ottla.profiles.figures import Figures, figures_of
-from ottla.profiles.producing import Result, Task
-from ottla.profiles.workload import MOST_RECORDS, Load, ProfileError
+from ottla.profiles.figures import ProfileFigures, figures_of
+from ottla.profiles.producing import ProducerResult, ProducerTask
+from ottla.profiles.workload import MOST_RECORDS, ProfileError, ProfileLoad
 from ottla.records.extras import require_extra
 
 CHECKED_ROWS: Final = 65_536
@@ -44,7 +44,9 @@ class DisturbedCluster(Protocol):
 Say = Callable[[str], None]
 
 
-async def run_profile(load: Load, servers: str, say: Say, cluster: DisturbedCluster | None = None) -> Figures:
+async def run_profile(
+    load: ProfileLoad, servers: str, say: Say, cluster: DisturbedCluster | None = None
+) -> ProfileFigures:
     """Produce, check, and return the figures; the topic is deleted unless the caller owns the cluster.
 
     Raises ProfileError, ClientError, MissingExtraError (numpy, pyarrow).
@@ -64,7 +66,7 @@ async def run_profile(load: Load, servers: str, say: Say, cluster: DisturbedClus
                     await admin.delete_topics([topic])
 
 
-async def _make_topic(admin: Admin, load: Load) -> tuple[str, int]:
+async def _make_topic(admin: Admin, load: ProfileLoad) -> tuple[str, int]:
     """Make the topic and wait until all replicas are in sync; returns its name, and how many replicas partitions have.
 
     Raises ProfileError for too few brokers.
@@ -81,11 +83,11 @@ async def _make_topic(admin: Admin, load: Load) -> tuple[str, int]:
     raise ProfileError(f"the replicas of topic {topic} are not in sync after {SETTLE_TIMEOUT_S:g} s")
 
 
-def tasks_of(load: Load, servers: str, topic: str) -> list[Task]:
+def tasks_of(load: ProfileLoad, servers: str, topic: str) -> list[ProducerTask]:
     """What each producer has to do."""
     per_s = None if load.per_s is None else load.per_s / load.producers
     return [
-        Task(
+        ProducerTask(
             servers,
             topic,
             str(load.workload.name),
@@ -102,8 +104,8 @@ def tasks_of(load: Load, servers: str, topic: str) -> list[Task]:
 
 
 async def _measure(
-    load: Load, servers: str, topic: str, admin: Admin, say: Say, cluster: DisturbedCluster | None
-) -> Figures:
+    load: ProfileLoad, servers: str, topic: str, admin: Admin, say: Say, cluster: DisturbedCluster | None
+) -> ProfileFigures:
     crew = Crew()
     disturbing: list[asyncio.Task[None]] = []
     try:
@@ -141,7 +143,7 @@ def _difference(after: float | None, before: float) -> float | None:
     return None if after is None else after - before
 
 
-async def _settled_ends(admin: Admin, load: Load, topic: str, acknowledged: int) -> Mapping[TopicPartition, int]:
+async def _settled_ends(admin: Admin, load: ProfileLoad, topic: str, acknowledged: int) -> Mapping[TopicPartition, int]:
     """Where the partitions end, once they grow no more: with acks=1 records become visible after their answers."""
     wanted = {TopicPartition(topic, number): LATEST for number in range(load.partitions)}
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
@@ -156,7 +158,9 @@ async def _settled_ends(admin: Admin, load: Load, topic: str, acknowledged: int)
         await asyncio.sleep(POLL_S)
 
 
-async def _check(load: Load, servers: str, results: Sequence[Result], ends: Mapping[TopicPartition, int]) -> Checked:
+async def _check(
+    load: ProfileLoad, servers: str, results: Sequence[ProducerResult], ends: Mapping[TopicPartition, int]
+) -> Checked:
     """Read all of it back, in a thread that ends soon where this is cancelled."""
     sent = [Sent(each.number, each.handed_over, each.uncertain) for each in results]
     is_over = threading.Event()

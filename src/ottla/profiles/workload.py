@@ -85,7 +85,7 @@ WORKLOADS: Final[Mapping[ProfileName, Workload]] = {each.name: each for each in 
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ProfileLoad:
     """What a run produces: `records` in all, or for `seconds`, at `per_s` records a second or, with None, at most.
 
     `replication_factor` None is the profile's own, or as many as there are brokers where the profile allows that.

@@ -11,30 +11,32 @@ import pytest
 from ottla.cli.profile.views import show_figures
 from ottla.cli.terminal import Terminal
 from ottla.profiles.checker import Checked
-from ottla.profiles.figures import Figures, figures_of
+from ottla.profiles.figures import ProfileFigures, figures_of
 from ottla.profiles.latencies import Latencies
-from ottla.profiles.producing import Result
-from ottla.profiles.workload import CLICKS, PAYMENTS, Load
+from ottla.profiles.producing import ProducerResult
+from ottla.profiles.workload import CLICKS, PAYMENTS, ProfileLoad
 
 pytestmark = pytest.mark.spec("D6")
 
 WELL = Checked(read=300, lost=0, doubled=0, reordered=0, strange=0)
 
 
-def load(*, pays: bool = True, disturbed: bool = False, most_p99_ms: float | None = None) -> Load:
+def load(*, pays: bool = True, disturbed: bool = False, most_p99_ms: float | None = None) -> ProfileLoad:
     workload = PAYMENTS if pays else CLICKS
-    return Load(workload, 2, 12, 3, 200, records=300, most_p99_ms=most_p99_ms, is_disturbed=disturbed)
+    return ProfileLoad(workload, 2, 12, 3, 200, records=300, most_p99_ms=most_p99_ms, is_disturbed=disturbed)
 
 
-def result(number: int, acknowledged: int, seconds: float, ms: float, refused: int = 0) -> Result:
+def result(number: int, acknowledged: int, seconds: float, ms: float, refused: int = 0) -> ProducerResult:
     latencies = Latencies()
     latencies.add(ms, acknowledged)
     errors = ["the broker is gone"] if refused else []
     handed_over = acknowledged + refused
-    return Result(number, handed_over, acknowledged, refused, [], seconds, 0.5, 1e6 + number, latencies.counts, errors)
+    return ProducerResult(
+        number, handed_over, acknowledged, refused, [], seconds, 0.5, 1e6 + number, latencies.counts, errors
+    )
 
 
-def figures(of: Load, checked: Checked = WELL, *, ms: float = 10.0, refused: int = 0) -> Figures:
+def figures(of: ProfileLoad, checked: Checked = WELL, *, ms: float = 10.0, refused: int = 0) -> ProfileFigures:
     results = [result(0, 200, 2.0, 1.0), result(1, 100, 1.5, ms, refused)]
     return figures_of(of, results, checked, check_s=0.25, brokers_cpu_s=3.0)
 
@@ -88,7 +90,7 @@ def test_a_result_survives_its_way_from_the_process() -> None:
     from dataclasses import asdict
 
     sent = replace(result(3, 10, 1.0, 5.0, refused=2), uncertain=[(4, 6)])
-    assert Result.from_row(json.loads(json.dumps(asdict(sent)))) == sent
+    assert ProducerResult.from_row(json.loads(json.dumps(asdict(sent)))) == sent
 
 
 def test_the_table() -> None:

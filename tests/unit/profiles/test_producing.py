@@ -13,7 +13,7 @@ from ottla.client.producer.futures import BatchResult
 from ottla.env.threads import Lock
 from ottla.profiles.latencies import Latencies
 from ottla.profiles.payloads import CHUNK_ROWS
-from ottla.profiles.producing import MOST_FAILURES, LoadProducer, Result, Task, TimedFuture, settings_of
+from ottla.profiles.producing import MOST_FAILURES, LoadProducer, ProducerResult, ProducerTask, TimedFuture, settings_of
 
 pytestmark = pytest.mark.spec("D6")
 
@@ -46,8 +46,8 @@ class PlayedProducer:
         result.complete(0, -1, error)
 
 
-def produce(producer: PlayedProducer, records: int | None, **options: Any) -> Result:
-    task = Task("127.0.0.1:1", "t", "payments", 0, 12, 130, records, options.get("seconds"), None, 10**9)
+def produce(producer: PlayedProducer, records: int | None, **options: Any) -> ProducerResult:
+    task = ProducerTask("127.0.0.1:1", "t", "payments", 0, 12, 130, records, options.get("seconds"), None, 10**9)
     rows: list[Mapping[str, Any]] = []
     load = LoadProducer(task, producer, rows.append)  # type: ignore[arg-type]
     load.prepare()
@@ -95,11 +95,11 @@ def test_it_gives_up_when_no_call_works_any_more() -> None:
 
 
 def test_settings_are_the_profiles() -> None:
-    payments = settings_of(Task("h:1", "t", "payments", 3, 12, 130, 1, None, None, 1))
+    payments = settings_of(ProducerTask("h:1", "t", "payments", 3, 12, 130, 1, None, None, 1))
     assert (payments["acks"], payments["enable.idempotence"], payments["client.id"]) == (
         "all",
         True,
         "profile-payments-3",
     )
-    clicks = settings_of(Task("h:1", "t", "clicks", 0, 12, 130, 1, None, None, 1))
+    clicks = settings_of(ProducerTask("h:1", "t", "clicks", 0, 12, 130, 1, None, None, 1))
     assert (clicks["acks"], clicks["enable.idempotence"]) == ("1", False)

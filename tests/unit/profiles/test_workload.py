@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ottla.profiles.run import tasks_of
-from ottla.profiles.workload import CLICKS, PAYMENTS, Load, ProfileError, Workload
+from ottla.profiles.workload import CLICKS, PAYMENTS, ProfileError, ProfileLoad, Workload
 
 pytestmark = pytest.mark.spec("D6")
 
 
-def load(workload: Workload, factor: int | None = None) -> Load:
-    return Load(workload, 3, 12, factor, 200, records=1_000, per_s=300.0)
+def load(workload: Workload, factor: int | None = None) -> ProfileLoad:
+    return ProfileLoad(workload, 3, 12, factor, 200, records=1_000, per_s=300.0)
 
 
 def test_records_and_rate_are_shared_out() -> None:

@@ -21,13 +21,13 @@ from ottla.profiles.workload import (
     MOST_RECORD_BYTES,
     MOST_RECORDS,
     WORKLOADS,
-    Load,
     ProfileError,
+    ProfileLoad,
     ProfileName,
 )
 
 if TYPE_CHECKING:
-    from ottla.profiles.figures import Figures
+    from ottla.profiles.figures import ProfileFigures
 
 DEFAULT_SECONDS = 20.0
 MOST_SECONDS = 86_400.0
@@ -80,7 +80,7 @@ def profile(
     if records is None and seconds is None:
         seconds = DEFAULT_SECONDS
     workload = WORKLOADS[name]
-    load = Load(
+    load = ProfileLoad(
         workload,
         producers or max(1, (os.cpu_count() or 1) // 2),
         partitions or workload.partitions,
@@ -96,7 +96,7 @@ def profile(
     _carry_out(load, servers, brokers, as_json=as_json)
 
 
-def _carry_out(load: Load, servers: str | None, brokers: int | None, *, as_json: bool) -> NoReturn:
+def _carry_out(load: ProfileLoad, servers: str | None, brokers: int | None, *, as_json: bool) -> NoReturn:
     """Run it, show its figures, and end the process."""
     from ottla.client.errors import ClientError
 
@@ -118,7 +118,7 @@ def _carry_out(load: Load, servers: str | None, brokers: int | None, *, as_json:
     COMMAND.run(work, (ClientError, ProfileError))
 
 
-async def _run(load: Load, servers: str | None, brokers: int) -> Figures:
+async def _run(load: ProfileLoad, servers: str | None, brokers: int) -> ProfileFigures:
     from ottla.profiles.payloads import least_record_bytes
     from ottla.profiles.run import run_profile
 
@@ -150,7 +150,7 @@ def _say(message: str) -> None:
     print(printable(message), file=sys.stderr, flush=True)
 
 
-def _show(figures: Figures, *, as_json: bool) -> None:
+def _show(figures: ProfileFigures, *, as_json: bool) -> None:
     if as_json:
         write_json(figures.row())
         return

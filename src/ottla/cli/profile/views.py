@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ottla.cli.terminal import Cell, Column, Style, Terminal, count, duration
-from ottla.profiles.figures import Figures
+from ottla.profiles.figures import ProfileFigures
 
 _COLUMNS = (Column("figure"), Column("", is_number=True), Column(""))
 _SMALLEST_SECONDS_MS = 10_000.0
 
 
-def show_figures(terminal: Terminal, figures: Figures) -> None:
+def show_figures(terminal: Terminal, figures: ProfileFigures) -> None:
     """Write the table, and below it what was broken."""
     terminal.line(
         f"{figures.profile}: {count(figures.partitions, 'partition')} with "
