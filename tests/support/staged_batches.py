@@ -27,7 +27,7 @@ def settings(path: str, **changes: Any) -> TableSinkSettings:
 def stage(
     table: BatchTable,
     batch_id: int,
-    days: Mapping[str | None, Sequence[int]],
+    days: Mapping[str, Sequence[int]] | Mapping[str | None, Sequence[int]],
     *,
     query: str = QUERY,
     watermark_ms: int | None = None,

@@ -13,7 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines.tables.contract import StagedFile, Staging
-from ottla.spark.pipelines.writing.splitting import PartitionValues, partition_folder, split
+from ottla.spark.pipelines.tables.partition_folders import partition_folder
+from ottla.spark.pipelines.writing.splitting import PartitionValues, split
 
 if TYPE_CHECKING:
     import pyarrow

@@ -1,4 +1,4 @@
-"""Rows split by the values of partition columns, a whole batch at a time; and the folders of those values."""
+"""Rows split by the values of partition columns, a whole batch at a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from ottla.spark.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
     import pyarrow
-
-#: What Hive, Spark and pyarrow call the folder of rows whose value is null, or an empty text.
-NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-#: Characters that Spark writes as %XX in names of folders. Source: Spark's ExternalCatalogUtils.
-_ESCAPED = frozenset(map(chr, range(1, 32))) | frozenset("\"#%'*/:=?\\\x7f{}[]^")
 
 #: The values of partition columns as text, None for null.
 PartitionValues = tuple[str | None, ...]
@@ -91,16 +86,3 @@ def check_partition_columns(schema: pyarrow.Schema, columns: Sequence[str]) -> N
             )
     if len(columns) == len(schema.names):
         raise PipelineError("partition_by names all columns; leave one at least for the files")
-
-
-def partition_folder(columns: Sequence[str], values: PartitionValues) -> str:
-    """The folder of the values as Hive names it, `day=2013-01-01/origin=JFK`; empty without columns."""
-    return "/".join(f"{_escaped(name)}={_folder(value)}" for name, value in zip(columns, values, strict=True))
-
-
-def _folder(value: str | None) -> str:
-    return _escaped(value) if value else NULL_FOLDER
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in text)

@@ -11,10 +11,9 @@ import pyarrow
 import pytest
 
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.tables.partition_folders import NULL_VALUE, partition_folder
 from ottla.spark.pipelines.writing.splitting import (
-    NULL_FOLDER,
     check_partition_columns,
-    partition_folder,
     split,
     values_as_text,
 )
@@ -69,7 +68,7 @@ def test_values_as_text() -> None:
     [
         ((), (), ""),
         (("day", "origin"), ("2013-01-01", "JFK"), "day=2013-01-01/origin=JFK"),
-        (("a", "b"), (None, ""), f"a={NULL_FOLDER}/b={NULL_FOLDER}"),
+        (("a", "b"), (None, ""), f"a={NULL_VALUE}/b={NULL_VALUE}"),
         (("a=b",), ("50%/x:y\n",), "a%3Db=50%25%2Fx%3Ay%0A"),
     ],
 )

@@ -23,10 +23,11 @@ from ottla.spark.pipelines import points
 from ottla.spark.pipelines.errors import SupersededError
 from ottla.spark.pipelines.tables.exclusive import flush_folder
 from ottla.spark.pipelines.tables.parquet.exchange import exchange
-from ottla.spark.pipelines.tables.parquet.folders import DataFileName, partition_values
 from ottla.spark.pipelines.tables.parquet.merging import CannotMerge, merge
+from ottla.spark.pipelines.tables.parquet.names import DataFileName
 from ottla.spark.pipelines.tables.parquet.place import FOLDERS_AT_MOST, HIDDEN
 from ottla.spark.pipelines.tables.parquet.times import is_passed
+from ottla.spark.pipelines.tables.partition_folders import partition_values
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.settings.model import TableSinkSettings

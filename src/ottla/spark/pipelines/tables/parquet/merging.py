@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.spark.pipelines.tables.parquet.folders import DataFileName
+from ottla.spark.pipelines.tables.parquet.names import DataFileName
 
 if TYPE_CHECKING:
     import pyarrow

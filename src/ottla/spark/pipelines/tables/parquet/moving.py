@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.tables.parquet.folders import DataFileName
+from ottla.spark.pipelines.tables.parquet.names import DataFileName
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.tables.parquet.manifests import PlacedFile

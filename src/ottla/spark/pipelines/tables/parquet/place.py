@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.exclusive import create_exclusively, creates_exclusively, flush_folder
 from ottla.spark.pipelines.tables.filesystems import filesystem_error, open_filesystem, shown
-from ottla.spark.pipelines.tables.parquet.folders import is_hidden
+from ottla.spark.pipelines.tables.parquet.names import is_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 HIDDEN: Final = "_ottla"
 #: Folders of attempts at batches, by their names.
 STAGING: Final = f"{HIDDEN}/staging"
+#: A file that is there; creating it again has to fail.
+_PROBE: Final = f"{HIDDEN}/created-once"
 #: Folders that a start looks through for other writers' files, and for what may be compacted.
 FOLDERS_AT_MOST: Final = 10_000
 #: File systems of pyarrow's whose folders are only the beginnings of names.
@@ -36,7 +39,6 @@ class TablePlace:
         from pyarrow import fs
 
         self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
-        self.creates_exclusively = creates_exclusively(self.filesystem)
         self._has_folders = self.filesystem.type_name not in _WITHOUT_FOLDERS
 
     def __str__(self) -> str:
@@ -110,6 +112,13 @@ class TablePlace:
     def create(self, relative: str, data: bytes) -> bool:
         """Create a file, whole and durably; False where it is there already. See `create_exclusively`."""
         return create_exclusively(self.filesystem, self.path(relative), data)
+
+    def creates_exclusively(self) -> bool:
+        """Whether `create` is one conditional step. A store is tried: some take the condition and do not keep it."""
+        if self.is_local or not creates_exclusively(self.filesystem):
+            return self.is_local
+        self.create(_PROBE, secrets.token_bytes(8))
+        return not self.create(_PROBE, secrets.token_bytes(8))
 
     def move(self, source: str, target: str) -> None:
         """Make a file visible under another name, at once and whole; again does no harm.

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.tables.parquet.folders import DataFileName, is_hidden
 from ottla.spark.pipelines.tables.parquet.identity import known_identity
 from ottla.spark.pipelines.tables.parquet.manifests import CommitLog
+from ottla.spark.pipelines.tables.parquet.names import DataFileName, is_hidden
 from ottla.spark.pipelines.tables.parquet.place import STAGING, TablePlace
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError, S
 from ottla.spark.pipelines.tables.contract import BatchCommit, LastCommit, Staging
 from ottla.spark.pipelines.tables.filesystems import below
 from ottla.spark.pipelines.tables.parquet.compaction import FolderCompactor
-from ottla.spark.pipelines.tables.parquet.folders import DataFileName, is_hidden, partition_folder
 from ottla.spark.pipelines.tables.parquet.identity import (
     TableIdentity,
     checked_identity,
@@ -21,7 +20,9 @@ from ottla.spark.pipelines.tables.parquet.identity import (
 )
 from ottla.spark.pipelines.tables.parquet.manifests import COMMITS, CommitLog, Manifest, PlacedFile
 from ottla.spark.pipelines.tables.parquet.moving import flush_files, move_into_place
+from ottla.spark.pipelines.tables.parquet.names import DataFileName, is_hidden
 from ottla.spark.pipelines.tables.parquet.place import FOLDERS_AT_MOST, STAGING, TablePlace
+from ottla.spark.pipelines.tables.partition_folders import partition_folder
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,6 +66,8 @@ class ParquetBatchTable:
         self._placed = -1
         #: The newest attempt at a batch, as (query, batch, folder).
         self._attempt: tuple[str, int, str] | None = None
+        #: Its manifest was sent; an error says nothing about whether it is there.
+        self._may_be_committed = False
         self._compactor = FolderCompactor(self._place, sink, self._is_superseded)
 
     def last_commit(self) -> LastCommit | None:
@@ -84,8 +87,11 @@ class ParquetBatchTable:
         folder = f"{STAGING}/{name}"
         with self._place.errors():
             self._claim()
+            if not self._may_be_committed:
+                self._drop_attempt()
             self._place.make_folder(folder)
         self._attempt = (query_id, batch_id, name)
+        self._may_be_committed = False
         return Staging(
             below(self._place.url, folder), self._sink.storage_options, self._sink.partition_by, self._sink.compression
         )
@@ -107,6 +113,7 @@ class ParquetBatchTable:
             self._flush_staged(batch, manifest)
             if newest is not None:
                 self._put_into_place(newest)
+            self._may_be_committed = True
             if not self._commits.append(manifest):
                 return self._own_commit_or_superseded(batch)
             self._newest = manifest
@@ -120,7 +127,7 @@ class ParquetBatchTable:
         """See `BatchTable.recover`. From here on no driver that was started before can commit."""
         with self._place.errors():
             identity = self._claim()
-            if not self._place.creates_exclusively:
+            if not self._place.creates_exclusively():
                 _log.warning(
                     "%s: this file system cannot create a file exclusively; see to it that one driver runs at a time",
                     self._place,

@@ -15,6 +15,7 @@ from pyarrow import dataset, fs, parquet
 from ottla.spark.pipelines import points
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError, SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
+from ottla.spark.pipelines.tables import exclusive
 from ottla.spark.pipelines.tables.contract import LastCommit
 from ottla.spark.pipelines.tables.filesystems import open_filesystem
 from ottla.spark.pipelines.tables.opening import open_table
@@ -96,6 +97,35 @@ def test_a_batch_that_runs_again_adds_nothing(sink: TableSinkSettings) -> None:
     assert again.commit(stage(again, 1, {DAY: [2]})) is True
     assert offsets_seen(sink) == [0, 1, 2]
     assert hidden_files(sink, "staging") == []
+
+
+def test_attempts_that_were_given_up_leave_nothing(local: TableSinkSettings) -> None:
+    made = opened(local)
+    for number in range(3):
+        stage(made, number, {DAY: [7]})
+    assert len(list(Path(local.path or "").glob("_ottla/staging/*"))) == 1
+    assert made.commit(stage(made, 3, {DAY: [0]}))
+    assert list(Path(local.path or "").glob("_ottla/staging/*")) == []
+
+
+def test_a_store_that_ignores_the_condition_is_told(
+    s3: PlayedS3, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = settings(s3.url("unconditional"), storage_options=s3.options)
+    opened(sink)
+    assert "one driver" not in caplog.text
+    real = exclusive._s3_client
+
+    class Careless:
+        def __init__(self, *arguments: object) -> None:
+            self.client = real(*arguments)
+
+        def put_object(self, *, IfNoneMatch: str, **named: object) -> None:  # noqa: N803
+            self.client.put_object(**named)
+
+    monkeypatch.setattr(exclusive, "_s3_client", Careless)
+    opened(sink)
+    assert caplog.text.count("see to it that one driver runs at a time") == 1
 
 
 def test_an_empty_batch_moves_the_end_offsets(local: TableSinkSettings) -> None:

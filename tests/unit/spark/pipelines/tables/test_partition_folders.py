@@ -12,8 +12,9 @@ from pyarrow import dataset
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.opening import open_table
-from ottla.spark.pipelines.tables.parquet.folders import NULL_VALUE, DataFileName, partition_folder, partition_values
+from ottla.spark.pipelines.tables.parquet.names import DataFileName
 from ottla.spark.pipelines.tables.parquet.times import is_passed
+from ottla.spark.pipelines.tables.partition_folders import NULL_VALUE, partition_folder, partition_values
 from support.staged_batches import settings, stage
 
 pytestmark = pytest.mark.spec("D3")
