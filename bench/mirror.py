@@ -152,9 +152,7 @@ def _fill(server: OttlaServer, count: int, size: int) -> None:
 
 
 @contextmanager
-def _process(
-    name: str, source: OttlaServer, target: OttlaServer, folder: Path
-) -> Iterator[subprocess.Popen[bytes]]:
+def _process(name: str, source: OttlaServer, target: OttlaServer, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = _mirror_maker(source, target, folder) if name == MIRROR_MAKER else _pipeline(source, target, folder)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, start_new_session=True)

@@ -1,4 +1,4 @@
-"""A mirror whose driver is killed -9, with all its tasks, between produce and checkpoint and in the middle of a batch."""
+"""A mirror whose driver is killed -9, with its tasks, between produce and checkpoint and in the middle of a batch."""
 
 from __future__ import annotations
 

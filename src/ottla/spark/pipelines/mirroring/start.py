@@ -26,7 +26,7 @@ def start_mirror(spark: SparkSession, settings: PipelineSettings) -> StreamingQu
     require_extra("a mirror", "spark", "pyspark", "pyarrow")
     from ottla.spark.local import register
     from ottla.spark.pipelines.mirroring.batches import MirrorBatches
-    from ottla.spark.pipelines.mirroring.ranges import RANGES, RangeSource
+    from ottla.spark.pipelines.writing.ranges import RANGES_FORMAT, RangesSource
 
     mirror = check_mirror(settings)
     keeper = MirrorKeeper(mirror)
@@ -34,12 +34,12 @@ def start_mirror(spark: SparkSession, settings: PipelineSettings) -> StreamingQu
         keeper.keep_once()
     except ClientError as problem:
         raise PipelineError(f"the mirror {settings.name} cannot start: {problem}") from None
-    register(spark).dataSource.register(RangeSource)
+    register(spark).dataSource.register(RangesSource)
     reading = reading_options(mirror)
     trigger = settings.trigger
     batches = MirrorBatches(mirror, reading, translates=trigger.available_now)
     writer = (
-        spark.readStream.format(RANGES)
+        spark.readStream.format(RANGES_FORMAT)
         .options(**reading)
         .load()
         .writeStream.queryName(settings.name)
