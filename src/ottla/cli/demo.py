@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMAND = Command("ottla demo")
 DEFAULT_OUTPUT = Path("demo-output")
 DEFAULT_PACE_S = 25.0
-_PACKAGES = ("pyspark", "pyarrow", "confluent_kafka", "matplotlib", "rich")
+_PACKAGES = ("pyspark", "pyarrow", "deltalake", "sqlglot", "confluent_kafka", "matplotlib", "rich")
 
 
 def demo(
@@ -110,8 +110,9 @@ def _report(results: Results, output: Path, screen: Screen) -> None:
         [
             ("", str(output / "report.html"), "the report, one page"),
             ("", str(output / "report.png"), "its plots"),
-            ("", str(output / "archive"), f"the archive, {files:,} Parquet files"),
-            ("", str(output / "online.parquet"), "the online totals"),
+            ("", str(output / "pipelines"), "the three pipelines, a file each"),
+            ("", str(output / "archive"), f"the archive, a Delta table of {files:,} Parquet files"),
+            ("", str(output / "online.sqlite"), "the online totals, a SQLite database"),
         ],
     )
 

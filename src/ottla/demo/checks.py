@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.demo.feed import BucketTotal, Feed
+from ottla.demo.pipelines import TOTALS, archive_names
 
 if TYPE_CHECKING:
     import pyarrow
@@ -45,35 +49,38 @@ def check_loaded(client: Client, topic: str, feed: Feed) -> DemoCheck:
 
 
 def check_archive(client: Client, topic: str, feed: Feed, folder: Path) -> DemoCheck:
-    """The archive holds every record exactly once, in the folder of its day and place."""
-    import pyarrow.dataset
+    """The archive holds every record exactly once, under its day and place."""
+    import deltalake
+    from deltalake.exceptions import TableNotFoundError
 
     name = "every event is archived once, under its day" + (f" and {feed.place_field}" if feed.place_field else "")
-    if not any(folder.rglob("*.parquet")):
-        return DemoCheck(name, not feed.events, "the archive holds no file")
-    parts = pyarrow.dataset.partitioning(_folder_schema(feed), flavor="hive")
-    dataset = pyarrow.dataset.dataset(folder, format="parquet", partitioning=parts)
-    columns = ["record_partition", "record_offset", feed.date_column]
-    table = dataset.to_table(columns=columns + ([feed.place_field] if feed.place_field else []))
+    try:
+        archive = deltalake.DeltaTable(folder)
+    except TableNotFoundError:
+        return DemoCheck(name, not feed.events, "there is no archive")
+    columns = archive_names(feed)
+    day = [feed.date_column] if feed.day_fields is None else [columns[each] for each in feed.day_fields]
+    place = [] if feed.place_field is None else [columns[feed.place_field]]
+    table = archive.to_pyarrow_table(columns=["record_partition", "record_offset", *day, *place])
     problems = _not_once(table, _ends(client, topic))
-    days = table.column(feed.date_column).to_pylist()
-    places = table.column(feed.place_field).to_pylist() if feed.place_field else [None] * len(days)
-    if Counter(zip(days, places, strict=True)) != feed.folders():
-        problems.append("the numbers of events per folder differ from the file's")
-    files = len(dataset.files)
-    found = f"{table.num_rows:,} rows in {files:,} files and {len(feed.folders()):,} folders"
+    if _days_and_places(table, day, place) != feed.folders():
+        problems.append("the numbers of events per day and place differ from the file's")
+    commits = archive.version() + 1
+    found = f"{table.num_rows:,} rows in {len(archive.file_uris()):,} files, {commits:,} commits to a Delta table"
     return DemoCheck(name, not problems, "; ".join([found, *problems]))
 
 
-def check_mirror(source: Client, target: Client, topic: str) -> DemoCheck:
+def check_mirror(source: Client, target: Client, topic: str, mirrored_topic: str) -> DemoCheck:
     """Both topics hold equal records: partition, order, key, value, time and headers."""
     name = "the mirror equals the source record by record"
-    ends, mirrored = _ends(source, topic), _ends(target, topic)
+    ends = _ends(source, topic)
+    mirrored = {TopicPartition(topic, each.partition): end for each, end in _ends(target, mirrored_topic).items()}
     if ends != mirrored:
         return DemoCheck(name, False, f"records per partition: {_listed(ends)} here, {_listed(mirrored)} there")
     compared = 0
     for partition, end in sorted(ends.items()):
-        ours, theirs = _columns(source, partition, end), _columns(target, partition, end)
+        ours = _columns(source, partition, end)
+        theirs = _columns(target, TopicPartition(mirrored_topic, partition.partition), end)
         for column in _MIRRORED:
             if not ours.column(column).equals(theirs.column(column)):
                 return DemoCheck(name, False, f"{partition}: column {column} differs")
@@ -87,7 +94,10 @@ def check_online(feed: Feed, file: Path, dropped_late: int) -> DemoCheck:
     if not file.exists():
         return DemoCheck(name, False, "the pipeline left no totals")
     wanted = feed.totals()
-    found = read_online(file)
+    try:
+        found = read_online(file)
+    except (sqlite3.Error, ValueError) as problem:
+        return DemoCheck(name, False, str(problem))
     wrong = [place for place in wanted.keys() | found.keys() if not _equal(wanted.get(place), found.get(place))]
     measured = sum(total.measured for total in found.values())
     detail = f"{len(found):,} totals over {sum(total.events for total in found.values()):,} events"
@@ -119,17 +129,20 @@ def check_rebalances(recorded: int, joined: int) -> DemoCheck:
 
 
 def read_online(file: Path) -> dict[tuple[int, str | None], BucketTotal]:
-    """The totals that the online pipeline left, by (start of the bucket in ms, key)."""
-    import pyarrow
-    import pyarrow.parquet
-
-    table = pyarrow.parquet.read_table(file)
-    starts = table.column("bucket").cast(pyarrow.timestamp("ms", tz="UTC")).cast(pyarrow.int64()).to_pylist()
-    keys, events, measured, totals = (table.column(name).to_pylist() for name in ("key", "events", "measured", "total"))
-    return {
-        (start, key): BucketTotal(count, known, total or 0.0)
-        for start, key, count, known, total in zip(starts, keys, events, measured, totals, strict=True)
+    """The totals that the online pipeline left, by (start of the bucket in ms, key). Raises ValueError for doubles."""
+    with closing(sqlite3.connect(file)) as database:
+        rows = database.execute(f"SELECT bucket, key, events, measured, total FROM {TOTALS}").fetchall()
+    found = {
+        (_ms(bucket), key): BucketTotal(events, measured, total or 0.0) for bucket, key, events, measured, total in rows
     }
+    if len(found) < len(rows):
+        raise ValueError(f"{file} has {len(rows) - len(found)} totals twice")
+    return found
+
+
+def _ms(bucket: str) -> int:
+    """A time as the database has it, in UTC."""
+    return round(datetime.fromisoformat(bucket).replace(tzinfo=UTC).timestamp() * 1_000)
 
 
 def _equal(wanted: BucketTotal | None, found: BucketTotal | None) -> bool:
@@ -159,11 +172,15 @@ def _not_once(table: pyarrow.Table, ends: Mapping[TopicPartition, int]) -> list[
     return problems
 
 
-def _folder_schema(feed: Feed) -> pyarrow.Schema:
-    import pyarrow
-
-    names = [feed.date_column, *([feed.place_field] if feed.place_field else [])]
-    return pyarrow.schema([(name, pyarrow.string()) for name in names])
+def _days_and_places(table: pyarrow.Table, day: list[str], place: list[str]) -> Counter[tuple[str, str | None]]:
+    """How many rows the archive has for each (day as 2013-01-01, place); `day` is a date or year, month and day."""
+    counted = table.group_by([*day, *place]).aggregate([([], "count_all")]).to_pylist()
+    found: Counter[tuple[str, str | None]] = Counter()
+    for row in counted:
+        parts = [row[name] for name in day]
+        text = parts[0].isoformat() if len(parts) == 1 else f"{parts[0]:04}-{parts[1]:02}-{parts[2]:02}"
+        found[text, row[place[0]] if place else None] += row["count_all"]
+    return found
 
 
 def _ends(client: Client, topic: str) -> dict[TopicPartition, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from zoneinfo import ZoneInfo
@@ -49,16 +50,20 @@ class Feed:
     """Events in the order of their time, and how the pipelines are to treat them.
 
     `group_field` and `measure_field` are JSON fields for the online pipeline (without `group_field` it groups by the
-    record's key), `place_field` the archive's second folder level, `fields` the schema in Spark's DDL.
+    record's key). The archive has the `fields`, with their types in Spark's DDL. Its events are under a day and, with
+    `place_field`, a place: the day is in the fields `day_fields` (year, month, day), or else in `date_column`, which
+    the archive adds. `partition_by` are the folders of the archive.
     """
 
     name: str
     events: list[Event]
-    fields: str
+    fields: Mapping[str, str]
     group_field: str | None = None
     measure_field: str | None = None
     place_field: str | None = None
+    day_fields: tuple[str, str, str] | None = None
     date_column: str = "date"
+    partition_by: tuple[str, ...] = ()
     timezone: str = "UTC"
     bucket: str = "1 hour"
     _days: dict[int, str] = field(default_factory=dict)

@@ -48,10 +48,12 @@ def read_flights(path: Path) -> Feed:
     return Feed(
         name="flights",
         events=events,
-        fields=", ".join(f"{name} {'STRING' if name in _TEXTS else 'INT'}" for name in header),
+        fields={name: "STRING" if name in _TEXTS else "INT" for name in header},
         group_field="carrier",
         measure_field="dep_delay",
         place_field="origin",
+        day_fields=("year", "month", "day"),
+        partition_by=("month", "origin"),
         timezone="America/New_York",
         bucket="1 hour",
     )

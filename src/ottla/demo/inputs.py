@@ -18,11 +18,12 @@ from ottla.demo.feed import Event, Feed, choose_bucket
 # The demo holds the file in memory, to send its events in the order of time.
 MAX_INPUT_BYTES = 1 << 30
 MAX_LINE_BYTES = 900_000
-# A key with no more values than this is a folder level of the archive.
-MOST_FOLDERS = 40
+# A key with no more values than this is a place of the archive.
+MOST_PLACES = 40
 MOST_DAYS_BY_KEY = 4_000
+# The archive has no more folders than this: each batch writes a file for each folder that it has events of.
+MOST_FOLDERS = 100
 _NOT_AFTER_MS = 253_402_300_799_000
-_ARCHIVE_COLUMNS = frozenset({"record_key", "record_timestamp", "record_partition", "record_offset", "_unreadable"})
 _LARGEST_NUMBER = 1e22
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -108,8 +109,9 @@ class _Types:
         else:
             self.found[name] = "STRING"
 
-    def ddl(self) -> str:
-        return ", ".join(f"`{name.replace('`', '``')}` {kind or 'STRING'}" for name, kind in self.found.items())
+    def fields(self) -> dict[str, str]:
+        """The columns of the archive: all that have a name."""
+        return {name: kind or "STRING" for name, kind in self.found.items() if name}
 
 
 def _csv_events(path: Path, text: str, key: str, time: str, types: _Types) -> list[Event]:
@@ -208,9 +210,6 @@ def _check_columns(path: Path, header: list[str], key: str, time: str) -> None:
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise InputError(f"{path} names columns twice: {', '.join(twice)}")
-    taken = sorted(set(header) & _ARCHIVE_COLUMNS)
-    if taken:
-        raise InputError(f"{path}: the archive needs the column names {', '.join(taken)} for itself; rename them")
 
 
 def _event(path: Path, line: int, key: str | None, moment: object, time: str, value: bytes) -> Event:
@@ -231,7 +230,7 @@ def _feed(path: Path, events: list[Event], key: str, types: _Types) -> Feed:
     keys = {event.group for event in events}
     days = {event.time_ms // 86_400_000 for event in events}
     by_key = (
-        len(keys) <= MOST_FOLDERS
+        len(keys) <= MOST_PLACES
         and len(keys) * len(days) <= MOST_DAYS_BY_KEY
         and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) is not None
         and types.found.get(key) == "STRING"
@@ -240,11 +239,16 @@ def _feed(path: Path, events: list[Event], key: str, types: _Types) -> Feed:
     if by_key:
         events = [Event(each.time_ms, each.key, each.value, each.group, None, each.group) for each in events]
     lowered = {name.lower() for name in types.found}
+    names = ("date", "event_date", "record_date", *(f"date_{number}" for number in range(len(lowered) + 1)))
+    date_column = next(name for name in names if name not in lowered)
+    places = [key] if by_key else []
+    by_day = [date_column] if len(days) * (len(keys) if by_key else 1) <= MOST_FOLDERS else []
     return Feed(
         name=re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)[:100] or "events",
         events=events,
-        fields=types.ddl(),
+        fields=types.fields(),
         place_field=key if by_key else None,
-        date_column=next(name for name in ("date", "event_date", "record_date") if name not in lowered),
+        date_column=date_column,
+        partition_by=(*by_day, *places),
         bucket=choose_bucket(events[0].time_ms, events[-1].time_ms),
     )

@@ -5,24 +5,18 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.demo.feed import Feed
+from ottla.demo.pipelines import GROUPS, Places, has_names_that_differ_by_case, write_pipelines
 from ottla.spark.noise import silence_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-GROUPS = ("online", "archive", "mirror")
-# So that the bars move: the archive and the mirror take what is there in pieces.
-MOST_RECORDS_PER_BATCH = 50_000
-TRIGGER_S = 1.0
 _LONGEST_REASON = 1_500
 _CONF = {
-    # Columns of a file may differ by case alone.
-    "spark.sql.caseSensitive": "true",
     # Writing without checksum files: for each file that they protect, Hadoop starts a chmod, which took half the time.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
@@ -33,15 +27,11 @@ class JobFailed(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where things are: both brokers' addresses, the topic, the scratch folder, what stays for the user."""
+class OnlineBatches:
+    """How many batches the online query had events in, and how many events came after its watermark."""
 
-    source: str
-    target: str
-    topic: str
-    scratch: Path
-    archive: Path
-    online: Path
+    updates: int
+    dropped_late: int
 
 
 class SparkJobs:
@@ -49,7 +39,6 @@ class SparkJobs:
 
     def __init__(self, feed: Feed, places: Places, watermark_s: int, java_home: str | None) -> None:
         self.failure: Exception | None = None
-        self.updates = 0
         self._feed = feed
         self._places = places
         self._watermark_s = watermark_s
@@ -82,14 +71,15 @@ class SparkJobs:
                 problem = query.exception()
                 raise JobFailed(f"the query {name} ended: {_shortened(str(problem))}")
 
-    def dropped_late(self) -> int:
-        """How many events the online query dropped because they came after its watermark."""
+    def online_batches(self) -> OnlineBatches:
+        """What the online query says about its batches."""
         progress = self._queries["online"].recentProgress if "online" in self._queries else []
-        return sum(
+        late = sum(
             int(operator.get("numRowsDroppedByWatermark", 0))
             for each in progress
             for operator in each["stateOperators"]
         )
+        return OnlineBatches(sum(1 for each in progress if each["numInputRows"]), late)
 
     def stop(self) -> None:
         """Stop the queries, Spark and its Java."""
@@ -123,57 +113,18 @@ class SparkJobs:
             java_home=self._java_home,
             folder=self._places.scratch / "spark",
             log_file=self._places.scratch / "spark.log",
-            conf=_CONF,
+            conf=_CONF | ({"spark.sql.caseSensitive": "true"} if has_names_that_differ_by_case(self._feed) else {}),
         )
 
     def _start_queries(self) -> None:
-        from ottla.spark.pipelines.archive import ArchiveConfig
-        from ottla.spark.pipelines.archive import start as start_archive
-        from ottla.spark.pipelines.mirror import MirrorConfig
-        from ottla.spark.pipelines.mirror import start as start_mirror
-        from ottla.spark.pipelines.online import OnlineConfig, Totals
-        from ottla.spark.pipelines.online import start as start_online
+        from ottla.spark.pipelines.mirroring.start import start_mirror
+        from ottla.spark.pipelines.queries.start import start_pipeline
 
-        feed, places, spark = self._feed, self._places, self._spark
+        spark = self._spark
         assert spark is not None
-
-        def updated(totals: Totals, batch_id: int) -> None:
-            self.updates += 1
-
-        online = OnlineConfig(
-            **self._common("online"),
-            output=str(places.online),
-            by=feed.group_field,
-            measure=feed.measure_field,
-            bucket=feed.bucket,
-            watermark=f"{self._watermark_s} seconds",
-        )
-        archive = ArchiveConfig(
-            **self._common("archive"),
-            max_offsets_per_trigger=MOST_RECORDS_PER_BATCH,
-            output=str(places.archive),
-            fields=feed.fields,
-            partition_by=() if feed.place_field is None else (feed.place_field,),
-            date_column=feed.date_column,
-            timezone=feed.timezone,
-        )
-        mirror = MirrorConfig(
-            **self._common("mirror"),
-            max_offsets_per_trigger=MOST_RECORDS_PER_BATCH,
-            target_bootstrap_servers=places.target,
-        )
-        self._queries["online"] = start_online(spark, online, updated)
-        self._queries["archive"] = start_archive(spark, archive)
-        self._queries["mirror"] = start_mirror(spark, mirror)
-
-    def _common(self, name: str) -> dict[str, Any]:
-        return {
-            "bootstrap_servers": self._places.source,
-            "topic": self._places.topic,
-            "group_id": name,
-            "checkpoint": str(self._places.scratch / "checkpoints" / name),
-            "trigger_seconds": TRIGGER_S,
-        }
+        for name, settings in write_pipelines(self._feed, self._places, self._watermark_s).items():
+            start = start_pipeline if settings.mirror is None else start_mirror
+            self._queries[name] = start(spark, settings)
 
 
 def _shortened(text: str) -> str:
