@@ -76,7 +76,9 @@ def _run(feed: Feed, output: Path, pace_s: float) -> int:
     from ottla.demo.loading import LoadFailed
     from ottla.demo.processes import ProcessFailed
     from ottla.spark.java import JavaNotFound
+    from ottla.spark.pipelines.errors import PipelineError
 
+    refusals = (DemoFailed, ProcessFailed, LoadFailed, JobFailed, PipelineError, ClientError, JavaNotFound, OSError)
     with make_screen() as screen:
         course = DemoRun(feed, DemoOptions(output, pace_s, java_home()), screen)
         try:
@@ -84,7 +86,7 @@ def _run(feed: Feed, output: Path, pace_s: float) -> int:
                 results = course.run()
                 _report(results, output, screen)
             return 0 if results.passed else EXIT_REFUSED
-        except (DemoFailed, ProcessFailed, LoadFailed, JobFailed, ClientError, JavaNotFound, OSError) as problem:
+        except refusals as problem:
             screen.say(f"the demo failed: {problem}", strong=True)
             screen.say(f"the logs of Spark and the brokers are in {course.keep_logs()}")
             return EXIT_REFUSED

@@ -100,15 +100,20 @@ class DemoRun:
         """The whole demo, but for the report."""
         events = self._feed.events
         span = f"{_day(events[0].time_ms)} to {_day(events[-1].time_ms)}"
-        self._screen.say(f"{len(events):,} events to send ({self._feed.name}, {span})")
-        source, target = self._start_broker("first"), self._start_broker("second")
+        feed = self._feed
+        self._screen.say(f"{len(events):,} events to send ({feed.name}, {span}); starting Spark and two brokers")
+        watermark_s = feed.watermark_s(slice_size(len(feed.events), self._options.pace_s))
+        jobs = SparkJobs(feed, self._scratch, watermark_s, self._options.java_home)
+        self._cleanup.callback(jobs.stop)
+        jobs.start()
+        source, target = self._launch_broker("first"), self._launch_broker("second")
+        for broker in self._brokers:
+            broker.wait_until_ready()
         self._screen.say(
             f"two brokers are up (in {source.ready_s:.2f} s and {target.ready_s:.2f} s): "
             f"{source.address}, and {target.address} for the mirror"
         )
-        feed = self._feed
         results = Results(feed, PARTITIONS, broker_ready_s=source.ready_s)
-        self._screen.say("starting Spark")
         places = Places(
             source.address,
             target.address,
@@ -116,14 +121,10 @@ class DemoRun:
             self._scratch,
             self._options.output.absolute(),
         )
-        watermark_s = feed.watermark_s(slice_size(len(feed.events), self._options.pace_s))
-        jobs = SparkJobs(feed, places, watermark_s, self._options.java_home)
-        self._cleanup.callback(jobs.stop)
-        jobs.start()
         ours = self._cleanup.enter_context(Client(source.address, client_id="demo"))
         theirs = self._cleanup.enter_context(Client(target.address, client_id="demo"))
         ours.create_topic(feed.name, PARTITIONS, config=_TOPIC_CONFIG)
-        jobs.begin()
+        jobs.begin(places)
         self._wait_for(jobs)
         results.spark_ready_s = time.monotonic() - self._began
         self._screen.say("three queries run; sending the first events")
@@ -136,11 +137,11 @@ class DemoRun:
         results.total_s = time.monotonic() - self._began
         return results
 
-    def _start_broker(self, name: str) -> BrokerProcess:
+    def _launch_broker(self, name: str) -> BrokerProcess:
         broker = BrokerProcess(name, self._scratch / name, _BROKER_CONFIG)
         self._brokers.append(broker)
         self._cleanup.callback(broker.stop)
-        broker.start()
+        broker.launch()
         return broker
 
     def _wait_for(self, jobs: SparkJobs) -> None:

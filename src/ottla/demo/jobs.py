@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.demo.feed import Feed
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _LONGEST_REASON = 1_500
 _CONF = {
+    # A column of the user's may be named ${like this}.
+    "spark.sql.variable.substitute": "false",
     # Writing without checksum files: for each file that they protect, Hadoop starts a chmod, which took half the time.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
@@ -37,10 +40,11 @@ class OnlineBatches:
 class SparkJobs:
     """Spark and its queries, started by a thread of its own while the rest of the demo goes on."""
 
-    def __init__(self, feed: Feed, places: Places, watermark_s: int, java_home: str | None) -> None:
+    def __init__(self, feed: Feed, scratch: Path, watermark_s: int, java_home: str | None) -> None:
         self.failure: Exception | None = None
         self._feed = feed
-        self._places = places
+        self._scratch = scratch
+        self._places: Places | None = None
         self._watermark_s = watermark_s
         self._java_home = java_home
         self._spark: SparkSession | None = None
@@ -53,8 +57,9 @@ class SparkJobs:
         """Start Spark; the queries wait for `begin`."""
         self._thread.start()
 
-    def begin(self) -> None:
+    def begin(self, places: Places) -> None:
         """The topics are there: start the queries as soon as Spark is up."""
+        self._places = places
         self._topics_exist.set()
 
     @property
@@ -111,8 +116,8 @@ class SparkJobs:
         self._spark = ottla.spark.session(
             "ottla demo",
             java_home=self._java_home,
-            folder=self._places.scratch / "spark",
-            log_file=self._places.scratch / "spark.log",
+            folder=self._scratch / "spark",
+            log_file=self._scratch / "spark.log",
             conf=_CONF | ({"spark.sql.caseSensitive": "true"} if has_names_that_differ_by_case(self._feed) else {}),
         )
 
@@ -120,9 +125,10 @@ class SparkJobs:
         from ottla.spark.pipelines.mirroring.start import start_mirror
         from ottla.spark.pipelines.queries.start import start_pipeline
 
-        spark = self._spark
+        spark, places = self._spark, self._places
         assert spark is not None
-        for name, settings in write_pipelines(self._feed, self._places, self._watermark_s).items():
+        assert places is not None
+        for name, settings in write_pipelines(self._feed, places, self._watermark_s).items():
             start = start_pipeline if settings.mirror is None else start_mirror
             self._queries[name] = start(spark, settings)
 

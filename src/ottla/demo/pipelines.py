@@ -31,8 +31,8 @@ RECORD_COLUMNS = {
 }
 _SOURCE_COLUMNS = frozenset({"key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers"})
 _EVENT = "event"
-# What Delta does not allow in the name of a column.
-_NOT_IN_A_NAME = re.compile(r"[ ,;{}()\n\r\t=]")
+# Delta does not allow some of these in the name of a column, and others need quotes wherever they are used.
+_NOT_IN_A_NAME = re.compile(r"\W")
 _ONLINE = """\
 # {name}: events{measure} per {group} and {bucket}, as they change.
 name = "online"
@@ -140,7 +140,7 @@ def write_pipelines(feed: Feed, places: Places, watermark_s: int) -> dict[str, P
 
 
 def archive_names(feed: Feed) -> dict[str, str]:
-    """The archive's column of each field: its name, unless Delta does not allow it or has it already, in any case."""
+    """The archive's column of each field: its name in letters, digits and _, with a number where that is taken."""
     taken = {*RECORD_COLUMNS, feed.date_column.lower()}
     found = {}
     for field in feed.fields:
@@ -198,7 +198,7 @@ def _archive_file(feed: Feed, places: Places) -> str:
     columns |= {value: name for name, value in RECORD_COLUMNS.items()}
     if feed.day_fields is None:
         columns["CAST(timestamp AS DATE)"] = feed.date_column
-    given = [value if value == name else f"{value} AS {_name(name)}" for value, name in columns.items()]
+    given = [value if value in (name, _name(name)) else f"{value} AS {_name(name)}" for value, name in columns.items()]
     sql = ["SELECT", *(f"  {each}," for each in given[:-1]), f"  {given[-1]}", "FROM source"]
     names = archive_names(feed)
     return _ARCHIVE.format(

@@ -34,27 +34,31 @@ class BrokerProcess:
     address: str = ""
     ready_s: float = 0.0
     _process: subprocess.Popen[str] | None = None
+    _began: float = 0.0
 
     @property
     def log(self) -> Path:
         """Where the broker's complaints go."""
         return self.folder / "broker.log"
 
-    def start(self) -> None:
-        """Start the broker on a free port and wait until it is ready. Raises ProcessFailed."""
+    def launch(self) -> None:
+        """Start the broker on a free port; `wait_until_ready` gives its address."""
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "ottla", "serve", "--host", "127.0.0.1", "--port", "0"]
         command += ["--data", str(self.folder / "data")]
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
-        began = time.monotonic()
+        self._began = time.monotonic()
         with self.log.open("ab") as errors:
             # In a session of its own: Ctrl-C in the terminal is ours to handle, in the right order.
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
             )
-        self.address = self._wait_until_ready()
-        self.ready_s = time.monotonic() - began
+
+    def wait_until_ready(self) -> None:
+        """Wait for the broker. Raises ProcessFailed."""
+        self.address = self._read_address()
+        self.ready_s = time.monotonic() - self._began
 
     def check(self) -> None:
         """See that the broker runs. Raises ProcessFailed."""
@@ -67,7 +71,7 @@ class BrokerProcess:
         if process is not None:
             _stop(process)
 
-    def _wait_until_ready(self) -> str:
+    def _read_address(self) -> str:
         process = self._process
         assert process is not None
         assert process.stdout is not None

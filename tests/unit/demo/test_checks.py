@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow
-import pyarrow.parquet
 import pytest
 
 from ottla.client.model import EARLIEST, TopicPartition
@@ -56,7 +59,8 @@ def feed() -> Feed:
         Event(HOUR + 1, b"UA2", b"{}", "UA", None, "EWR"),
         Event(25 * HOUR, b"B61", b"{}", "B6", -1.0, "JFK"),
     ]
-    return Feed("x", events, "a INT", "carrier", "delay", "origin")
+    fields = {"carrier": "STRING", "delay": "INT", "origin": "STRING"}
+    return Feed("x", events, fields, "carrier", "delay", "origin")
 
 
 def test_loaded(feed: Feed) -> None:
@@ -66,7 +70,7 @@ def test_loaded(feed: Feed) -> None:
 
 def test_a_mirror_must_be_equal_in_everything() -> None:
     source = FakeClient(RECORDS, [])
-    equal = checks.check_mirror(source, FakeClient(RECORDS, []), "t")
+    equal = checks.check_mirror(source, FakeClient(RECORDS, []), "t", "m.t")
     assert equal.passed
     assert equal.detail == "2 records compared in 2 partitions"
     wrong = {
@@ -76,10 +80,10 @@ def test_a_mirror_must_be_equal_in_everything() -> None:
         "column timestamp differs": FakeClient([(b"a", b"1", 7), RECORDS[1]], []),
     }
     for complaint, target in wrong.items():
-        check = checks.check_mirror(source, target, "t")
+        check = checks.check_mirror(source, target, "t", "m.t")
         assert not check.passed
         assert complaint in check.detail
-    assert not checks.check_mirror(source, FakeClient(RECORDS[::-1], []), "t").passed, "order counts"
+    assert not checks.check_mirror(source, FakeClient(RECORDS[::-1], []), "t", "m.t").passed, "order counts"
 
 
 def test_groups_must_be_at_the_end() -> None:
@@ -96,13 +100,16 @@ def test_rebalances() -> None:
 
 
 def _archive(folder: Path, rows: list[tuple[str, str, int, int]]) -> None:
-    for number, (day, origin, partition, offset) in enumerate(rows):
-        path = folder / f"date={day}" / f"origin={origin}"
-        path.mkdir(parents=True, exist_ok=True)
-        table = pyarrow.table(
-            {"record_partition": pyarrow.array([partition], pyarrow.int32()), "record_offset": [offset]}
-        )
-        pyarrow.parquet.write_table(table, path / f"part-{number}.parquet")
+    days, places, partitions, offsets = (list(each) for each in zip(*rows, strict=True))
+    table = pyarrow.table(
+        {
+            "date": pyarrow.array([datetime.date.fromisoformat(day) for day in days], pyarrow.date32()),
+            "origin": places,
+            "record_partition": pyarrow.array(partitions, pyarrow.int32()),
+            "record_offset": offsets,
+        }
+    )
+    deltalake.write_deltalake(folder, table, partition_by=["date", "origin"])
 
 
 GOOD = [("1970-01-01", "JFK", 0, 0), ("1970-01-01", "EWR", 0, 1), ("1970-01-02", "JFK", 1, 0)]
@@ -113,12 +120,12 @@ def test_an_archive_must_hold_each_record_once(feed: Feed, tmp_path: Path) -> No
     _archive(tmp_path / "good", GOOD)
     good = checks.check_archive(client, "t", feed, tmp_path / "good")
     assert good.passed
-    assert good.detail == "3 rows in 3 files and 3 folders"
+    assert good.detail == "3 rows in 3 files of a Delta table"
     wrong = {
         "1 are there twice": [*GOOD, GOOD[0]],
         "1 of 3 are missing": GOOD[:2],
         "the last offsets differ": [*GOOD[:2], ("1970-01-02", "JFK", 1, 5)],
-        "per folder differ": [*GOOD[:2], ("1970-01-02", "LGA", 1, 0)],
+        "per day and place differ": [*GOOD[:2], ("1970-01-02", "LGA", 1, 0)],
     }
     for complaint, rows in wrong.items():
         _archive(tmp_path / complaint, rows)
@@ -128,12 +135,25 @@ def test_an_archive_must_hold_each_record_once(feed: Feed, tmp_path: Path) -> No
     assert not checks.check_archive(client, "t", feed, tmp_path / "none").passed
 
 
+def test_the_day_may_be_in_three_fields(feed: Feed, tmp_path: Path) -> None:
+    days = {"year": [1970, 1970, 1970], "month": [1, 1, 1], "day": [1, 1, 2], "origin": ["JFK", "EWR", "JFK"]}
+    table = pyarrow.table(
+        {**days, "record_partition": pyarrow.array([0, 0, 1], pyarrow.int32()), "record_offset": [0, 1, 0]}
+    )
+    deltalake.write_deltalake(tmp_path / "archive", table)
+    fields = dict.fromkeys(("year", "month", "day"), "INT") | dict(feed.fields)
+    three = dataclasses.replace(feed, fields=fields, day_fields=("year", "month", "day"))
+    assert checks.check_archive(FakeClient(RECORDS, RECORDS[:1]), "t", three, tmp_path / "archive").passed
+
+
 def _online(path: Path, *rows: tuple[int, str, int, int, float | None]) -> Path:
-    starts = [datetime.datetime.fromtimestamp(row[0] * 3_600, datetime.UTC) for row in rows]
-    columns = {"bucket": pyarrow.array(starts, pyarrow.timestamp("us", tz="UTC"))}
-    for position, name in enumerate(("key", "events", "measured", "total"), start=1):
-        columns[name] = pyarrow.array([row[position] for row in rows])
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE totals (bucket TEXT, key TEXT, events INTEGER, measured INTEGER, total REAL)")
+        for hour, *rest in rows:
+            start = datetime.datetime.fromtimestamp(hour * 3_600, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+            database.execute("INSERT INTO totals VALUES (?, ?, ?, ?, ?)", (start, *rest))
+        database.commit()
     return path
 
 
@@ -151,6 +171,7 @@ def test_online_totals_must_equal_the_file_s(feed: Feed, tmp_path: Path) -> None
         (rows[0], (25, "B6", 1, 1, -1.5)),
         (*rows, (26, "DL", 1, 0, None)),
         ((1, "UA", 3, 1, 5.0), rows[1]),
+        (*rows, rows[0]),
     ):
         assert not checks.check_online(feed, _online(tmp_path / "wrong", *wrong), 0).passed
     assert not checks.check_online(feed, tmp_path / "none", 0).passed

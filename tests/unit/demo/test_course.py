@@ -14,6 +14,8 @@ def test_only_the_demo_s_own_files_are_cleared(tmp_path: Path) -> None:
     output = tmp_path / "deep" / "out"
     prepare_output(output)
     (output / "archive" / "date=1").mkdir(parents=True)
+    (output / "pipelines").mkdir()
+    (output / "online.sqlite").write_text("old")
     (output / "report.html").write_text("old")
     (output / "notes.txt").write_text("mine")
     prepare_output(output)

@@ -37,7 +37,7 @@ def test_csv_becomes_json_events_in_the_order_of_time(tmp_path: Path) -> None:
         "note": "plain",
     }
     assert json.loads(feed.events[1].value)["amount"] == 5
-    assert feed.fields == "`when` STRING, `who` STRING, `amount` DOUBLE, `note` STRING"
+    assert feed.fields == {"when": "STRING", "who": "STRING", "amount": "DOUBLE", "note": "STRING"}
     assert feed.place_field == "who"
     assert {event.place for event in feed.events} == {"anna", "ben"}
 
@@ -48,7 +48,7 @@ def test_ndjson_lines_are_sent_as_they_are(tmp_path: Path) -> None:
     assert [event.value.decode() for event in feed.events] == [lines[0], lines[2].strip()]
     assert [event.time_ms for event in feed.events] == [1_357_017_300_000, 1_357_017_301_500]
     assert [event.key for event in feed.events] == [b"7", b"8"]
-    assert feed.fields == "`t` DOUBLE, `k` BIGINT, `x` STRING, `ok` BOOLEAN"
+    assert feed.fields == {"t": "DOUBLE", "k": "BIGINT", "x": "STRING", "ok": "BOOLEAN"}
     assert feed.place_field is None, "numbers are no folders"
 
 
@@ -63,20 +63,35 @@ def test_numbers_keep_what_a_number_would_lose(tmp_path: Path) -> None:
     feed = read_input(
         _write(tmp_path, "e.csv", "t,k,zip,big,mixed\n1,a,00501,12345678901234567890,1\n2,b,10001,1,x\n"), "k", "t"
     )
-    assert feed.fields == "`t` BIGINT, `k` STRING, `zip` STRING, `big` DOUBLE, `mixed` STRING"
+    assert feed.fields == {
+        "t": "BIGINT",
+        "k": "STRING",
+        "zip": "STRING",
+        "big": "DOUBLE",
+        "mixed": "STRING",
+    }
     assert json.loads(feed.events[0].value)["zip"] == "00501"
 
 
 def test_names_that_the_archive_needs(tmp_path: Path) -> None:
     feed = read_input(_write(tmp_path, "e.csv", "Date,k\n2013-01-01,a\n"), "k", "Date")
     assert feed.date_column == "event_date"
-    with pytest.raises(InputError, match="needs the column names record_offset for itself"):
-        read_input(_write(tmp_path, "f.csv", "t,k,record_offset\n1,a,1\n"), "k", "t")
+    feed = read_input(_write(tmp_path, "f.csv", "date,event_date,Record_date\n1,a,1\n"), "event_date", "date")
+    assert feed.date_column == "date_0"
+    assert feed.partition_by == ("date_0", "event_date")
 
 
 def test_many_keys_are_no_directories(tmp_path: Path) -> None:
-    rows = "".join(f"{number},k{number}\n" for number in range(inputs.MOST_FOLDERS + 1))
+    rows = "".join(f"{number},k{number}\n" for number in range(inputs.MOST_PLACES + 1))
     assert read_input(_write(tmp_path, "e.csv", "t,k\n" + rows), "k", "t").place_field is None
+    rows = "".join(f"{number * 86_400},k{number % 2}\n" for number in range(inputs.MOST_FOLDERS // 2 + 1))
+    assert read_input(_write(tmp_path, "e.csv", "t,k\n" + rows), "k", "t").partition_by == ("k",), "too many days"
+
+
+def test_a_column_without_a_name_is_not_in_the_archive(tmp_path: Path) -> None:
+    feed = read_input(_write(tmp_path, "e.csv", ",t,k\n0,1,a\n"), "k", "t")
+    assert feed.fields == {"t": "BIGINT", "k": "STRING"}
+    assert json.loads(feed.events[0].value) == {"": 0, "t": 1, "k": "a"}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ottla.demo.results import Results, Sample
 
 
 def _results(events: list[Event], **settings: str) -> Results:
-    feed = Feed("<x & y>", events, "a INT", **settings)
+    feed = Feed("<x & y>", events, {"a": "INT"}, **settings)
     results = Results(feed, 4, began_at=1_000.0, broker_ready_s=0.2, spark_ready_s=5.0, total_s=30.0)
     results.online = feed.totals()
     results.samples = [
