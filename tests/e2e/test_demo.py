@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import deltalake
 import psutil
-import pyarrow.dataset
 import pytest
 
 from support.waiting import wait_until
@@ -27,9 +27,17 @@ def _demo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Path:
-    """A file of events, not in the order of time."""
+    """A file of events, not in the order of time, with names of columns that need quotes and a place of their own."""
     lines = [
-        json.dumps({"id": number, "shop": f"shop-{number % 5}", "at": 1_700_000_000 + (number * 7_919) % 90_000})
+        json.dumps(
+            {
+                "id": number,
+                "shop": f"shop-{number % 5}",
+                "at": 1_700_000_000 + (number * 7_919) % 90_000,
+                "Offset": f"{number} m",
+                "${env:HOME} in `£`": None if number % 3 else number / 2,
+            }
+        )
         for number in range(EVENTS)
     ]
     path = tmp_path / "orders.ndjson"
@@ -52,9 +60,12 @@ def test_a_file_of_one_s_own_goes_through_all_of_it(orders: Path, tmp_path: Path
     for cause in ("anna joined", "ben left", "cleo was not heard of for its session timeout"):
         assert cause in done.stdout, "why the group rebalanced"
     output = tmp_path / "demo-output"
-    table = pyarrow.dataset.dataset(output / "archive", format="parquet", partitioning="hive").to_table()
+    table = deltalake.DeltaTable(output / "archive").to_pyarrow_table()
     assert sorted(table["id"].to_pylist()) == list(range(EVENTS))
     assert set(table["shop"].to_pylist()) == {f"shop-{number}" for number in range(5)}
+    assert set(table["Offset"].to_pylist()) == {f"{number} m" for number in range(EVENTS)}
+    assert sum(table["__env_HOME__in____"].drop_null().to_pylist()) == sum(range(0, EVENTS, 3)) / 2
+    assert {each.name for each in (output / "pipelines").iterdir()} == {"online.toml", "archive.toml", "mirror.toml"}
     assert (output / "report.png").read_bytes().startswith(b"\x89PNG")
     page = (output / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 4
@@ -120,7 +131,7 @@ def _said(log: Path, text: str, process: subprocess.Popen[bytes]) -> Callable[[]
         (("--input", "none.csv", "--key", "shop", "--time", "at"), "none.csv: no such file"),
         (
             ("--input", "orders.ndjson", "--key", "shops", "--time", "at"),
-            "orders.ndjson has no column 'shops' for --key (did you mean shop?); it has id, shop, at",
+            "orders.ndjson has no column 'shops' for --key (did you mean shop?); it has id, shop, at, Offset",
         ),
         (("--input", "orders.ndjson", "--key", "id", "--time", "shop"), "orders.ndjson, line 1: 'shop' is 'shop-0'"),
         (

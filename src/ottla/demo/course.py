@@ -127,7 +127,7 @@ class DemoRun:
         jobs.begin(places)
         self._wait_for(jobs)
         results.spark_ready_s = time.monotonic() - self._began
-        self._screen.say("three queries run; sending the first events")
+        self._screen.say(f"three queries run; sending the events over {self._options.pace_s:.0f} s")
         self._stream(results, places, ours, jobs)
         self._screen.say("all events processed; stopping Spark, checking the results")
         online = jobs.online_batches()
@@ -166,25 +166,20 @@ class DemoRun:
         partitions = [TopicPartition(places.topic, number) for number in range(PARTITIONS)]
         start = moved_at = time.monotonic()
         last: dict[str, int] = {}
-        released = False
+        results.began_at = time.time()
         loader.start()
+        churn.start()
         while True:
             self._look_after(loader, churn, jobs)
             done = {"loaded": loader.sent} | {group: _position(client, group, partitions) for group in GROUPS}
             now = time.monotonic()
             if done != last:
                 moved_at, last = now, done
-            if not released and all(done.values()):
-                self._screen.say(f"the first events are through; sending the rest over {self._options.pace_s:.0f} s")
-                released, start, results.began_at = True, now, time.time()
-                loader.release()
-                churn.start()
-            if released:
-                results.samples.append(Sample(now - start, done))
+            results.samples.append(Sample(now - start, done))
             for name, count in done.items():
                 self._screen.progress(name, count, len(feed.events))
             self._show_evidence(evidence)
-            if released and all(count == len(feed.events) for count in done.values()) and not churn.running:
+            if all(count == len(feed.events) for count in done.values()) and not churn.running:
                 break
             if now - moved_at > STALL_LIMIT_S:
                 raise DemoFailed(f"nothing moved for {STALL_LIMIT_S:.0f} s: {done}")

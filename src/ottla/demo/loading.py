@@ -27,10 +27,7 @@ def slice_size(events: int, seconds: float) -> int:
 
 
 class Loader:
-    """Sends events from a thread of its own; `sent` grows as they are acknowledged.
-
-    The first slice goes at once, the others from `release` on: readers get through their slow first batch meanwhile.
-    """
+    """Sends events from a thread of its own; `sent` grows as they are acknowledged."""
 
     def __init__(self, address: str, topic: str, events: Sequence[Event], seconds: float) -> None:
         self.sent = 0
@@ -41,7 +38,6 @@ class Loader:
         self._seconds = seconds
         self._refused: list[str] = []
         self._stopping = threading.Event()
-        self._released = threading.Event()
         self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
 
     def start(self) -> None:
@@ -53,14 +49,9 @@ class Loader:
         """Whether events are still to be sent."""
         return self._thread.is_alive()
 
-    def release(self) -> None:
-        """Send the rest, at the pace."""
-        self._released.set()
-
     def stop(self) -> None:
         """Send no more; returns when the thread has ended."""
         self._stopping.set()
-        self._released.set()
         if self._thread.is_alive():
             self._thread.join(FLUSH_TIMEOUT_S)
 
@@ -97,9 +88,6 @@ class Loader:
             if producer.flush(FLUSH_TIMEOUT_S) or self._refused:
                 first = self._refused[0] if self._refused else "the broker did not answer in time"
                 raise LoadFailed(f"{len(self._events) - self.sent:,} events were not acknowledged: {first}")
-            if start == 0:
-                self._released.wait()
-                began = time.monotonic()
             due = began + self._seconds * start / len(self._events)
             self._stopping.wait(max(0.0, due - time.monotonic()))
 

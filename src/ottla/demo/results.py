@@ -13,7 +13,7 @@ from ottla.demo.rebalances import ObservedRebalance
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How far everything was at one moment: seconds since the first events were through, and records by task."""
+    """How far everything was at one moment: seconds since the first event was sent, and records by task."""
 
     at_s: float
     done: dict[str, int]
@@ -21,7 +21,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Results:
-    """Everything that the report shows. `began_at` is when the first events were through, in seconds since 1970."""
+    """Everything that the report shows. `began_at` is when the first event was sent, in seconds since 1970."""
 
     feed: Feed
     partitions: int
