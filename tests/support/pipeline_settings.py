@@ -84,3 +84,12 @@ def run(spark: SparkSession, settings: PipelineSettings, **how: Any) -> Streamin
         sentence = why_it_ended(problem)
         raise problem if sentence is None else sentence from None
     return query
+
+
+def forget_last_batch(settings: PipelineSettings) -> int:
+    """Take the last batch out of Spark's log of finished ones, as if the driver had died before it was written."""
+    commits = Path(settings.checkpoint) / "commits"
+    last = max(int(each.name) for each in commits.iterdir() if each.name.isdigit())
+    for path in (commits / str(last), commits / f".{last}.crc"):
+        path.unlink(missing_ok=True)
+    return last

@@ -11,8 +11,9 @@ from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.schemas import schema_in_use
 from ottla.spark.pipelines.queries.sources import check_told_apart, read_options, source_view
 from ottla.spark.pipelines.queries.starting import decide_start, starting_option
+from ottla.spark.pipelines.queries.state import step_with_state
 from ottla.spark.pipelines.queries.views import result_of
-from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, TriggerSettings
+from ottla.spark.pipelines.settings.model import NewFields, PipelineKind, PipelineSettings, TriggerSettings
 from ottla.spark.pipelines.sinks.opening import open_dead_letters, open_sink
 from ottla.spark.pipelines.sinks.sink import BatchSink
 from ottla.spark.pipelines.sinks.tables import TableSink
@@ -35,6 +36,8 @@ def start_pipeline(
     if settings.kind is PipelineKind.mirror or not settings.sources:
         raise PipelineSettingsError(f"pipeline {settings.name} has no source to run a query on")
     check_told_apart(settings.sources)
+    if settings.new_fields is NewFields.add or continue_from_table:
+        _refuse_state(settings)
     sink, dead_letters = open_sink(settings), open_dead_letters(settings)
     checkpoint = QueryCheckpoint(settings.checkpoint)
     last = sink.prepare()
@@ -74,6 +77,20 @@ def _without_spark(
         return rows
     sink.take_ranges(direct.writer)
     return direct.frame
+
+
+def _refuse_state(settings: PipelineSettings) -> None:
+    step = step_with_state(settings)
+    if step is None:
+        return
+    if settings.new_fields is NewFields.add:
+        raise PipelineSettingsError(
+            f"new_fields = add: step {step} keeps state, whose columns cannot change; set new_fields = ignore or fail"
+        )
+    raise PipelineSettingsError(
+        f"step {step} keeps state that was lost with the checkpoint, so that its results would not be those of all "
+        "records: start from the beginning, and choose another table"
+    )
 
 
 def _triggered(writer: DataStreamWriter, trigger: TriggerSettings) -> DataStreamWriter:

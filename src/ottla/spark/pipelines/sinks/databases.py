@@ -20,7 +20,7 @@ from ottla.spark.pipelines.sinks.topics import quoted
 if TYPE_CHECKING:
     import sqlite3
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from ottla.spark.pipelines.sinks.sink import BatchInWork
@@ -157,24 +157,21 @@ class JdbcSink:
         from pyspark.sql import functions
 
         check_keys(frame, self._settings)
-        if self._is_there(frame, batch):
-            frame.write.format("noop").mode("append").save()
-            return
         rows = frame.withColumns(
             {QUERY_COLUMN: functions.lit(batch.query_id), BATCH_COLUMN: functions.lit(batch.batch_id).cast("long")}
         )
+        spark = frame.sparkSession
+        # Makes the table where it is missing.
+        spark.createDataFrame([], rows.schema).write.format("jdbc").options(**self._options()).mode("append").save()
+        if self._is_there(spark, batch):
+            frame.write.format("noop").mode("append").save()
+            return
         # One task is one transaction: rows of the batch are all there, or none.
         rows.repartition(1).write.format("jdbc").options(**self._options()).mode("append").save()
 
-    def _is_there(self, frame: DataFrame, batch: BatchInWork) -> bool:
-        from pyspark.errors import PySparkException
-
-        spark = frame.sparkSession
-        try:
-            there = spark.read.format("jdbc").options(**self._options()).load()
-            columns = {each.lower(): each for each in there.columns}
-        except PySparkException:  # Spark makes the table with the first batch; what else is wrong, writing will say.
-            return False
+    def _is_there(self, spark: SparkSession, batch: BatchInWork) -> bool:
+        there = spark.read.format("jdbc").options(**self._options()).load()
+        columns = {each.lower(): each for each in there.columns}
         if BATCH_COLUMN not in columns:
             raise PipelineError(
                 f"table {self._settings.table} has no column {BATCH_COLUMN}: it was not made by a pipeline; choose "
