@@ -111,12 +111,14 @@ class Inspection:
         import pyarrow
 
         from ottla.spark.decoding import decoder
+        from ottla.spark.decoding.framing import PREFIX_LENGTH
         from ottla.spark.pipelines.queries.new_fields import UnknownFields
 
         decode = decoder(self._decoding)
         reason_at = decode.fields.names.index(str(self._decoding.bad_reason_column))
         schema = self._decoding.schema
-        unknown = UnknownFields(schema) if self._new_fields and schema is not None else None
+        prefix = PREFIX_LENGTH if self._decoding.framed else 0
+        unknown = UnknownFields(schema, prefix) if self._new_fields and schema is not None else None
         for batch in batches:
             values = batch.column("value").cast(pyarrow.binary())
             reasons = decode.decode(values)[reason_at].to_pylist()

@@ -24,15 +24,16 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 class UnknownFields:
-    """Finds the fields of documents that `schema` has no place for."""
+    """Finds the fields of documents that `schema` has no place for. `prefix` is the length of what is before each."""
 
-    def __init__(self, schema: pyarrow.Schema) -> None:
+    def __init__(self, schema: pyarrow.Schema, prefix: int = 0) -> None:
         import pyarrow
         import pyarrow.json
 
         from ottla.spark.decoding.temporal import read_as
 
         self._schema = pyarrow.struct(list(schema))
+        self._prefix = prefix
         # pyarrow's reader knows no maps; documents with some are looked at one by one.
         self._strict = None
         if not _has_map(self._schema):
@@ -40,8 +41,10 @@ class UnknownFields:
             self._strict = pyarrow.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="error")
 
     def of(self, values: pyarrow.BinaryArray) -> list[str | None]:
-        """For each value the fields that are new, with their values, as a JSON object; None where there are none."""
+        """For each value the fields that are new as a JSON object, each with some value of its type; else None."""
         texts: list[bytes | None] = values.to_pylist()
+        if self._prefix:
+            texts = [each and each[self._prefix :] for each in texts]
         if self._all_known(texts):
             return [None] * len(texts)
         found: list[str | None] = []
@@ -72,7 +75,19 @@ class UnknownFields:
         except (ValueError, RecursionError):  # Not JSON: a bad record, with no fields.
             return None
         unknown = _unknown(document, self._schema) if isinstance(document, dict) else None
-        return None if unknown is None else json.dumps(unknown)
+        return None if unknown is None else json.dumps(_sample(unknown))
+
+
+def _sample(value: Any) -> Any:
+    """A value of the same type that is the same for all values of it: few differ, however many records there are."""
+    if isinstance(value, dict):
+        return {name: _sample(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        different = {json.dumps(each): each for each in map(_sample, value)}
+        return [different[text] for text in sorted(different)]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return 0 if value in _INT64 else 0.5
+    return {bool: False, float: 0.5, str: ""}.get(type(value))
 
 
 def _has_map(kind: pyarrow.DataType) -> bool:

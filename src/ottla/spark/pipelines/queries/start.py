@@ -53,7 +53,9 @@ def start_pipeline(
         for each in settings.sources
     }
     sources = {each.name: source_view(spark, each, options[each.name]) for each in settings.sources}
-    rows = _without_spark(spark, settings, options, sink, result_of(spark, settings, sources))
+    rows = result_of(spark, settings, sources)
+    sink.check(rows)
+    rows = _without_spark(spark, settings, options, sink, rows)
     function = BatchFunction(settings, options, start, sink, dead_letters)
     writer = rows.writeStream.queryName(settings.name).outputMode(settings.output_mode)
     writer = _triggered(writer.option("checkpointLocation", settings.checkpoint), settings.trigger)

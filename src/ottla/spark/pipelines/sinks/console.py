@@ -21,6 +21,9 @@ class ConsoleSink:
     def prepare(self) -> None:
         """Nothing."""
 
+    def check(self, rows: DataFrame) -> None:
+        """Any columns can be printed."""
+
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Print the first rows. All of them are made first: a query's state needs every task to run, once."""
         kept = frame.persist()

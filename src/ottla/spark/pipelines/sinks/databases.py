@@ -64,11 +64,14 @@ class SqliteSink:
                 "query_id TEXT NOT NULL, batch_id INTEGER NOT NULL, PRIMARY KEY (pipeline, results))"
             )
 
+    def check(self, rows: DataFrame) -> None:
+        """Refuse rows without the key columns. Raises PipelineSettingsError."""
+        check_keys(rows, self._settings)
+
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Upsert the rows in one transaction. Raises SupersededError, PipelineError."""
         import sqlite3
 
-        check_keys(frame, self._settings)
         rows = frame.select(*(_plain(each.name, each.dataType) for each in frame.schema))
         database = self._connected()
         try:
@@ -152,11 +155,14 @@ class JdbcSink:
     def prepare(self) -> None:
         """Nothing: the driver's jar is in the JVM, which says itself what is wrong."""
 
+    def check(self, rows: DataFrame) -> None:
+        """Refuse rows without the key columns. Raises PipelineSettingsError."""
+        check_keys(rows, self._settings)
+
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Append the rows in one transaction, unless the batch is there. Raises what Spark raises."""
         from pyspark.sql import functions
 
-        check_keys(frame, self._settings)
         rows = frame.withColumns(
             {QUERY_COLUMN: functions.lit(batch.query_id), BATCH_COLUMN: functions.lit(batch.batch_id).cast("long")}
         )

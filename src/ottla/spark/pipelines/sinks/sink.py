@@ -37,6 +37,10 @@ class BatchSink(Protocol):
         """
         ...
 
+    def check(self, rows: DataFrame) -> None:
+        """Refuse rows with these columns, if they do not fit. Raises PipelineError."""
+        ...
+
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Take the rows of one batch, all of them, so that every task of the query runs. Raises PipelineError."""
         ...

@@ -43,6 +43,13 @@ class TableSink:
         table.recover()
         return table.last_commit()
 
+    def check(self, rows: DataFrame) -> None:
+        """Refuse columns that files cannot hold, and partition columns that are not there. Raises PipelineError."""
+        from ottla.spark.pipelines.writing.schemas import arrow_schema
+        from ottla.spark.pipelines.writing.splitting import check_partition_columns
+
+        check_partition_columns(arrow_schema(rows), self._settings.partition_by)
+
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Write and commit one batch; one that is there already adds nothing. Raises SupersededError, PipelineError."""
         table = self._opened()

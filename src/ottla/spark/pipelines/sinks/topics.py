@@ -50,6 +50,14 @@ class TopicSink:
         except (ClientError, SparkRefusal) as problem:
             raise PipelineError(f"topic {wanted.topic} of the sink: {problem}") from None
 
+    def check(self, rows: DataFrame) -> None:
+        """Refuse columns that have no place in a record. Raises PipelineSettingsError, OptionError."""
+        from ottla.spark.sink.columns import check_columns
+        from ottla.spark.sink.options import parse_write_options
+
+        options = parse_write_options(self._options() | {"topic": self._settings.topic})
+        check_columns(as_records(rows, self._settings).schema, options)
+
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Send the rows, and wait until they are acknowledged. Raises PipelineError for columns that do not fit."""
         records = letters_as_records(frame) if self._dead_letters else as_records(frame, self._settings)

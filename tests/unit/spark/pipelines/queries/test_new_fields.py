@@ -29,7 +29,7 @@ def test_known_fields_bad_records_and_nulls_are_nothing_new() -> None:
 
 def test_new_fields_are_found_within_objects_and_arrays() -> None:
     nested = {"device": {"os": "x", "version": 2}, "items": [{"price": 1.0}, {"price": 2.0, "n": 1}]}
-    assert _of({"id": 1, "new": 2}, nested) == [{"new": 2}, {"device": {"version": 2}, "items": [{"n": 1}]}]
+    assert _of({"id": 1, "new": 2}, nested) == [{"new": 0}, {"device": {"version": 0}, "items": [{"n": 0}]}]
 
 
 def test_one_record_of_many_is_found_beside_bad_ones() -> None:
@@ -37,12 +37,22 @@ def test_one_record_of_many_is_found_beside_bad_ones() -> None:
     documents[3] = b"{broken"
     documents[700] = {"id": 700, "new": True}
     found = _of(*documents)
-    assert [(at, each) for at, each in enumerate(found) if each is not None] == [(700, {"new": True})]
+    assert [(at, each) for at, each in enumerate(found) if each is not None] == [(700, {"new": False})]
+
+
+def test_what_is_found_is_the_same_for_all_values_of_a_type() -> None:
+    one, other = {"a": 1, "b": [1, 2, "x"], "c": 1.5}, {"c": 2.5, "b": ["y", 3], "a": -7}
+    assert _of(one, other, {"a": 1 << 70}) == [{"a": 0, "b": ["", 0], "c": 0.5}] * 2 + [{"a": 0.5}]
+
+
+def test_the_framing_of_a_registry_is_passed_over() -> None:
+    framed = pyarrow.array([b"\x00\x00\x00\x00\x01" + b'{"id": 1, "new": 2}', None], pyarrow.binary())
+    assert UnknownFields(SCHEMA, 5).of(framed) == ['{"new": 0}', None]
 
 
 def test_maps_take_any_name() -> None:
     schema = parse_schema("id BIGINT, tags MAP<STRING, STRING>")
-    assert _of({"id": 1, "tags": {"x": "y"}}, {"id": 1, "other": 1}, schema=schema) == [None, {"other": 1}]
+    assert _of({"id": 1, "tags": {"x": "y"}}, {"id": 1, "other": "y"}, schema=schema) == [None, {"other": ""}]
 
 
 @pytest.mark.parametrize(
