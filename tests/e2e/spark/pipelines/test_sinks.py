@@ -107,6 +107,7 @@ def test_rows_go_to_a_jdbc_table_with_the_number_of_their_batch(
     spark: SparkSession, shared_ottla_server: OttlaServer, unique: str, tmp_path: Path
 ) -> None:
     _fill(shared_ottla_server, unique, 24)
+    spark._jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
     url = f"jdbc:derby:{tmp_path / 'derby'};create=true"
     options = {"driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}
     settings = pipeline(

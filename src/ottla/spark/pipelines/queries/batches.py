@@ -82,7 +82,7 @@ class BatchFunction:
         import pyarrow
 
         fields = pyarrow.struct([])
-        for row in with_new.select(FIELDS).distinct().toLocalIterator():
+        for row in with_new.select(FIELDS).distinct().orderBy(FIELDS).toLocalIterator():
             fields = add_document(fields, json.loads(row[0]))
         known = typed(fields)
         if known is None:

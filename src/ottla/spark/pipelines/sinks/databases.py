@@ -31,6 +31,9 @@ LOCK_TIMEOUT_S = 60.0
 QUERY_COLUMN = "ottla_query"
 BATCH_COLUMN = "ottla_batch"
 _BATCHES = "ottla_batches"
+_COLUMN_TYPES = "createTableColumnTypes"
+#: Characters of a UUID, which Spark names queries by.
+_QUERY_ID_LENGTH = 36
 _AFFINITY = {
     **dict.fromkeys(("boolean", "byte", "short", "integer", "long"), "INTEGER"),
     **dict.fromkeys(("float", "double"), "REAL"),
@@ -189,7 +192,10 @@ class JdbcSink:
         return not of_batch.isEmpty()
 
     def _options(self) -> dict[str, str]:
-        return dict(self._settings.options) | {"url": self._settings.url, "dbtable": self._settings.table}
+        given = dict(self._settings.options) | {"url": self._settings.url, "dbtable": self._settings.table}
+        # Where texts are large objects by default they cannot be compared.
+        types = (given.pop(_COLUMN_TYPES, ""), f"{QUERY_COLUMN} VARCHAR({_QUERY_ID_LENGTH})")
+        return given | {_COLUMN_TYPES: ", ".join(each for each in types if each)}
 
 
 def _plain(name: str, kind: DataType) -> Column:
