@@ -6,6 +6,7 @@ Runs on the driver, or with Spark Connect in a worker of the server: it travels 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JSON = "json"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,11 @@ class BatchFunction:
             batch = self._in_work(batch_id)
             for source in self.settings.sources:
                 self._inspect(frame.sparkSession, source, batch)
-            self._take_dead_letters(frame.sparkSession, batch)
+            bad_records = self.sink.stage(frame, batch)
+            if bad_records != 0:
+                self._take_dead_letters(frame.sparkSession, batch)
+            if bad_records:
+                log.warning("%s: %d records of batch %d do not parse", batch.pipeline, bad_records, batch.batch_id)
             self.sink.take(frame, batch)
 
     def _in_work(self, batch_id: int) -> BatchInWork:
@@ -116,6 +122,7 @@ class BatchFunction:
                 bad = found.where("reason IS NOT NULL").select(*DEAD_LETTER_COLUMNS)
                 letters = bad if letters is None else letters.unionAll(bad)
         if letters is not None:
+            self.dead_letters.stage(letters, batch)
             self.dead_letters.take(letters, batch)
 
 

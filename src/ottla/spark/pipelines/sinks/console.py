@@ -6,14 +6,14 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ottla.spark.pipelines.sinks.sink import BatchInWork
-
 
 @dataclass(frozen=True, slots=True)
-class ConsoleSink:
+class ConsoleSink(BatchSink):
     """Prints `rows` of each batch."""
 
     rows: int

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError, SupersededError
 from ottla.spark.pipelines.settings.model import DatabaseSinkSettings
+from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
 from ottla.spark.pipelines.sinks.topics import quoted
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
-
-    from ottla.spark.pipelines.sinks.sink import BatchInWork
 
 SQLITE = "sqlite:"
 #: How long another writer of the file may take.
@@ -50,7 +49,7 @@ def check_keys(frame: DataFrame, settings: DatabaseSinkSettings) -> None:
         )
 
 
-class SqliteSink:
+class SqliteSink(BatchSink):
     """A table of a SQLite file, made where it is missing, with one row for each key."""
 
     def __init__(self, settings: DatabaseSinkSettings) -> None:
@@ -149,7 +148,7 @@ class SqliteSink:
             raise PipelineError(f"{self._path} cannot be opened as a SQLite file: {problem}; check the url") from None
 
 
-class JdbcSink:
+class JdbcSink(BatchSink):
     """A table of any database that has a JDBC driver, appended to batch by batch."""
 
     def __init__(self, settings: DatabaseSinkSettings) -> None:

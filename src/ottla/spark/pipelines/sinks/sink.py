@@ -41,6 +41,13 @@ class BatchSink(Protocol):
         """Refuse rows with these columns, if they do not fit. Raises PipelineError."""
         ...
 
+    def stage(self, frame: DataFrame, batch: BatchInWork) -> int | None:
+        """Do what can be done before anything is seen; gives how many records did not parse, None where it cannot say.
+
+        Raises PipelineError.
+        """
+        return None
+
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Take the rows of one batch, all of them, so that every task of the query runs. Raises PipelineError."""
         ...

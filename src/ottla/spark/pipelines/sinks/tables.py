@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines import points
 from ottla.spark.pipelines.settings.model import TableSinkSettings
-from ottla.spark.pipelines.sinks.sink import BatchInWork
+from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
 from ottla.spark.pipelines.tables.contract import BatchCommit, BatchTable, LastCommit
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BATCHES_PER_COMPACTION = 20
 
 
-class TableSink:
+class TableSink(BatchSink):
     """A table as a sink of one pipeline."""
 
     def __init__(self, settings: TableSinkSettings, pipeline: str) -> None:
@@ -28,6 +28,7 @@ class TableSink:
         self._pipeline = pipeline
         self._table: BatchTable | None = None
         self._commits = 0
+        self._staged: BatchCommit | None = None
         self._direct: DirectWriter | None = None
 
     def take_ranges(self, writer: DirectWriter) -> None:
@@ -35,7 +36,7 @@ class TableSink:
         self._direct = writer
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_table": None}
+        return self.__dict__ | {"_table": None, "_staged": None}
 
     def prepare(self) -> LastCommit | None:
         """Open the table, finish what a driver that died left behind, and give the last batch. Raises PipelineError."""
@@ -50,31 +51,39 @@ class TableSink:
 
         check_partition_columns(arrow_schema(rows), self._settings.partition_by)
 
-    def take(self, frame: DataFrame, batch: BatchInWork) -> None:
-        """Write and commit one batch; one that is there already adds nothing. Raises SupersededError, PipelineError."""
-        table = self._opened()
-        staging, watermark_ms = table.staging(batch.query_id, batch.batch_id), batch.watermark_ms
+    def stage(self, frame: DataFrame, batch: BatchInWork) -> int | None:
+        """Write the files of one batch where no reader looks; gives how many records did not parse, if tasks read them.
+
+        Raises PipelineError.
+        """
+        staging = self._opened().staging(batch.query_id, batch.batch_id)
+        bad_records: int | None = None
         if self._direct is not None:
             watermark_ms = self._direct.watermark_ms
-            schema, files = self._direct.schema, self._direct.write(frame, staging).files
+            written = self._direct.write(frame, staging)
+            schema, files, bad_records = self._direct.schema, written.files, written.bad_records
         else:
+            watermark_ms = batch.watermark_ms
             schema, files = _write_rows(frame, staging)
+        self._staged = BatchCommit(batch.query_id, batch.batch_id, batch.end_offsets, watermark_ms, schema, files)
         points.reach(points.FILES_WRITTEN)
-        if not files and batch.start_offsets == batch.end_offsets:
+        return bad_records
+
+    def take(self, frame: DataFrame, batch: BatchInWork) -> None:
+        """Commit the batch that was staged, also one without files, for its offsets; one that is there adds nothing.
+
+        Raises SupersededError, PipelineError.
+        """
+        commit, self._staged = self._staged, None
+        assert commit is not None
+        if not commit.files and batch.start_offsets == batch.end_offsets:
             return
-        commit = BatchCommit(
-            query_id=batch.query_id,
-            batch_id=batch.batch_id,
-            end_offsets=batch.end_offsets,
-            watermark_ms=watermark_ms,
-            schema=schema,
-            files=files,
-        )
+        table = self._opened()
         if table.commit(commit):
             points.reach(points.TABLE_COMMITTED)
         self._commits += 1
         if self._settings.compact_to_bytes is not None and self._commits % BATCHES_PER_COMPACTION == 0:
-            table.compact(watermark_ms)
+            table.compact(commit.watermark_ms)
 
     def _opened(self) -> BatchTable:
         from ottla.spark.pipelines.tables.opening import open_table

@@ -12,11 +12,10 @@ from ottla.spark.connection import BOOTSTRAP
 from ottla.spark.errors import SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.settings.model import TopicSinkSettings
+from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-    from ottla.spark.pipelines.sinks.sink import BatchInWork
 
 JSON = "json"
 _COMPACTED = {"cleanup.policy": "compact"}
@@ -24,7 +23,7 @@ _COMPACTED = {"cleanup.policy": "compact"}
 _ORIGIN = ("source", "topic", "partition", "offset", "timestamp", "reason")
 
 
-class TopicSink:
+class TopicSink(BatchSink):
     """A topic as a sink. With `dead_letters` rows are such letters: their bytes the value, the rest in headers."""
 
     def __init__(self, settings: TopicSinkSettings, *, dead_letters: bool = False) -> None:
