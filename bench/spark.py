@@ -109,11 +109,13 @@ class Cost:
 class Session:
     """A process with a Spark session (`spark_session.py`), which runs queries one by one."""
 
+    SCRIPT = "spark_session.py"
+
     def __init__(self, name: str, folder: Path, broker: Started, jars: str, spark_home: Path) -> None:
         self.name = name
         folder.mkdir(parents=True)
         self._broker = broker
-        command = [sys.executable, str(Path(__file__).with_name("spark_session.py")), FORMATS[name], str(folder)]
+        command = [sys.executable, str(Path(__file__).with_name(self.SCRIPT)), FORMATS[name], str(folder)]
         command.append(f"127.0.0.1:{broker.port}")
         if name == OFFICIAL:
             command.append(jars)

@@ -1,0 +1,110 @@
+"""A Spark session that runs the archive of `bench/pipelines.py`: not run by hand.
+
+    python bench/pipeline_session.py CONTESTANT FOLDER BOOTSTRAP [JARS]
+
+The protocol is that of `spark_session.py`. ottla runs a pipeline in the session that `ottla pipeline run` makes for its
+settings; Spark's connector in one with Spark's own settings; both with the same heap and cores.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from spark_queries import EVENT_FIELDS, EVENT_SCHEMA, KAFKA_FORMAT
+from spark_session import DRIVER_MEMORY, make_session
+
+#: Folders of the archive, by columns of the rows.
+FOLDERS = ("record_day", "country")
+COMPRESSION = "zstd"
+_NAMES = ", ".join(EVENT_FIELDS)
+
+
+def archive_of_connector(spark: SparkSession, folder: Path, bootstrap: str, **given: Any) -> None:
+    """What one writes with Spark's own connector: typed columns by `from_json`, and Spark's file sink."""
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": given["topic"], "startingOffsets": "earliest"}
+    options["maxOffsetsPerTrigger"] = str(given["batch"])
+    records = spark.readStream.format(KAFKA_FORMAT).options(**options).load()
+    event = f.from_json(f.col("value").cast("string"), EVENT_SCHEMA)
+    typed = records.select(event.alias("event"), "partition", "offset", "timestamp")
+    rows = typed.select("event.*", "partition", "offset", f.to_date("timestamp").alias(FOLDERS[0]))
+    writer = rows.writeStream.format("parquet").partitionBy(*FOLDERS).option("path", given["target"])
+    writer = writer.option("compression", COMPRESSION).option("checkpointLocation", given["checkpoint"])
+    _finish(writer.trigger(availableNow=True).start())
+
+
+def archive_of_ottla(spark: SparkSession, folder: Path, bootstrap: str, **given: Any) -> None:
+    """A pipeline of the kind archive, into a table of the same folders; `sql` stands in place of the usual SELECT."""
+    from ottla.spark.pipelines.queries.start import start_pipeline
+
+    usual = f"SELECT {_NAMES}, partition, offset, CAST(timestamp AS DATE) AS record_day FROM events"
+    _finish(start_pipeline(spark, _settings(bootstrap, given, given.get("sql", usual))))
+
+
+def _settings(bootstrap: str, given: dict[str, Any], sql: str) -> Any:
+    from ottla.spark.pipelines.settings import model
+
+    source = model.SourceSettings(
+        name="events",
+        bootstrap_servers=bootstrap,
+        group_id=Path(given["checkpoint"]).name,
+        topics=(given["topic"],),
+        max_offsets_per_trigger=given["batch"],
+        value_format="json",
+        schema=EVENT_SCHEMA,
+    )
+    sink = model.TableSinkSettings(
+        format="parquet", path=given["target"], partition_by=FOLDERS, compression=COMPRESSION, compact_to_bytes=None
+    )
+    return model.PipelineSettings(
+        name="bench",
+        kind=model.PipelineKind.archive,
+        checkpoint=given["checkpoint"],
+        trigger=model.TriggerSettings(available_now=True),
+        sources=(source,),
+        steps=(model.StepSettings(name="rows", sql=sql),),
+        sink=sink,
+    )
+
+
+def _finish(query: Any) -> None:
+    query.awaitTermination()
+    if query.exception() is not None:
+        raise query.exception()
+
+
+def _open(contestant: str, folder: Path, jars: str | None) -> SparkSession:
+    if contestant == KAFKA_FORMAT:
+        return make_session(folder, jars)
+    from ottla.spark import local
+
+    return local.session("bench", memory=DRIVER_MEMORY, folder=folder)
+
+
+def main() -> None:
+    """Serve queries until the input ends."""
+    contestant, place, bootstrap, *jars = sys.argv[1:]
+    replies, folder = sys.stdout, Path(place)
+    sys.stdout = sys.stderr
+    spark = _open(contestant, folder, jars[0] if jars else None)
+    spark.sparkContext.setLogLevel("ERROR")
+    archive = archive_of_connector if contestant == KAFKA_FORMAT else archive_of_ottla
+    replies.write(json.dumps({"ready": spark.version}) + "\n")
+    replies.flush()
+    for line in sys.stdin:
+        arguments = json.loads(line)
+        arguments.pop("query")
+        began_s = time.perf_counter()
+        archive(spark, folder, bootstrap, **arguments)
+        replies.write(json.dumps({"seconds": time.perf_counter() - began_s, "found": None}) + "\n")
+        replies.flush()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
