@@ -18,6 +18,7 @@ from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
 from support.group_page import groups_page
 from support.metrics_page import metrics_page
+from support.pipeline_keys_page import pipeline_keys_page
 from support.spark_options_page import spark_options_page
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -155,6 +156,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/client-settings.md": lambda: client_reference.render().replace("\n\n", f"\n\n{MADE_BY}\n", 1),
     "docs/groups.md": groups_page,
     "docs/metrics.md": lambda: metrics_page(MADE_BY),
+    "docs/pipeline-keys.md": lambda: pipeline_keys_page(MADE_BY),
     "docs/settings.md": reference.render,
     "docs/spark-options.md": lambda: spark_options_page(MADE_BY),
 }

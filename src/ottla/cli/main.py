@@ -14,7 +14,7 @@ from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
 from ottla.cli.log.commands import app as log
 from ottla.cli.options import make_app
-from ottla.cli.pipeline import pipeline
+from ottla.cli.pipeline.commands import app as pipeline
 from ottla.cli.profile.commands import profile
 from ottla.cli.rebalance.commands import app as rebalance
 from ottla.cli.topic.commands import app as topic
@@ -152,9 +152,9 @@ def broker_for_tests(
 
 
 app.command()(demo)
-app.command()(pipeline)
 app.command()(backfill)
 app.command()(profile)
+app.add_typer(pipeline)
 app.add_typer(log)
 app.add_typer(rebalance)
 app.add_typer(group)

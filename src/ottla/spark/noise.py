@@ -8,18 +8,25 @@ import sys
 import warnings
 from pathlib import PurePath
 
+EXCEPTION_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of PySpark to which its exceptions give themselves when they are made."""
+
 
 def silence_spark() -> None:
     """Silence PySpark's warnings, and the stack traces of a Java that Ctrl-C ends.
 
     py4j logs them through its own loggers and through the root logger. PySpark's server for accumulators writes one to
-    standard error when its connection to Java ends while an update is awaited.
+    standard error when its connection to Java ends while an update is awaited. Its exceptions about SQL log themselves
+    as they are made, with the SQL and Java's stack; who catches them says what matters.
     """
     warnings.filterwarnings("ignore", module="pyspark")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_py4j)
     from pyspark import accumulators
+    from pyspark.logger import PySparkLogger
 
+    for name in EXCEPTION_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         server.handle_error = _quiet_about_ended_java  # type: ignore[method-assign,assignment]
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark import accumulators
+from pyspark.logger import PySparkLogger
 
-from ottla.spark.noise import _not_of_py4j, silence_spark
+from ottla.spark.noise import EXCEPTION_LOGGERS, _not_of_py4j, silence_spark
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,14 @@ def test_others_are_heard() -> None:
     silence_spark()
     assert said("/usr/lib/python3/site-packages/ottla/cli/serve.py")
     assert said("/usr/lib/python3/site-packages/ottla/broker/server.py", "ottla.broker")
+
+
+@pytest.mark.parametrize("name", EXCEPTION_LOGGERS)
+def test_pyspark_s_exceptions_do_not_log_themselves(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They would show the SQL, and with it what must not be shown."""
+    silence_spark()
+    PySparkLogger.getLogger(name).exception("[PARSE_SYNTAX_ERROR] near hunter2", errorClass="PARSE_SYNTAX_ERROR")
+    assert "hunter2" not in "".join(capsys.readouterr())
 
 
 def test_twice_is_once() -> None:

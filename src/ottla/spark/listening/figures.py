@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -95,7 +96,11 @@ class SourceFigures:
 
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
-    """One batch of a query. `seconds` is its duration, `started` its beginning as Spark writes it (ISO 8601, UTC)."""
+    """One batch of a query. `seconds` is its duration, `started` its beginning as Spark writes it (ISO 8601, UTC).
+
+    `watermark_s` is the event-time watermark in seconds since 1970, None where the query has none. `state_rows` and
+    `state_bytes` are what its stateful operators keep, in rows and in memory.
+    """
 
     query_id: str
     run_id: str
@@ -107,6 +112,9 @@ class BatchFigures:
     input_rows_per_second: float
     processed_rows_per_second: float
     sources: tuple[SourceFigures, ...]
+    watermark_s: float | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
 
 
 def read_progress(progress: Mapping[str, Any]) -> BatchFigures:
@@ -122,7 +130,17 @@ def read_progress(progress: Mapping[str, Any]) -> BatchFigures:
         input_rows_per_second=_rate(progress, "inputRowsPerSecond"),
         processed_rows_per_second=_rate(progress, "processedRowsPerSecond"),
         sources=tuple(_read_source(number, each) for number, each in enumerate(progress.get("sources", ()))),
+        watermark_s=_watermark(progress.get("eventTime")),
+        state_rows=sum(each.get("numRowsTotal", 0) for each in progress.get("stateOperators", ())),
+        state_bytes=sum(each.get("memoryUsedBytes", 0) for each in progress.get("stateOperators", ())),
     )
+
+
+def _watermark(event_time: object) -> float | None:
+    """The watermark in seconds since 1970. Spark has 1970 itself until the first rows have come."""
+    text = event_time.get("watermark") if isinstance(event_time, Mapping) else None
+    seconds = 0.0 if text is None else datetime.fromisoformat(text).timestamp()
+    return seconds or None
 
 
 def _read_source(number: int, source: Mapping[str, Any]) -> SourceFigures:

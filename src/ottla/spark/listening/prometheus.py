@@ -26,6 +26,9 @@ METRICS = {
     "batch_seconds": ("query",),
     "last_batch_timestamp_seconds": ("query",),
     "commit_failures": ("query",),
+    "watermark_timestamp_seconds": ("query",),
+    "state_rows": ("query",),
+    "state_bytes": ("query",),
     "rows": ("query", "source"),
     "input_rows_per_second": ("query", "source"),
     "processed_rows_per_second": ("query", "source"),
@@ -40,6 +43,9 @@ HELP = {
     "batch_seconds": "Duration of the last batch.",
     "last_batch_timestamp_seconds": "When the last batch was reported, in seconds since 1970.",
     "commit_failures": "Commits of the listener to the groups of its sources that failed.",
+    "watermark_timestamp_seconds": "The event-time watermark, in seconds since 1970.",
+    "state_rows": "Rows that stateful operators keep.",
+    "state_bytes": "Memory that stateful operators use.",
     "rows": "Rows read since the listener knows the query.",
     "input_rows_per_second": "Rows per second that came in, in the last batch.",
     "processed_rows_per_second": "Rows per second that were processed, in the last batch.",
@@ -125,6 +131,10 @@ def _add(families: dict[str, Family], query: Query) -> None:
         return
     families["batch_seconds"].add_metric([label], last.seconds)
     families["last_batch_timestamp_seconds"].add_metric([label], query.reported_s or 0.0)
+    if last.watermark_s is not None:
+        families["watermark_timestamp_seconds"].add_metric([label], last.watermark_s)
+    families["state_rows"].add_metric([label], last.state_rows)
+    families["state_bytes"].add_metric([label], last.state_bytes)
     for source in last.sources:
         labels = [label, str(source.number)]
         families["rows"].add_metric(labels, query.source_rows.get(source.number, 0))

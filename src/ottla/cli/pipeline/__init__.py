@@ -1,0 +1,48 @@
+"""`ottla pipeline`: data pipelines on Spark, each by one TOML file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.cli.command import Command, CommandError
+
+if TYPE_CHECKING:
+    from ottla.spark.pipelines.settings.model import PipelineSettings
+
+COMMAND = Command("ottla pipeline")
+
+
+def load(file: Path, servers: str | None) -> PipelineSettings:
+    """A pipeline's file, checked. Raises CommandError."""
+    import os
+
+    from ottla.spark.pipelines.errors import PipelineError
+    from ottla.spark.pipelines.settings.file import load_pipeline
+    from ottla.spark.pipelines.settings.parts import BOOTSTRAP_VARIABLE
+
+    environment = dict(os.environ)
+    if servers is not None:
+        environment[BOOTSTRAP_VARIABLE] = servers
+    try:
+        return load_pipeline(file, environment)
+    except PipelineError as problem:
+        raise CommandError(str(problem)) from None
+
+
+@contextmanager
+def refusals(settings: PipelineSettings) -> Iterator[None]:
+    """What a user can do something about, as CommandError whose message shows no secret."""
+    from ottla.client.errors import ClientError
+    from ottla.records.extras import MissingExtraError
+    from ottla.spark.errors import SparkRefusal
+    from ottla.spark.java import JavaNotFound
+    from ottla.spark.pipelines.errors import PipelineError
+    from ottla.spark.pipelines.settings.references import redacted
+
+    try:
+        yield
+    except (ClientError, JavaNotFound, MissingExtraError, PipelineError, SparkRefusal) as problem:
+        raise CommandError(redacted(str(problem), settings.secrets)) from None

@@ -1,0 +1,240 @@
+"""What `ottla pipeline check` looks at before a pipeline runs: packages, clusters, topics, schema, SQL, sinks.
+
+Each look is bounded in time, writes nothing but a note into the checkpoint's folder, and needs no Spark.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.client.errors import ClientError, UnknownTopicError
+from ottla.records.extras import missing_extra
+from ottla.spark.connection import ConnectionOptions, connect
+from ottla.spark.errors import SparkRefusal
+from ottla.spark.given import KAFKA_PREFIX
+from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
+from ottla.spark.pipelines.running.clusters import ReadCluster, read_clusters
+from ottla.spark.pipelines.running.control import Liveness, RunnerNotes
+from ottla.spark.pipelines.running.process import host_name, process_exists
+from ottla.spark.pipelines.settings.model import (
+    ConsoleSinkSettings,
+    DatabaseSinkSettings,
+    PipelineSettings,
+    SinkSettings,
+    TableSinkSettings,
+    TopicSinkSettings,
+)
+from ottla.spark.pipelines.settings.parts import SQLITE
+from ottla.spark.source.partitions import selected_partitions
+
+if TYPE_CHECKING:
+    from ottla.client.sync import Client
+
+_SPARK = (("pyspark", "spark"), ("pyarrow", "spark"))
+_WINDOW = re.compile(r"\bwindow\s*\(", re.IGNORECASE)
+_OF_FORMATS = {"delta": ("deltalake", "delta"), "iceberg": ("pyiceberg", "iceberg")}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One look: at what, whether all is well, and what was found or what to do. None: it was not looked at."""
+
+    what: str
+    passed: bool | None
+    detail: str
+
+
+def check_pipeline(settings: PipelineSettings, timeout_ms: int, now_ms: int) -> Iterator[CheckResult]:
+    """Look at everything, one by one; brokers have `timeout_ms` to answer."""
+    yield from _packages(settings)
+    yield _looked("checkpoint", lambda: _checkpoint(settings))
+    yield _looked("runner", lambda: _runner(settings, now_ms))
+    try:
+        clusters = read_clusters(settings)
+    except PipelineError as problem:
+        clusters = []
+        yield CheckResult("sources", False, str(problem))
+    for cluster in clusters:
+        yield _looked(f"source {cluster.name}", partial(_source, cluster, timeout_ms))
+    if settings.mirror is not None:
+        yield _looked(f"target {settings.mirror.target_alias}", lambda: _mirror_target(settings, timeout_ms))
+        return
+    yield from _sql(settings)
+    for table in settings.tables:
+        yield _looked(f"table {table.name}", partial(_place, table.path, {}))
+    yield from _sink("sink", settings.sink, settings.name, timeout_ms)
+    yield from _sink("dead letters", settings.dead_letters, f"{settings.name}/dead-letters", timeout_ms)
+
+
+def _looked(what: str, look: Callable[[], tuple[bool | None, str]]) -> CheckResult:
+    """The look's result; what it raises for a user's mistake is a result, too."""
+    try:
+        return CheckResult(what, *look())
+    except (PipelineError, ClientError, SparkRefusal, ImportError, OSError) as problem:
+        return CheckResult(what, False, str(problem))
+
+
+def _packages(settings: PipelineSettings) -> Iterator[CheckResult]:
+    needed = list(_SPARK)
+    if settings.steps:
+        needed.append(("sqlglot", "pipelines"))
+    tables = [each for each in (settings.sink, settings.dead_letters) if isinstance(each, TableSinkSettings)]
+    needed.extend(_OF_FORMATS[each.format] for each in tables if each.format in _OF_FORMATS)
+    missing = [(module, extra) for module, extra in dict.fromkeys(needed) if find_spec(module) is None]
+    if not missing:
+        yield CheckResult("packages", True, ", ".join(module for module, _ in dict.fromkeys(needed)))
+    for module, extra in missing:
+        yield CheckResult("packages", False, missing_extra("this pipeline", extra, module))
+
+
+def _checkpoint(settings: PipelineSettings) -> tuple[bool, str]:
+    checkpoint = QueryCheckpoint(settings.checkpoint)
+    finished = checkpoint.newest_finished()
+    checkpoint.write_note("check", {})
+    if finished is None:
+        return True, f"{settings.checkpoint} can be written; no batch has finished yet"
+    return True, f"{settings.checkpoint} can be written; batch {finished:,} has finished"
+
+
+def _runner(settings: PipelineSettings, now_ms: int) -> tuple[bool, str]:
+    runner = RunnerNotes(settings.checkpoint).runner(host_name(), now_ms, process_exists)
+    if runner.liveness is Liveness.alive:
+        return False, f"one is there already ({runner.reason}); end it by ottla pipeline stop"
+    if runner.liveness is Liveness.unknown:
+        return True, f"{runner.reason}; a second one would make it end"
+    return True, runner.reason
+
+
+def _source(cluster: ReadCluster, timeout_ms: int) -> tuple[bool, str]:
+    options = cluster.parsed()  # the schema of values, and files that it names, are read here
+    selection = options.selection
+    with connect(options.connection, timeout_ms) as client:
+        try:
+            found = selected_partitions(client, selection)
+        except UnknownTopicError as problem:
+            return False, f"{problem}; create it, or correct topics{_near(client, selection.topics)}"
+    if not found:
+        return True, f"no topic matches {selection.pattern} yet; it is read once there is one"
+    topics = sorted({each.topic for each in found})
+    shown = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
+    return True, f"{shown}: {len(found):,} partitions, group {cluster.group_id}"
+
+
+def _near(client: Client, topics: Sequence[str]) -> str:
+    there = client.topics()
+    near = [found for each in topics if each not in there for found in difflib.get_close_matches(each, there, n=1)]
+    return f" (there is {', '.join(near)})" if near else ""
+
+
+def _mirror_target(settings: PipelineSettings, timeout_ms: int) -> tuple[bool, str]:
+    from ottla.spark.pipelines.mirroring.start import check_mirror
+
+    mirror = check_mirror(settings)
+    target = ConnectionOptions(mirror.target_bootstrap_servers, mirror.target_settings)
+    with connect(target, timeout_ms) as client:
+        return True, f"{target.bootstrap_servers} answers and has {len(client.topics()):,} topics"
+
+
+def _sql(settings: PipelineSettings) -> Iterator[CheckResult]:
+    views = [*(each.name for each in settings.sources), *(each.name for each in settings.tables)]
+    if find_spec("sqlglot") is None:
+        return
+    for step in settings.steps:
+        yield _looked(f"step {step.name}", partial(_step, step.sql, views))
+        views.append(step.name)
+
+
+def _step(text: str, views: Sequence[str]) -> tuple[bool, str]:
+    import sqlglot
+    from sqlglot import exp
+
+    try:
+        # sqlglot takes `GROUP BY window(…)` for the clause of that name; as a function of another name it reads it.
+        parsed = sqlglot.parse(_WINDOW.sub("event_window(", text), dialect="spark")
+    except sqlglot.errors.SqlglotError as problem:
+        first = (str(problem).strip().splitlines() or [""])[0]
+        return False, f"it is not SQL as sqlglot reads Spark's: {_plain(first)}"
+    if len(parsed) != 1 or not isinstance(parsed[0], exp.Query):
+        return False, "a step is one SELECT; make several steps of several"
+    inner = {each.alias_or_name.lower() for each in parsed[0].find_all(exp.CTE)}
+    known = {each.lower(): each for each in views}
+    for table in parsed[0].find_all(exp.Table):
+        name = table.name
+        if table.db or not name or name.lower() in inner or name.lower() in known:
+            continue
+        near = difflib.get_close_matches(name.lower(), known, n=1)
+        cure = f"did you mean {known[near[0]]}?" if near else f"so far there are {', '.join(views)}"
+        return False, f"there is no view {name!r}; {cure}"
+    used = sorted({known[each.name.lower()] for each in parsed[0].find_all(exp.Table) if each.name.lower() in known})
+    return True, f"reads {', '.join(used) or 'no view'}; columns are looked up when it starts"
+
+
+def _plain(text: str) -> str:
+    """The text without the escape sequences that sqlglot underlines with."""
+    return text.replace("\x1b[4m", "").replace("\x1b[0m", "")
+
+
+def _sink(what: str, sink: SinkSettings | None, pipeline: str, timeout_ms: int) -> Iterator[CheckResult]:
+    if sink is not None:
+        yield _looked(what, lambda: _sink_look(sink, pipeline, timeout_ms))
+
+
+def _sink_look(sink: SinkSettings, pipeline: str, timeout_ms: int) -> tuple[bool | None, str]:
+    if isinstance(sink, ConsoleSinkSettings):
+        return True, "the console"
+    if isinstance(sink, TopicSinkSettings):
+        return _topic(sink, timeout_ms)
+    if isinstance(sink, DatabaseSinkSettings):
+        return _database(sink)
+    from ottla.spark.pipelines.tables.opening import open_table
+
+    last = open_table(sink, pipeline).last_commit()
+    where = sink.path or f"{sink.catalog}: {sink.table}"
+    return True, f"{sink.format} table {where}: " + ("no batch yet" if last is None else f"has batch {last.batch_id:,}")
+
+
+def _topic(sink: TopicSinkSettings, timeout_ms: int) -> tuple[bool, str]:
+    settings = {
+        name.removeprefix(KAFKA_PREFIX): each for name, each in sink.options.items() if name.startswith(KAFKA_PREFIX)
+    }
+    with connect(ConnectionOptions(sink.bootstrap_servers, settings), timeout_ms) as client:
+        if sink.topic in client.topics():
+            return True, f"topic {sink.topic}: {len(client.partitions([sink.topic])[sink.topic]):,} partitions"
+    return True, f"topic {sink.topic} is not there yet; it is created at the start"
+
+
+def _database(sink: DatabaseSinkSettings) -> tuple[bool | None, str]:
+    if not sink.url.startswith(SQLITE):
+        return None, f"{sink.url}: Spark's driver connects when it starts"
+    path = Path(sink.url.removeprefix(SQLITE))
+    if not path.parent.is_dir():
+        return False, f"{path.parent} is no folder; make it"
+    if not path.exists():
+        return True, f"{path} is made at the start"
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as problem:
+        return False, f"{path} is no SQLite database ({problem}); name another file"
+    return True, f"{path} is there"
+
+
+def _place(url: str, storage_options: dict[str, str]) -> tuple[bool, str]:
+    import pyarrow.fs
+
+    from ottla.spark.pipelines.tables.filesystems import open_filesystem
+
+    filesystem, path = open_filesystem(url, storage_options)
+    if filesystem.get_file_info(path).type is pyarrow.fs.FileType.NotFound:
+        return False, f"{url} is not there; correct its path"
+    return True, url

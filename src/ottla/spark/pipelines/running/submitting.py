@@ -1,0 +1,96 @@
+"""The spark-submit line of a pipeline, without any secret in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ottla.spark.pipelines.errors import PipelineSettingsError
+from ottla.spark.pipelines.settings.model import PipelineSettings, TableSinkSettings
+
+#: The folder under which executors see the environment that was sent along.
+ENVIRONMENT: Final = "environment"
+CLIENT, CLUSTER = "client", "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOptions:
+    """What the line is made of beside the settings. `script` is the program that spark-submit runs, `file` the
+    pipeline's; `archive` an environment that is sent along; `driver_python` the Python of a driver on this machine.
+    """
+
+    program: str
+    script: Path
+    file: Path
+    deploy_mode: str
+    archive: str | None
+    driver_python: str
+    arguments: tuple[str, ...] = ()
+
+
+def submit_line(settings: PipelineSettings, options: SubmitOptions) -> list[str]:
+    """The line, word by word. Settings of Spark with a secret are left out: the pipeline sets them when it starts.
+
+    Raises PipelineSettingsError for settings that cannot be submitted.
+    """
+    spark = settings.spark
+    if spark.remote is not None:
+        raise PipelineSettingsError(
+            f"[spark] remote = {spark.remote}: a server of Spark Connect is not submitted to; use ottla pipeline run"
+        )
+    if options.deploy_mode == CLUSTER:
+        _refuse_local_paths(settings)
+    line = [options.program, "--master", spark.master, "--deploy-mode", options.deploy_mode]
+    line += ["--name", f"ottla {settings.name}", "--driver-memory", spark.memory]
+    conf = {
+        name: value for name, value in spark.conf.items() if not any(secret in value for secret in settings.secrets)
+    }
+    if options.archive is not None:
+        line += ["--archives", f"{options.archive}#{ENVIRONMENT}"]
+        conf |= _python_of_archive(spark.master, options)
+    for name, value in conf.items():
+        line += ["--conf", f"{name}={value}"]
+    file = str(options.file.absolute())
+    if options.deploy_mode == CLUSTER:
+        line += ["--files", file]
+        file = options.file.name
+    return [*line, str(options.script), "run", file, *options.arguments]
+
+
+def _python_of_archive(master: str, options: SubmitOptions) -> dict[str, str]:
+    python = f"./{ENVIRONMENT}/bin/python"
+    if options.deploy_mode == CLIENT:
+        return {"spark.pyspark.python": python, "spark.pyspark.driver.python": options.driver_python}
+    if master == "yarn":
+        return {"spark.pyspark.python": python, "spark.yarn.appMasterEnv.PYSPARK_PYTHON": python}
+    return {"spark.pyspark.python": python}
+
+
+def _refuse_local_paths(settings: PipelineSettings) -> None:
+    """A driver on another machine has other files: paths must be URLs there. Raises PipelineSettingsError."""
+    places = [
+        ("checkpoint", settings.checkpoint),
+        *((f"[tables.{each.name}] path", each.path) for each in settings.tables),
+    ]
+    for title, sink in (("[sink]", settings.sink), ("[dead_letters]", settings.dead_letters)):
+        if isinstance(sink, TableSinkSettings) and sink.path is not None:
+            places.append((f"{title} path", sink.path))
+    for name, place in places:
+        if "://" not in place:
+            raise PipelineSettingsError(
+                f"{name} = {place} is a path of this machine, and with --deploy-mode cluster the driver is on another; "
+                "give a URL that all machines reach (file:///… for a shared folder)"
+            )
+
+
+def shown(line: Sequence[str]) -> str:
+    """The line as a shell takes it, one option a line."""
+    import shlex
+
+    words = [shlex.quote(word) for word in line]
+    text = words[0]
+    for word in words[1:]:
+        text += f" \\\n  {word}" if word.startswith("--") or word.endswith(".py") else f" {word}"
+    return text
