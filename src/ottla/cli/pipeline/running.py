@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: The variable by which a program knows that spark-submit has started it, and Java.
 _GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
 _LONGEST_REASON = 1_000
+#: Brokers have so long to say where the run begins; without an answer its first batch has no rate.
+START_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def run_command(settings: PipelineSettings, options: RunOptions) -> int:
                 spark = _session(settings, options, stack)
                 _obey_signals(wish)
                 ending = _follow(settings, options, spark, runner, output, stack)
-            code, text = _outcome(settings, ending, wish)
+                # While Java lives: PySpark asks it for the text of an exception.
+                code, text = _outcome(settings, ending, wish)
             if options.report is not None:
                 _report(settings, options.report, text, time.monotonic() - started_s, output)
         except BaseException as failure:
@@ -131,6 +134,10 @@ def _follow(
     stack: ExitStack,
 ) -> Ending:
     """Start the query and follow it; one that ended to add fields is started again."""
+    from ottla.spark.pipelines.running.clusters import run_start
+    from ottla.spark.pipelines.running.progress import RowCount
+
+    output.count = RowCount(run_start(settings, START_TIMEOUT_MS))
     listener = _listen(settings, options, spark, output)
     stack.callback(listener.close)
     if listener.port is not None:

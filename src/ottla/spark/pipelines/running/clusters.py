@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.client.model import TopicPartition
 from ottla.spark.connection import connect
 from ottla.spark.pipelines.settings.model import PipelineSettings
 from ottla.spark.source.options import ReadOptions, parse_read_options
 
 if TYPE_CHECKING:
     from ottla.client.sync import Client
+    from ottla.spark.source.offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,34 @@ class ReadCluster:
     def client(self, api_timeout_ms: int) -> Client:
         """A client of the cluster; the caller closes it. Raises OptionError."""
         return connect(self.parsed().connection, api_timeout_ms)
+
+
+def run_start(settings: PipelineSettings, timeout_ms: int) -> Offsets | None:
+    """Where a run begins: at the newest finished batch, else where its settings say; None where nobody answers.
+
+    Raises PipelineError for a checkpoint that cannot be read.
+    """
+    from ottla.client.errors import ClientError
+    from ottla.spark.errors import SparkRefusal
+    from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
+    from ottla.spark.source.partitions import earliest_offsets, selected_partitions, starting_offsets
+
+    checkpoint = QueryCheckpoint(settings.checkpoint)
+    finished = checkpoint.newest_finished()
+    batch = None if finished is None else checkpoint.batch(finished)
+    found: Offsets = {}
+    try:
+        for cluster in read_clusters(settings):
+            options = cluster.parsed()
+            with cluster.client(timeout_ms) as client:
+                wanted = list(selected_partitions(client, options.selection))
+                found |= earliest_offsets(client, wanted) if batch else starting_offsets(client, wanted, options)
+    except (ClientError, SparkRefusal):
+        return None
+    for source in () if batch is None else batch.sources:
+        for topic, ends in (source or {}).items():
+            found |= {TopicPartition(topic, number): end for number, end in ends.items()}
+    return found
 
 
 def read_clusters(settings: PipelineSettings) -> list[ReadCluster]:

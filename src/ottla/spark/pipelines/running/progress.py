@@ -8,6 +8,7 @@ from typing import Final
 
 from ottla.spark.listening.figures import BatchFigures
 from ottla.spark.listening.queries import Query
+from ottla.spark.source.offsets import Offsets
 
 #: Most samples that are kept; when there are more, every second one is dropped.
 MOST_SAMPLES: Final = 2_000
@@ -39,6 +40,29 @@ class BatchSample:
         return self.rows / self.seconds if self.seconds else 0.0
 
 
+class RowCount:
+    """Rows of batches by the offsets that they cover, where Spark itself sees less.
+
+    On the archive's fast path and in a mirror Spark sees one row for each range of offsets. `start` is where the run
+    begins; without it the first batch counts as Spark has it.
+    """
+
+    def __init__(self, start: Offsets | None = None) -> None:
+        self._reached: Offsets | None = None if start is None else dict(start)
+
+    def rows(self, batch: BatchFigures) -> int:
+        """The rows of the next batch. Gaps in the offsets, of compaction and transactions, count."""
+        covered = 0
+        reached = self._reached if self._reached is not None else {}
+        for source in batch.sources:
+            if self._reached is not None:
+                covered += sum(max(0, end - reached.get(each, 0)) for each, end in source.end.items())
+        for source in batch.sources:
+            reached |= source.end
+        self._reached = reached
+        return max(batch.rows, covered)
+
+
 class RunHistory:
     """The batches of one run: totals of all, samples of as many as there is room for."""
 
@@ -63,14 +87,14 @@ class RunHistory:
             self._stride *= 2
 
 
-def sample(batch: BatchFigures, at_s: float) -> BatchSample:
-    """A batch as the report needs it."""
+def sample(batch: BatchFigures, rows: int, at_s: float) -> BatchSample:
+    """A batch as the report needs it; `rows` are those of `RowCount`."""
     lags = [each.lag for each in batch.sources if each.lag is not None]
     seconds = [each.most_seconds for each in lags if each.most_seconds is not None]
     return BatchSample(
         at_s=at_s,
         number=batch.number,
-        rows=batch.rows,
+        rows=rows,
         seconds=batch.seconds,
         lag_rows=sum(each.total_rows for each in lags) if lags else None,
         lag_s=max(seconds, default=None),
@@ -80,12 +104,12 @@ def sample(batch: BatchFigures, at_s: float) -> BatchSample:
     )
 
 
-def live_line(query: Query, at_s: float) -> str:
+def live_line(query: Query, rows: int, at_s: float) -> str:
     """One line about a query after its last batch: rows/s, lag, batch time, watermark, state."""
     batch = query.last
     if batch is None:
         return f"{query.label}: {query.state}, no batch yet"
-    found = sample(batch, at_s)
+    found = sample(batch, rows, at_s)
     parts = [
         f"{query.label}: batch {found.number}",
         f"{found.rows:,} rows in {span(found.seconds)}",

@@ -10,7 +10,14 @@ import pytest
 from ottla.client.model import TopicPartition
 from ottla.spark.listening.figures import BatchFigures, Lag, SourceFigures, read_progress
 from ottla.spark.listening.queries import Query
-from ottla.spark.pipelines.running.progress import MOST_SAMPLES, BatchSample, RunHistory, live_line, sample
+from ottla.spark.pipelines.running.progress import (
+    MOST_SAMPLES,
+    BatchSample,
+    RowCount,
+    RunHistory,
+    live_line,
+    sample,
+)
 from ottla.spark.pipelines.running.report import RunReport, write_report
 
 PARTITION = TopicPartition("a", 0)
@@ -41,16 +48,16 @@ def _sample(number: int) -> BatchSample:
 
 def test_the_live_line_has_all_figures() -> None:
     query = Query("id", "run", "totals", last=_batch(lag=Lag({PARTITION: 4}, {PARTITION: 90.0}), watermark_s=0.0 + 60))
-    assert live_line(query, 120.0) == (
+    assert live_line(query, 1_000, 120.0) == (
         "totals: batch 7, 1,000 rows in 2.00 s, 500 rows/s, 4 rows and 1.5 min behind, "
         "watermark 1970-01-01 00:01:00Z, state 12 rows, 2.0 kB"
     )
 
 
 def test_the_live_line_says_what_is_not_known() -> None:
-    assert live_line(Query("id", "run", "totals"), 0.0) == "totals: running, no batch yet"
-    assert ", lag not known," in live_line(Query("id", "run", "totals", last=_batch()), 0.0)
-    assert ", no lag," in live_line(Query("id", "run", "totals", last=_batch(lag=Lag({PARTITION: 0}))), 0.0)
+    assert live_line(Query("id", "run", "totals"), 0, 0.0) == "totals: running, no batch yet"
+    assert ", lag not known," in live_line(Query("id", "run", "totals", last=_batch()), 0, 0.0)
+    assert ", no lag," in live_line(Query("id", "run", "totals", last=_batch(lag=Lag({PARTITION: 0}))), 0, 0.0)
 
 
 def test_spark_s_progress_has_watermark_and_state() -> None:
@@ -65,8 +72,23 @@ def test_spark_s_progress_has_watermark_and_state() -> None:
     found = read_progress(progress)
     assert found.watermark_s == datetime(2026, 1, 1, 0, 0, 0, 500_000, UTC).timestamp()
     assert (found.state_rows, found.state_bytes) == (7, 30)
-    assert sample(found, found.watermark_s + 5).watermark_behind_s == 5.0
+    assert sample(found, 0, found.watermark_s + 5).watermark_behind_s == 5.0
     assert read_progress(progress | {"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}).watermark_s is None
+
+
+def _ranges(end: int, rows: int) -> BatchFigures:
+    source = SourceFigures(0, "", rows, 0.0, 0.0, end={PARTITION: end})
+    return BatchFigures("id", "run", "p", 1, "", 1.0, rows, 0.0, 0.0, (source,))
+
+
+def test_ranges_of_offsets_count_as_their_rows() -> None:
+    count = RowCount({PARTITION: 100})
+    assert [count.rows(_ranges(end, 1)) for end in (600, 600, 1_000)] == [500, 1, 400]
+
+
+def test_without_a_start_the_first_batch_counts_as_spark_has_it() -> None:
+    count = RowCount()
+    assert [count.rows(_ranges(end, 1)) for end in (600, 1_000)] == [1, 400]
 
 
 def test_samples_are_bounded_and_totals_are_not() -> None:

@@ -1,0 +1,168 @@
+"""`ottla pipeline` as processes: one runs a pipeline, others look at it and stop it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import urllib.request
+import uuid
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.client.model import TopicPartition
+from ottla.client.sync import Client
+from ottla.records.record import Record
+from support.processes import ServerProcess
+
+if TYPE_CHECKING:
+    from support.ottla_server import OttlaServer
+
+pytestmark = [pytest.mark.spec("D3")]
+
+START_TIMEOUT_S = 240.0
+COMMAND_TIMEOUT_S = 120
+SECRET = "hunter2-not-to-be-shown"
+
+FILE = """
+name = "{name}"
+kind = "online"
+checkpoint = "checkpoint"
+
+[trigger]
+interval = "200 milliseconds"
+
+[source]
+topics = ["{name}"]
+value_format = "json"
+schema = "sensor INT"
+options.kafka.client.id = "${{env:PIPELINE_SECRET}}"
+
+[[steps]]
+sql = "SELECT sensor, count(*) AS readings FROM source GROUP BY sensor"
+
+[sink]
+kind = "database"
+url = "sqlite:totals.db"
+table = "totals"
+key_columns = ["sensor"]
+"""
+
+
+def _records(numbers: range) -> list[Record]:
+    return [Record(0, 0, None, json.dumps({"sensor": number % 5}).encode()) for number in numbers]
+
+
+class Typed:
+    """The commands for one file against one broker, as a user types them."""
+
+    def __init__(self, folder: Path, broker: OttlaServer) -> None:
+        self.name = f"totals-{uuid.uuid4().hex[:8]}"
+        self._folder = folder
+        self._broker = broker
+        self._environment = {"OTTLA_BOOTSTRAP_SERVER": broker.bootstrap, "PIPELINE_SECRET": SECRET}
+        self._shown: list[str] = []
+        (folder / "totals.toml").write_text(FILE.format(name=self.name))
+
+    def run(self, name: str, *arguments: str) -> ServerProcess:
+        command = [sys.executable, "-m", "ottla", "pipeline", "run", str(self._folder / "totals.toml"), *arguments]
+        return ServerProcess(name, command, self._folder, self._environment)
+
+    def type(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        typed = [sys.executable, "-m", "ottla", "pipeline", command, str(self._folder / "totals.toml"), *arguments]
+        environment = {**__import__("os").environ, **self._environment}
+        done = subprocess.run(
+            typed, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False, env=environment
+        )
+        self._shown.append(done.stdout + done.stderr)
+        return done
+
+    def status(self) -> dict[str, Any]:
+        done = self.type("status", "--json")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def has_read_all(self) -> dict[str, Any] | None:
+        """The status once there is no lag."""
+        found = self.status()
+        return found if found["lag"] == 0 else None
+
+    def totals(self) -> dict[int, int]:
+        with closing(sqlite3.connect(self._folder / "totals.db")) as database:
+            return dict(database.execute("SELECT sensor, readings FROM totals").fetchall())
+
+    def shown(self) -> str:
+        return "".join(self._shown)
+
+
+def test_run_status_and_stop_are_processes_of_their_own(
+    shared_ottla_server: OttlaServer, tmp_path: Path, fill: Any
+) -> None:
+    typed = Typed(tmp_path, shared_ottla_server)
+    fill(shared_ottla_server, typed.name, [_records(range(0, 100, 2)), _records(range(1, 100, 2))])
+    assert typed.type("check").returncode == 0, typed.shown()
+    before = typed.status()
+    assert (before["runner"]["alive"], before["finished_batch"]) == ("never", None)
+
+    report = tmp_path / "report.html"
+    first = typed.run("first", "--report", str(report), "--metrics-port", "0")
+    found = first.wait_until_ready(typed.has_read_all, START_TIMEOUT_S)
+    assert (found["runner"]["alive"], found["runner"]["pid"]) == ("yes", first.pid)
+    assert [each["position"] for each in found["partitions"]] == [50, 50]
+    page = next(line for line in first.stdout.splitlines() if line.startswith("metrics at ")).removeprefix(
+        "metrics at "
+    )
+    with urllib.request.urlopen(page, timeout=COMMAND_TIMEOUT_S) as answer:
+        assert f'ottla_spark_query_state{{query="{typed.name}",state="running"}}' in answer.read().decode()
+    second = typed.type("run")
+    assert second.returncode == 2
+    assert "runs already" in second.stderr
+
+    stopped = typed.type("stop", "--wait")
+    assert stopped.returncode == 0, stopped.stderr
+    assert first.wait(COMMAND_TIMEOUT_S) == 0, first.output_tail()
+    assert f"pipeline {typed.name} stopped; it goes on where it was when it is run again" in first.stdout
+    assert typed.totals() == dict.fromkeys(range(5), 20)
+    after = typed.status()
+    assert (after["runner"]["alive"], after["runner"]["state"], after["lag"]) == ("no", "stopped", 0)
+    assert after["planned_batch"] == after["finished_batch"]
+    with Client(shared_ottla_server.bootstrap) as client:
+        partitions = [TopicPartition(typed.name, number) for number in (0, 1)]
+        assert client.committed(typed.name, partitions) == dict.fromkeys(partitions, 50)
+    assert "<svg" in report.read_text()
+
+    fill(shared_ottla_server, typed.name, [_records(range(100, 200)), []], create=False)
+    assert typed.status()["lag"] == 100
+    again = typed.run("again")
+    again.wait_until_ready(typed.has_read_all, START_TIMEOUT_S)
+    again.signal(signal.SIGINT)
+    assert again.wait(COMMAND_TIMEOUT_S) == 130, again.output_tail()
+    assert typed.totals() == dict.fromkeys(range(5), 40)
+    assert SECRET not in "".join(
+        (typed.shown(), first.stdout, first.stderr, again.stdout, again.stderr, report.read_text())
+    )
+
+
+def test_a_query_that_fails_ends_with_one_sentence_and_1(
+    shared_ottla_server: OttlaServer, tmp_path: Path, fill: Any
+) -> None:
+    typed = Typed(tmp_path, shared_ottla_server)
+    fill(shared_ottla_server, typed.name, [_records(range(3))])
+    text = (tmp_path / "totals.toml").read_text()
+    broken = "SELECT sensor, assert_true(sensor < 0, '${env:PIPELINE_SECRET}') AS readings FROM source"
+    (tmp_path / "totals.toml").write_text(
+        text.replace("SELECT sensor, count(*) AS readings FROM source GROUP BY sensor", broken)
+    )
+    failed = typed.run("failed")
+    assert failed.wait(START_TIMEOUT_S) == 1, failed.output_tail()
+    assert failed.stderr.count("\n") == 1, failed.stderr
+    assert failed.stderr.startswith(f"ottla pipeline: {typed.name} ended: ")
+    assert "***" in failed.stderr
+    assert SECRET not in failed.stderr + failed.stdout
+    assert typed.status()["runner"]["state"] == "failed"
