@@ -1,0 +1,243 @@
+"""Pipelines killed -9 at named points and at chance moments, and whether what they made is right afterwards.
+
+A course is one pipeline on one topic: it is started, killed, and started again, until the seed's kills are done; then
+it runs to its end, and its judge looks. A kill takes the driver alone, or the driver with its Java and all of Spark's
+Python processes, or one of these Python processes (an executor's worker).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from ottla.spark.pipelines import points
+from support.brokers import Bootstrapped
+from support.filled_topics import fill_topic
+from support.java import PROJECT
+from support.pipeline_judges import EVENTS, JUDGES, event_record, pipeline_file
+
+#: Partitions of the topic, records in all, and records that a batch may take: some twenty batches.
+PARTITIONS: Final = 3
+RECORDS: Final = 6_000
+RECORDS_PER_BATCH: Final = 300
+#: A run of the pipeline that neither ends nor is killed in this time is stuck, in seconds.
+RUN_TIMEOUT_S: Final = 300.0
+POLL_S: Final = 0.005
+
+#: Kills that are not of the driver at a point of its code.
+AT_CHANCE: Final = "at a chance moment"
+WORKER: Final = "a worker, at a chance moment"
+
+#: Which points a pipeline can reach, by the kind of its sink.
+POINTS: Final = {
+    "parquet": (
+        points.FILES_WRITTEN,
+        points.TABLE_COMMITTED,
+        points.BATCH_LOGGED,
+        points.COMPACTING,
+        points.RECOVERING,
+    ),
+    "delta": (points.FILES_WRITTEN, points.TABLE_COMMITTED, points.BATCH_LOGGED, points.COMPACTING, points.RECOVERING),
+    "iceberg": (
+        points.FILES_WRITTEN,
+        points.TABLE_COMMITTED,
+        points.BATCH_LOGGED,
+        points.COMPACTING,
+        points.RECOVERING,
+    ),
+    "online": (points.BATCH_LOGGED,),
+    "mirror": (points.MIRROR_PRODUCED, points.BATCH_LOGGED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedKill:
+    """Where a run is killed: a point and its how manieth time, or a delay after the first batch; and who is killed."""
+
+    point: str
+    nth: int = 1
+    after_s: float = 0.0
+    whole: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.point} ({self.nth})" if self.point in points.ALL else f"{self.point} ({self.after_s:.2f} s)"
+
+
+@dataclass(slots=True)
+class KillReport:
+    """What came of a course."""
+
+    kind: str
+    seed: int
+    kills: Counter[str] = field(default_factory=Counter)
+    #: Runs that came to their end before their kill.
+    missed: int = 0
+    verdict: str = ""
+    detail: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def line(self) -> dict[str, Any]:
+        """The ledger's line."""
+        return {
+            "kind": self.kind,
+            "seed": self.seed,
+            "kills": dict(sorted(self.kills.items())),
+            "missed": self.missed,
+            "verdict": self.verdict,
+            **self.detail,
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def planned_kills(kind: str, seed: int, count: int) -> list[PlannedKill]:
+    """The seed's kills: half at points, each kind of point in turn, half at chance moments."""
+    dice = random.Random(f"{kind} {seed}")
+    reachable = list(POINTS[kind])
+    dice.shuffle(reachable)
+    plan: list[PlannedKill] = []
+    for number in range(count):
+        if number % 2 == 0:
+            point = reachable[number // 2 % len(reachable)]
+            nth = 1 if point == points.RECOVERING else dice.randint(1, 3)
+            plan.append(PlannedKill(point, nth, whole=dice.random() < 0.5))
+        else:
+            where = WORKER if dice.random() < 0.3 else AT_CHANCE
+            plan.append(PlannedKill(where, after_s=dice.uniform(0, 4), whole=dice.random() < 0.5))
+    return plan
+
+
+class KilledCourse:
+    """One pipeline, its topic and its folder."""
+
+    def __init__(self, kind: str, seed: int, folder: Path, broker: Bootstrapped, target: Bootstrapped) -> None:
+        self.kind, self.folder, self.broker, self.target = kind, folder, broker, target
+        self.topic = f"{EVENTS}-{kind}-{seed}"
+        self.report = KillReport(kind, seed)
+        self.file = pipeline_file(kind, folder, self.topic, broker, target, RECORDS_PER_BATCH)
+
+    def run(self, plan: Sequence[PlannedKill]) -> KillReport:
+        """Fill the topic, run the kills and then to the end, and judge."""
+        began_s = time.monotonic()
+        records = [[event_record(at) for at in range(start, RECORDS, PARTITIONS)] for start in range(PARTITIONS)]
+        fill_topic(self.broker, self.topic, records)
+        for kill in plan:
+            if self._killed(kill):
+                self.report.kills[kill.point] += 1
+            else:
+                self.report.missed += 1
+                break  # The pipeline has come to its end: nothing is left to be killed.
+        status, said = self._to_the_end()
+        judge = JUDGES[self.kind]
+        self.report.verdict = f"exit code {status}: {said[-500:]}" if status else ""
+        if not status:
+            self.report.verdict, self.report.detail = judge(self.folder, self.topic, self.broker, self.target, records)
+        self.report.seconds = time.monotonic() - began_s
+        return self.report
+
+    def _killed(self, kill: PlannedKill) -> bool:
+        """Run with one kill; False if the run came to its end before."""
+        at_point = kill.point in points.ALL and kill.point != points.BATCH_LOGGED
+        process = self._start([kill.point, str(kill.nth)] if at_point else [])
+        try:
+            if at_point:
+                ended = self._await(process, lambda: False)
+            else:
+                done = self._batches_logged()
+                wanted = done + (kill.nth if kill.point == points.BATCH_LOGGED else 1)
+                ended = self._await(process, lambda: self._batches_logged() >= wanted)
+                if not ended and kill.after_s:
+                    until_s = time.monotonic() + kill.after_s
+                    ended = self._await(process, lambda: time.monotonic() >= until_s)
+                if not ended and kill.point == WORKER:
+                    return self._worker_killed(process)
+            if not ended:
+                self._kill(process, whole=kill.whole)
+                return True
+            return process.returncode == -signal.SIGKILL
+        finally:
+            self._kill(process, whole=True)
+
+    def _worker_killed(self, process: subprocess.Popen[bytes]) -> bool:
+        """Kill one of Spark's Python processes; the query ends with an error, or goes on."""
+        found = [
+            each
+            for each in psutil.Process(process.pid).children(recursive=True)
+            if "pyspark" in " ".join(_command_of(each))
+        ]
+        if not found:
+            return False
+        random.Random(len(found)).choice(found).kill()
+        self._await(process, lambda: False)
+        return True
+
+    def _start(self, plan: list[str]) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PROJECT / "tests"), str(PROJECT / "src")])}
+        with (self.folder / "said.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "support.killed_pipeline", str(self.file), *plan],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+    def _await(self, process: subprocess.Popen[bytes], condition: Callable[[], bool]) -> bool:
+        """Whether the process ended before the condition held."""
+        deadline_s = time.monotonic() + RUN_TIMEOUT_S
+        while process.poll() is None:
+            if condition():
+                return False
+            assert time.monotonic() < deadline_s, f"the pipeline hangs: see {self.folder / 'said.log'}"
+            try:
+                process.wait(POLL_S)
+            except subprocess.TimeoutExpired:
+                continue
+        return True
+
+    def _kill(self, process: subprocess.Popen[bytes], *, whole: bool) -> None:
+        """Kill the driver, alone or with all its processes; those left behind end by themselves, or are ended."""
+        left = []
+        if process.poll() is None:
+            left = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            process.wait()
+        if whole:
+            for each in left:
+                try:
+                    each.kill()
+                except psutil.NoSuchProcess:
+                    continue
+        psutil.wait_procs(left, timeout=RUN_TIMEOUT_S)
+
+    def _to_the_end(self) -> tuple[int, str]:
+        process = self._start([])
+        try:
+            self._await(process, lambda: False)
+        finally:
+            self._kill(process, whole=True)
+        return process.returncode, (self.folder / "said.log").read_text(errors="replace")
+
+    def _batches_logged(self) -> int:
+        """Batches in Spark's log of finished ones."""
+        folder = self.folder / "checkpoint" / "commits"
+        return sum(each.name.isdigit() for each in folder.iterdir()) if folder.exists() else 0
+
+
+def _command_of(process: psutil.Process) -> list[str]:
+    try:
+        command: list[str] = process.cmdline()
+    except psutil.Error:
+        return []
+    return command
