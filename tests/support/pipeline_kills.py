@@ -124,31 +124,38 @@ class KilledCourse:
         self.kind, self.folder, self.broker, self.target = kind, folder, broker, target
         self.topic = f"{EVENTS}-{kind}-{seed}"
         self.report = KillReport(kind, seed)
+        self._records = [[event_record(at) for at in range(start, RECORDS, PARTITIONS)] for start in range(PARTITIONS)]
         self.file = pipeline_file(kind, folder, self.topic, broker, target, RECORDS_PER_BATCH)
 
     def run(self, plan: Sequence[PlannedKill]) -> KillReport:
         """Fill the topic, run the kills and then to the end, and judge."""
         began_s = time.monotonic()
-        records = [[event_record(at) for at in range(start, RECORDS, PARTITIONS)] for start in range(PARTITIONS)]
-        fill_topic(self.broker, self.topic, records)
+        self.fill()
         for kill in plan:
             if self._killed(kill):
                 self.report.kills[kill.point] += 1
             else:
                 self.report.missed += 1
                 break  # The pipeline has come to its end: nothing is left to be killed.
-        status, said = self._to_the_end()
-        judge = JUDGES[self.kind]
-        self.report.verdict = f"exit code {status}: {said[-500:]}" if status else ""
-        if not status:
-            self.report.verdict, self.report.detail = judge(self.folder, self.topic, self.broker, self.target, records)
+        status, said = self.to_the_end()
+        self.report.verdict = f"exit code {status}: {said[-500:]}" if status else self.verdict()
         self.report.seconds = time.monotonic() - began_s
         return self.report
+
+    def fill(self) -> None:
+        """Make the topic, with all its records."""
+        fill_topic(self.broker, self.topic, self._records)
+
+    def verdict(self) -> str:
+        """What is wrong with what the pipeline has made; nothing if it is right."""
+        judge = JUDGES[self.kind]
+        verdict, self.report.detail = judge(self.folder, self.topic, self.broker, self.target, self._records)
+        return verdict
 
     def _killed(self, kill: PlannedKill) -> bool:
         """Run with one kill; False if the run came to its end before."""
         at_point = kill.point in points.ALL and kill.point != points.BATCH_LOGGED
-        process = self._start([kill.point, str(kill.nth)] if at_point else [])
+        process = self.start([kill.point, str(kill.nth)] if at_point else [])
         try:
             if at_point:
                 ended = self._await(process, lambda: False)
@@ -162,11 +169,11 @@ class KilledCourse:
                 if not ended and kill.point == WORKER:
                     return self._worker_killed(process)
             if not ended:
-                self._kill(process, whole=kill.whole)
+                self.end(process, whole=kill.whole)
                 return True
             return process.returncode == -signal.SIGKILL
         finally:
-            self._kill(process, whole=True)
+            self.end(process, whole=True)
 
     def _worker_killed(self, process: subprocess.Popen[bytes]) -> bool:
         """Kill one of Spark's Python processes; the query ends with an error, or goes on."""
@@ -181,7 +188,8 @@ class KilledCourse:
         self._await(process, lambda: False)
         return True
 
-    def _start(self, plan: list[str]) -> subprocess.Popen[bytes]:
+    def start(self, plan: list[str]) -> subprocess.Popen[bytes]:
+        """Start the pipeline; `plan` is a point, its how manieth time, and whether it is stopped there."""
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PROJECT / "tests"), str(PROJECT / "src")])}
         with (self.folder / "said.log").open("ab") as log:
             return subprocess.Popen(
@@ -206,7 +214,7 @@ class KilledCourse:
                 continue
         return True
 
-    def _kill(self, process: subprocess.Popen[bytes], *, whole: bool) -> None:
+    def end(self, process: subprocess.Popen[bytes], *, whole: bool = True) -> None:
         """Kill the driver, alone or with all its processes; those left behind end by themselves, or are ended."""
         left = []
         if process.poll() is None:
@@ -221,13 +229,23 @@ class KilledCourse:
                     continue
         psutil.wait_procs(left, timeout=RUN_TIMEOUT_S)
 
-    def _to_the_end(self) -> tuple[int, str]:
-        process = self._start([])
+    def wait_until_stopped(self, process: subprocess.Popen[bytes]) -> None:
+        """Return when the driver was stopped (SIGSTOP)."""
+        driver = psutil.Process(process.pid)
+        assert not self._await(process, lambda: driver.status() == psutil.STATUS_STOPPED), self.said()
+
+    def said(self) -> str:
+        """All that the drivers printed."""
+        return (self.folder / "said.log").read_text(errors="replace")
+
+    def to_the_end(self) -> tuple[int, str]:
+        """Run without a kill; the exit code, and all that was printed."""
+        process = self.start([])
         try:
             self._await(process, lambda: False)
         finally:
-            self._kill(process, whole=True)
-        return process.returncode, (self.folder / "said.log").read_text(errors="replace")
+            self.end(process, whole=True)
+        return process.returncode, self.said()
 
     def _batches_logged(self) -> int:
         """Batches in Spark's log of finished ones."""
