@@ -120,12 +120,20 @@ def planned_kills(kind: str, seed: int, count: int) -> list[PlannedKill]:
 class KilledCourse:
     """One pipeline, its topic and its folder."""
 
-    def __init__(self, kind: str, seed: int, folder: Path, broker: Bootstrapped, target: Bootstrapped) -> None:
+    def __init__(
+        self,
+        kind: str,
+        seed: int,
+        folder: Path,
+        broker: Bootstrapped,
+        target: Bootstrapped,
+        records_per_batch: int = RECORDS_PER_BATCH,
+    ) -> None:
         self.kind, self.folder, self.broker, self.target = kind, folder, broker, target
         self.topic = f"{EVENTS}-{kind}-{seed}"
         self.report = KillReport(kind, seed)
         self._records = [[event_record(at) for at in range(start, RECORDS, PARTITIONS)] for start in range(PARTITIONS)]
-        self.file = pipeline_file(kind, folder, self.topic, broker, target, RECORDS_PER_BATCH)
+        self.file = pipeline_file(kind, folder, self.topic, broker, target, records_per_batch)
 
     def run(self, plan: Sequence[PlannedKill]) -> KillReport:
         """Fill the topic, run the kills and then to the end, and judge."""

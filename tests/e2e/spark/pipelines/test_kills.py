@@ -33,15 +33,15 @@ def brokers(tmp_path: Path) -> Iterator[list[OttlaServer]]:
             each.stop()
 
 
-def _course(kind: str, tmp_path: Path, brokers: list[OttlaServer]) -> KilledCourse:
+def _course(kind: str, tmp_path: Path, brokers: list[OttlaServer], records_per_batch: int = 300) -> KilledCourse:
     folder = tmp_path / "pipeline"
     folder.mkdir()
-    return KilledCourse(kind, SEED, folder, *brokers)
+    return KilledCourse(kind, SEED, folder, brokers[0], brokers[1], records_per_batch)
 
 
 def test_an_archive_killed_before_and_after_its_commit(tmp_path: Path, brokers: list[OttlaServer]) -> None:
     plan = [PlannedKill(points.FILES_WRITTEN, 2), PlannedKill(points.TABLE_COMMITTED, 1, whole=False)]
-    report = _course("delta", tmp_path, brokers).run(plan)
+    report = _course("delta", tmp_path, brokers, 1_500).run(plan)
     assert report.verdict == ""
     assert set(report.kills) == {points.FILES_WRITTEN, points.TABLE_COMMITTED}
 
