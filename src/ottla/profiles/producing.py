@@ -23,7 +23,7 @@ from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.futures import BatchResult
 from ottla.client.sync import Producer
 from ottla.profiles.latencies import Latencies
-from ottla.profiles.payloads import CHUNK_ROWS, RecordMaker
+from ottla.profiles.payloads import RecordMaker
 from ottla.profiles.workload import WORKLOADS, ProfileName
 
 GO: Final = "go"
@@ -34,6 +34,8 @@ TICK_S: Final = 0.01
 ALONE_S: Final = 0.2
 #: So many chunks wait for their acknowledgements at most.
 MOST_CHUNKS: Final = 4096
+#: The same at a rate: then records gather, and go out in larger batches, as with any producer that brokers hold up.
+MOST_PACED_CHUNKS: Final = 5
 #: After so many failed calls in a row the producer gives up.
 MOST_FAILURES: Final = 3
 #: Kinds of errors that are reported.
@@ -110,8 +112,7 @@ class LoadProducer:
         self._task = task
         self._producer = producer
         self._report = report
-        rows = CHUNK_ROWS if task.per_s is None else max(1, min(CHUNK_ROWS, round(task.per_s * TICK_S)))
-        self._maker = RecordMaker(WORKLOADS[ProfileName(task.profile)], task.number, task.record_bytes, chunk_rows=rows)
+        self._maker = RecordMaker(WORKLOADS[ProfileName(task.profile)], task.number, task.record_bytes)
         self._arrivals: deque[tuple[float, int]] = deque()
         self._chunks: deque[tuple[int, int, TimedFuture]] = deque()
         self._latencies = Latencies()
@@ -129,9 +130,10 @@ class LoadProducer:
         result, began_s, cpu_s = self.result, time.perf_counter(), time.process_time()
         limit = self._task.most_records if self._task.records is None else self._task.records
         while result.handed_over < limit and self._may_go_on(began_s):
-            due_s = self._wait_until_due(began_s)
-            self._send(min(self._maker.rows, limit - result.handed_over), due_s)
-            self._settle(MOST_CHUNKS)
+            count, due_s = self._next(began_s, min(self._maker.rows, limit - result.handed_over))
+            if count:
+                self._send(count, due_s)
+            self._settle(MOST_CHUNKS if self._task.per_s is None else MOST_PACED_CHUNKS)
             self._report_progress()
         self._settle(0)
         result.elapsed_s, result.cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
@@ -143,14 +145,23 @@ class LoadProducer:
             return False
         return self._task.seconds is None or time.perf_counter() - began_s < self._task.seconds
 
-    def _wait_until_due(self, began_s: float) -> float:
-        """The moment at which the next chunk is due; at most speed, that is now."""
-        if self._task.per_s is None:
-            return time.perf_counter()
-        due_s = began_s + self.result.handed_over / self._task.per_s
-        while (left_s := due_s - time.perf_counter()) > 0:
-            time.sleep(min(left_s, PROGRESS_S))
-        return due_s
+    def _next(self, began_s: float, most: int) -> tuple[int, float]:
+        """How many records come next, and when the first one was due; at most speed, that is now.
+
+        At a rate, those of a tick are waited for, and all that are due by then come together: none where time is over.
+        """
+        per_s, now_s = self._task.per_s, time.perf_counter()
+        if per_s is None:
+            return most, now_s
+        first = self.result.handed_over
+        wanted = max(1, min(most, round(per_s * TICK_S)))
+        ready_s = began_s + (first + wanted - 1) / per_s
+        while (now_s := time.perf_counter()) < ready_s:
+            if not self._may_go_on(began_s):
+                return 0, now_s
+            self._report_progress()
+            time.sleep(min(ready_s - now_s, PROGRESS_S))
+        return min(most, max(wanted, int((now_s - began_s) * per_s) + 1 - first)), began_s + first / per_s
 
     def _send(self, count: int, due_s: float) -> None:
         first = self.result.handed_over

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,16 @@ from ottla.client.producer.futures import BatchResult
 from ottla.env.threads import Lock
 from ottla.profiles.latencies import Latencies
 from ottla.profiles.payloads import CHUNK_ROWS
-from ottla.profiles.producing import MOST_FAILURES, LoadProducer, ProducerResult, ProducerTask, TimedFuture, settings_of
+from ottla.profiles.producing import (
+    MOST_FAILURES,
+    MOST_PACED_CHUNKS,
+    LoadProducer,
+    ProducerResult,
+    ProducerTask,
+    TimedFuture,
+    settings_of,
+)
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("D6")
 
@@ -47,7 +57,9 @@ class PlayedProducer:
 
 
 def produce(producer: PlayedProducer, records: int | None, **options: Any) -> ProducerResult:
-    task = ProducerTask("127.0.0.1:1", "t", "payments", 0, 12, 130, records, options.get("seconds"), None, 10**9)
+    task = ProducerTask(
+        "127.0.0.1:1", "t", "payments", 0, 12, 130, records, options.get("seconds"), options.get("per_s"), 10**9
+    )
     rows: list[Mapping[str, Any]] = []
     load = LoadProducer(task, producer, rows.append)  # type: ignore[arg-type]
     load.prepare()
@@ -103,3 +115,47 @@ def test_settings_are_the_profiles() -> None:
     )
     clicks = settings_of(ProducerTask("h:1", "t", "clicks", 0, 12, 130, 1, None, None, 1))
     assert (clicks["acks"], clicks["enable.idempotence"]) == ("1", False)
+
+
+def test_a_rate_is_kept_and_latencies_count_from_when_records_were_due() -> None:
+    result = produce(PlayedProducer(), 300, per_s=2_000.0)
+    assert result.acknowledged == 300
+    assert result.elapsed_s >= 299 / 2_000
+    # Even of one who acknowledges at once: a tick's first record has waited for its last one.
+    assert (Latencies(result.latencies).percentile_ms(100) or 0.0) >= 5.0
+
+
+def test_at_a_rate_time_ends_it_too() -> None:
+    result = produce(PlayedProducer(), None, seconds=0.05, per_s=0.001)
+    assert result.acknowledged == result.handed_over == 1
+
+
+class SlowProducer(PlayedProducer):
+    """Acknowledges a chunk a while after somebody has begun to wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def send_arrow(self, data: Any, topic: str, *, into: TimedFuture) -> None:
+        self.sizes.append(data.num_rows)
+        into.add_batch(WaitedFor(TopicPartition("t", 0), Lock()), data.num_rows)
+
+
+class WaitedFor(BatchResult):
+    """Is acknowledged when somebody waits for it, after a while."""
+
+    def wait(self, timeout_s: float | None) -> bool:
+        moment = time.perf_counter() + 0.05
+        wait_until(lambda: time.perf_counter() > moment, "the acknowledgement to come")
+        self.complete(0, -1)
+        return True
+
+
+def test_records_gather_where_acknowledgements_are_slow() -> None:
+    producer = SlowProducer()
+    result = produce(producer, 2_000, per_s=10_000.0)
+    assert result.acknowledged == 2_000
+    assert producer.sizes[0] < 1_000
+    assert max(producer.sizes[MOST_PACED_CHUNKS + 1 :]) >= 400, producer.sizes
+    assert len(producer.sizes) < 20
