@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ottla.client.sync import Client
 from ottla.testing.embedded import EmbeddedBroker
 from support.ports import LOOPBACK, free_port
-from support.processes import run_tool
+from support.processes import ServerProcess, run_tool
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("D6")]
 
@@ -55,8 +58,8 @@ def test_clicks_on_given_brokers_at_a_rate(ottla_fresh_broker: EmbeddedBroker) -
         assert client.topics() == [], "the topic is left behind"
 
 
-def test_a_broken_promise_ends_with_1() -> None:
-    done = run("payments", "--records", "2000", "--p99-ms", "0.1", "--timeout", "60")
+def test_a_broken_promise_ends_with_1(ottla_fresh_broker: EmbeddedBroker) -> None:
+    done = run("clicks", "-b", ottla_fresh_broker.bootstrap_servers, "--records", "2000", "--p99-ms", "0.1")
     assert done.returncode == 1, done.stderr
     assert "broken: p99 is " in done.stdout
 
@@ -84,6 +87,24 @@ def test_given_brokers_that_are_too_few(ottla_broker: EmbeddedBroker) -> None:
     done = run("payments", "-b", ottla_broker.bootstrap_servers)
     assert done.returncode == 2
     assert "payments needs 3 brokers, a replica on each, and the cluster has 1; start more of them" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_nothing_is_left_of_a_run_that_is_stopped(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-u", "-m", "ottla", "profile", "clicks", "--brokers", "1", "--rate", "1000"]
+    run = ServerProcess("profile", command, tmp_path, env={"TMPDIR": str(scratch)})
+    try:
+        run.wait_until_ready(lambda: "producing to" in run.output_tail(), 60)
+        started = psutil.Process(run.pid).children(recursive=True)
+        assert len(started) == 3, "ZooKeeper, a broker, a producer"
+        run.signal(signal.SIGTERM)
+        assert run.wait() == 130, run.output_tail()
+        assert not any(each.is_running() for each in started)
+        assert list(scratch.iterdir()) == []
+    finally:
+        run.kill9()
 
 
 @pytest.mark.long

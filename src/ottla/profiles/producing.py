@@ -23,7 +23,7 @@ from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.futures import BatchResult
 from ottla.client.sync import Producer
 from ottla.profiles.latencies import Latencies
-from ottla.profiles.payloads import RecordMaker
+from ottla.profiles.payloads import CHUNK_ROWS, RecordMaker
 from ottla.profiles.workload import WORKLOADS, ProfileName
 
 GO: Final = "go"
@@ -107,12 +107,18 @@ class LoadProducer:
     """Produces a task's records in chunks, and keeps account of them."""
 
     def __init__(
-        self, task: ProducerTask, producer: Producer[Any, Any], report: Callable[[Mapping[str, Any]], None]
+        self,
+        task: ProducerTask,
+        producer: Producer[Any, Any],
+        report: Callable[[Mapping[str, Any]], None],
+        *,
+        chunk_rows: int = CHUNK_ROWS,
     ) -> None:
         self._task = task
         self._producer = producer
         self._report = report
-        self._maker = RecordMaker(WORKLOADS[ProfileName(task.profile)], task.number, task.record_bytes)
+        workload = WORKLOADS[ProfileName(task.profile)]
+        self._maker = RecordMaker(workload, task.number, task.record_bytes, chunk_rows=chunk_rows)
         self._arrivals: deque[tuple[float, int]] = deque()
         self._chunks: deque[tuple[int, int, TimedFuture]] = deque()
         self._latencies = Latencies()
@@ -120,10 +126,10 @@ class LoadProducer:
         self._reported_s = 0.0
         self.result = ProducerResult(task.number)
 
-    def prepare(self) -> None:
-        """Find the topic, and see how fast records are made. Raises ClientError."""
+    def prepare(self, alone_s: float = ALONE_S) -> None:
+        """Find the topic, and see for so long how fast records are made. Raises ClientError."""
         self._producer.partitions_for(self._task.topic)
-        self.result.alone_per_s = self._maker.alone_per_s(ALONE_S)
+        self.result.alone_per_s = self._maker.alone_per_s(alone_s)
 
     def run(self) -> ProducerResult:
         """Produce all; returns when everything is acknowledged or given up."""

@@ -13,7 +13,6 @@ from ottla.client.model import TopicPartition
 from ottla.client.producer.futures import BatchResult
 from ottla.env.threads import Lock
 from ottla.profiles.latencies import Latencies
-from ottla.profiles.payloads import CHUNK_ROWS
 from ottla.profiles.producing import (
     MOST_FAILURES,
     MOST_PACED_CHUNKS,
@@ -27,6 +26,8 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("D6")
 
+#: Of a chunk.
+ROWS = 1_000
 FAILURE = ClientTimeoutError("nobody answers")
 
 
@@ -61,16 +62,16 @@ def produce(producer: PlayedProducer, records: int | None, **options: Any) -> Pr
         "127.0.0.1:1", "t", "payments", 0, 12, 130, records, options.get("seconds"), options.get("per_s"), 10**9
     )
     rows: list[Mapping[str, Any]] = []
-    load = LoadProducer(task, producer, rows.append)  # type: ignore[arg-type]
-    load.prepare()
+    load = LoadProducer(task, producer, rows.append, chunk_rows=ROWS)  # type: ignore[arg-type]
+    load.prepare(alone_s=0.001)
     result = load.run()
     assert rows, "progress was not reported"
     return result
 
 
 def test_all_is_acknowledged() -> None:
-    result = produce(PlayedProducer(), 2 * CHUNK_ROWS + 10)
-    assert (result.handed_over, result.acknowledged, result.refused) == (2 * CHUNK_ROWS + 10,) * 2 + (0,)
+    result = produce(PlayedProducer(), 2 * ROWS + 10)
+    assert (result.handed_over, result.acknowledged, result.refused) == (2 * ROWS + 10,) * 2 + (0,)
     assert (result.uncertain, result.errors) == ([], [])
     assert sum(result.latencies.values()) == result.acknowledged
     assert result.alone_per_s > 0
@@ -83,27 +84,27 @@ def test_time_ends_it() -> None:
 
 
 def test_a_chunk_of_which_a_batch_failed_is_uncertain() -> None:
-    result = produce(PlayedProducer(halves_lost=(1, 2, 5)), 6 * CHUNK_ROWS)
-    assert result.refused == 3 * CHUNK_ROWS // 2
-    assert result.acknowledged == 6 * CHUNK_ROWS - result.refused
-    assert result.uncertain == [(CHUNK_ROWS, 3 * CHUNK_ROWS), (5 * CHUNK_ROWS, 6 * CHUNK_ROWS)]
+    result = produce(PlayedProducer(halves_lost=(1, 2, 5)), 6 * ROWS)
+    assert result.refused == 3 * ROWS // 2
+    assert result.acknowledged == 6 * ROWS - result.refused
+    assert result.uncertain == [(ROWS, 3 * ROWS), (5 * ROWS, 6 * ROWS)]
     assert result.errors == ["nobody answers"]
     assert Latencies(result.latencies).percentile_ms(100) is not None
     assert sum(result.latencies.values()) == result.acknowledged
 
 
 def test_a_call_that_failed_half_way() -> None:
-    result = produce(PlayedProducer(calls_failing=(1,)), 3 * CHUNK_ROWS)
-    assert result.refused == CHUNK_ROWS // 2
-    assert result.acknowledged == 3 * CHUNK_ROWS - result.refused
-    assert result.uncertain == [(CHUNK_ROWS, 2 * CHUNK_ROWS)]
+    result = produce(PlayedProducer(calls_failing=(1,)), 3 * ROWS)
+    assert result.refused == ROWS // 2
+    assert result.acknowledged == 3 * ROWS - result.refused
+    assert result.uncertain == [(ROWS, 2 * ROWS)]
 
 
 def test_it_gives_up_when_no_call_works_any_more() -> None:
     producer = PlayedProducer(calls_failing=tuple(range(1, 100)))
-    result = produce(producer, 1_000 * CHUNK_ROWS)
+    result = produce(producer, 1_000 * ROWS)
     assert producer.calls == 1 + MOST_FAILURES
-    assert result.uncertain == [(CHUNK_ROWS, (1 + MOST_FAILURES) * CHUNK_ROWS)]
+    assert result.uncertain == [(ROWS, (1 + MOST_FAILURES) * ROWS)]
 
 
 def test_settings_are_the_profiles() -> None:
