@@ -38,7 +38,7 @@ class MirrorBatches(Versioned):
     def __init__(self, mirror: MirrorSettings, reading: Mapping[str, str], *, translates: bool) -> None:
         self._mirror = mirror
         self._reading = dict(reading)
-        self._translates = translates
+        self._translator = GroupTranslator(mirror) if translates else None
         self._newest: dict[TopicPartition, Sync] | None = None
         self._figures: dict[TopicPartition, MirrorFigures] = {}
 
@@ -67,14 +67,13 @@ class MirrorBatches(Versioned):
             len(copied),
             batch.repeated,
         )
-        if self._translates:
-            with GroupTranslator(self._mirror) as translator:
-                translator.translate_all()
+        if self._translator is not None:
+            self._translator.translate_all()
 
     def _read_syncs(self) -> dict[TopicPartition, Sync]:
+        store = SyncStore(names_of(self._mirror).offset_syncs_topic)
         with source_of(self._mirror).client() as client:
-            store = SyncStore(client, names_of(self._mirror).offset_syncs_topic)
-            store.refresh()
+            store.refresh(client)
         self._figures = dict(store.figures)
         return store.newest()
 

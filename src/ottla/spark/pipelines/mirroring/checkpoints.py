@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.spark.pipelines.mirroring.copying import names_of
@@ -19,6 +17,8 @@ from ottla.spark.pipelines.mirroring.formats import GroupCheckpoint, MirrorRecor
 from ottla.spark.pipelines.mirroring.synced import SyncStore, TopicTail
 
 if TYPE_CHECKING:
+    from ottla.client.admin.model import GroupListing
+    from ottla.client.sync import Client
     from ottla.spark.pipelines.settings.model import MirrorSettings
 
 OF_CONSUMERS = ("", "consumer")
@@ -31,50 +31,38 @@ Known = dict[tuple[str, TopicPartition], GroupCheckpoint]
 
 
 class GroupTranslator:
-    """Writes checkpoints. It holds connections to both clusters until it is closed."""
+    """Writes checkpoints. It keeps what it has read of syncs and checkpoints, and connects only while it translates."""
 
     def __init__(self, mirror: MirrorSettings) -> None:
+        self._mirror = mirror
         self._names = names_of(mirror)
-        self._own_group = mirror.group_id
-        self._open = ExitStack()
-        with ExitStack() as opening:
-            source, target = source_of(mirror), target_of(mirror)
-            self._admin = opening.enter_context(source.admin())
-            self._syncs = SyncStore(opening.enter_context(source.client()), self._names.offset_syncs_topic)
-            self._written = TopicTail(opening.enter_context(target.client()), self._names.checkpoints_topic)
-            self._producer = opening.enter_context(target.producer())
-            self._open = opening.pop_all()
+        self._syncs = SyncStore(self._names.offset_syncs_topic)
+        self._written = TopicTail(self._names.checkpoints_topic)
         self._known: Known = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._open.close()
 
     def translate_all(self) -> int:
         """Translate the offsets of all groups; gives the number of checkpoints written. Raises ClientError."""
-        self._syncs.refresh()
-        self._read_written()
+        source, target = source_of(self._mirror), target_of(self._mirror)
+        with source.client() as client:
+            self._syncs.refresh(client)
+        with target.client() as client:
+            self._read_written(client)
         written = 0
-        for listed in self._admin.list_groups():
-            group = listed.group_id
-            if listed.protocol_type not in OF_CONSUMERS or group == self._own_group:
-                continue
-            if not self._names.is_translated(group):
-                continue
-            for checkpoint in self._changed(group, self._admin.list_group_offsets(group)):
-                self._producer.send(self._names.checkpoints_topic, checkpoint.value, checkpoint.key, 0)
-                written += 1
-        self._producer.flush()
+        with source.admin() as admin, target.producer() as producer:
+            for listed in admin.list_groups():
+                if self._is_translated(listed):
+                    for checkpoint in self._changed(listed.group_id, admin.list_group_offsets(listed.group_id)):
+                        producer.send(self._names.checkpoints_topic, checkpoint.value, checkpoint.key, 0)
+                        written += 1
         return written
 
-    def _read_written(self) -> None:
-        for record in self._written.read():
+    def _is_translated(self, listed: GroupListing) -> bool:
+        group = listed.group_id
+        is_own = group == self._mirror.group_id
+        return listed.protocol_type in OF_CONSUMERS and not is_own and self._names.is_translated(group)
+
+    def _read_written(self, client: Client) -> None:
+        for record in self._written.read(client):
             try:
                 checkpoint = GroupCheckpoint.decode(record.key, record.value)
             except MirrorRecordError as problem:

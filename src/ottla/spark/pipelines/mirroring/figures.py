@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def read_figures(mirror: MirrorSettings) -> dict[TopicPartition, MirrorFigures]:
     """By partition of the source; those without a record are left out. Raises ClientError."""
+    store = SyncStore(names_of(mirror).offset_syncs_topic)
     with source_of(mirror).client() as client:
-        store = SyncStore(client, names_of(mirror).offset_syncs_topic)
-        store.refresh()
+        store.refresh(client)
     return store.figures

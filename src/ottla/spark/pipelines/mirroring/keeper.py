@@ -34,6 +34,7 @@ class MirrorKeeper:
     def __init__(self, mirror: MirrorSettings, clock: Clock | None = None) -> None:
         self._mirror = mirror
         self._clock = SystemClock() if clock is None else clock
+        self._translator = GroupTranslator(mirror)
         self._is_failing = False
 
     def keep_once(self) -> None:
@@ -51,8 +52,7 @@ class MirrorKeeper:
             TopicFollower(source_admin, target_admin, names).follow_all()
         self._beat(source, names.target_alias, names.source_alias)
         self._beat(target, names.source_alias, names.target_alias)
-        with GroupTranslator(self._mirror) as translator:
-            translator.translate_all()
+        self._translator.translate_all()
 
     def start(self, query: StreamingQuery) -> threading.Thread:
         """Do it until the query ends, in a thread of its own; gives the thread."""

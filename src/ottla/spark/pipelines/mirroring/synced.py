@@ -43,17 +43,16 @@ class MirrorFigures:
 class TopicTail:
     """Reads partition 0 of a topic of MirrorMaker 2's, from where it came to the last time."""
 
-    def __init__(self, client: Client, topic: str) -> None:
-        self._client = client
+    def __init__(self, topic: str) -> None:
         self._partition = TopicPartition(topic, 0)
         self._position = 0
 
-    def read(self) -> Iterator[Record]:
+    def read(self, client: Client) -> Iterator[Record]:
         """The records that came since. Raises ClientError."""
-        first = self._client.offsets_at([self._partition], EARLIEST)[self._partition]
-        end = self._client.offsets_at([self._partition], LATEST)[self._partition]
+        first = client.offsets_at([self._partition], EARLIEST)[self._partition]
+        end = client.offsets_at([self._partition], LATEST)[self._partition]
         start = max(first, self._position if self._position <= end else first)
-        for records in self._client.read_range(self._partition, start, end):
+        for records in client.read_range(self._partition, start, end):
             yield from records
         self._position = end
 
@@ -61,14 +60,14 @@ class TopicTail:
 class SyncStore:
     """What the topic of offset syncs says, read again by `refresh`."""
 
-    def __init__(self, client: Client, topic: str) -> None:
-        self._tail = TopicTail(client, topic)
+    def __init__(self, topic: str) -> None:
+        self._tail = TopicTail(topic)
         self._histories: dict[TopicPartition, SyncHistory] = {}
         self.figures: dict[TopicPartition, MirrorFigures] = {}
 
-    def refresh(self) -> None:
+    def refresh(self, client: Client) -> None:
         """Read what came since the last time. Raises ClientError."""
-        for record in self._tail.read():
+        for record in self._tail.read(client):
             try:
                 sync = OffsetSync.decode(record.key, record.value)
             except MirrorRecordError as problem:
