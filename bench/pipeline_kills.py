@@ -36,7 +36,7 @@ def course(kind: str, seed: int, kills: int) -> dict[str, object]:
                 broker.start()
             work = folder / "pipeline"
             work.mkdir()
-            report = KilledCourse(kind, seed, work, *brokers).run(planned_kills(kind, seed, kills))
+            report = KilledCourse(kind, seed, work, brokers[0], brokers[1]).run(planned_kills(kind, seed, kills))
             if report.verdict:
                 print((work / "said.log").read_text(errors="replace")[-4_000:])
             return report.line() | {"version": revision(), "day": time.strftime("%Y-%m-%d")}
