@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 EVENTS: Final = "events"
 CARRIERS: Final = ("UA", "B6", "DL", "AA", "WN")
-#: The first event's time, and the time between two: 6,000 events are four days.
+#: The first event's time, and the time between two: 900 events are three days.
 FIRST_MS: Final = 1_767_225_600_000
-STEP_MS: Final = 60_000
+STEP_MS: Final = 300_000
 HOUR_MS: Final = 3_600_000
 
 #: A verdict, empty where all is right, and figures.

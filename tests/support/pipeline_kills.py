@@ -21,15 +21,16 @@ from typing import Any, Final
 
 import psutil
 
+from ottla.records.record import Record
 from ottla.spark.pipelines import points
 from support.brokers import Bootstrapped
 from support.filled_topics import fill_topic
 from support.java import PROJECT
 from support.pipeline_judges import EVENTS, JUDGES, event_record, pipeline_file
 
-#: Partitions of the topic, records in all, and records that a batch may take: some twenty batches.
+#: Partitions of the topic, records that come before each run, and records that a batch may take.
 PARTITIONS: Final = 3
-RECORDS: Final = 6_000
+RECORDS_PER_RUN: Final = 900
 RECORDS_PER_BATCH: Final = 300
 #: A run of the pipeline that neither ends nor is killed in this time is stuck, in seconds.
 RUN_TIMEOUT_S: Final = 300.0
@@ -132,27 +133,31 @@ class KilledCourse:
         self.kind, self.folder, self.broker, self.target = kind, folder, broker, target
         self.topic = f"{EVENTS}-{kind}-{seed}"
         self.report = KillReport(kind, seed)
-        self._records = [[event_record(at) for at in range(start, RECORDS, PARTITIONS)] for start in range(PARTITIONS)]
+        self._records: list[list[Record]] = [[] for _ in range(PARTITIONS)]
         self.file = pipeline_file(kind, folder, self.topic, broker, target, records_per_batch)
 
     def run(self, plan: Sequence[PlannedKill]) -> KillReport:
-        """Fill the topic, run the kills and then to the end, and judge."""
+        """Run with each of the kills, more records before each, and then to the end; judge."""
         began_s = time.monotonic()
-        self.fill()
         for kill in plan:
+            self.fill()
             if self._killed(kill):
                 self.report.kills[kill.point] += 1
             else:
                 self.report.missed += 1
-                break  # The pipeline has come to its end: nothing is left to be killed.
+        self.fill()
         status, said = self.to_the_end()
         self.report.verdict = f"exit code {status}: {said[-500:]}" if status else self.verdict()
         self.report.seconds = time.monotonic() - began_s
         return self.report
 
-    def fill(self) -> None:
-        """Make the topic, with all its records."""
-        fill_topic(self.broker, self.topic, self._records)
+    def fill(self, count: int = RECORDS_PER_RUN) -> None:
+        """Send further records, and make the topic for the first ones."""
+        done = sum(map(len, self._records))
+        more = [[event_record(at) for at in range(done + part, done + count, PARTITIONS)] for part in range(PARTITIONS)]
+        fill_topic(self.broker, self.topic, more, create=not done)
+        for part, records in enumerate(more):
+            self._records[part] += records
 
     def verdict(self) -> str:
         """What is wrong with what the pipeline has made; nothing if it is right."""

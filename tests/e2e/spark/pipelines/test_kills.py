@@ -41,7 +41,7 @@ def _course(kind: str, tmp_path: Path, brokers: list[OttlaServer], records_per_b
 
 def test_an_archive_killed_before_and_after_its_commit(tmp_path: Path, brokers: list[OttlaServer]) -> None:
     plan = [PlannedKill(points.FILES_WRITTEN, 2), PlannedKill(points.TABLE_COMMITTED, 1, whole=False)]
-    report = _course("delta", tmp_path, brokers, 1_500).run(plan)
+    report = _course("delta", tmp_path, brokers, 450).run(plan)
     assert report.verdict == ""
     assert set(report.kills) == {points.FILES_WRITTEN, points.TABLE_COMMITTED}
 
