@@ -23,6 +23,7 @@ import psutil
 
 from ottla.records.record import Record
 from ottla.spark.pipelines import points
+from ottla.spark.pipelines.sinks.tables import BATCHES_PER_COMPACTION
 from support.brokers import Bootstrapped
 from support.filled_topics import fill_topic
 from support.java import PROJECT
@@ -32,6 +33,8 @@ from support.pipeline_judges import EVENTS, JUDGES, event_record, pipeline_file
 PARTITIONS: Final = 3
 RECORDS_PER_RUN: Final = 900
 RECORDS_PER_BATCH: Final = 300
+#: As many batches as come to the next compaction, wherever the last run ended.
+RECORDS_TO_COMPACTION: Final = BATCHES_PER_COMPACTION * RECORDS_PER_BATCH
 #: A run of the pipeline that neither ends nor is killed in this time is stuck, in seconds.
 RUN_TIMEOUT_S: Final = 300.0
 POLL_S: Final = 0.005
@@ -110,7 +113,7 @@ def planned_kills(kind: str, seed: int, count: int) -> list[PlannedKill]:
     for number in range(count):
         if number % 2 == 0:
             point = reachable[number // 2 % len(reachable)]
-            nth = 1 if point == points.RECOVERING else dice.randint(1, 3)
+            nth = 1 if point in (points.RECOVERING, points.COMPACTING) else dice.randint(1, 3)
             plan.append(PlannedKill(point, nth, whole=dice.random() < 0.5))
         else:
             where = WORKER if dice.random() < 0.3 else AT_CHANCE
@@ -140,7 +143,7 @@ class KilledCourse:
         """Run with each of the kills, more records before each, and then to the end; judge."""
         began_s = time.monotonic()
         for kill in plan:
-            self.fill()
+            self.fill(RECORDS_TO_COMPACTION if kill.point == points.COMPACTING else RECORDS_PER_RUN)
             if self._killed(kill):
                 self.report.kills[kill.point] += 1
             else:

@@ -27,7 +27,6 @@ class TableSink(BatchSink):
         self._settings = settings
         self._pipeline = pipeline
         self._table: BatchTable | None = None
-        self._commits = 0
         self._staged: BatchCommit | None = None
         self._direct: DirectWriter | None = None
 
@@ -81,8 +80,8 @@ class TableSink(BatchSink):
         table = self._opened()
         if table.commit(commit):
             points.reach(points.TABLE_COMMITTED)
-        self._commits += 1
-        if self._settings.compact_to_bytes is not None and self._commits % BATCHES_PER_COMPACTION == 0:
+        # By the number in the checkpoint, so that runs of few batches each come to it, too.
+        if self._settings.compact_to_bytes is not None and (batch.batch_id + 1) % BATCHES_PER_COMPACTION == 0:
             table.compact(commit.watermark_ms)
 
     def _opened(self) -> BatchTable:
