@@ -40,6 +40,10 @@ _REMOVED: Final = "removed-"
 #: Folders and bytes that one call compacts; the next call goes on. The query waits meanwhile.
 _FOLDERS_AT_ONCE: Final = 64
 _BYTES_AT_ONCE: Final = 2 * 1024 * 1024 * 1024
+#: Folders that wait for the watermark; more of them are found by the next start.
+_FOLDERS_NOTED: Final = 100_000
+#: Later than any day: the beginning of the year 9999.
+_FAR_MS: Final = 253_370_764_800_000
 #: Files that late rows must have made in a folder before it is compacted again.
 _LATE_FILES: Final = 8
 #: A reader that began to list the old folder is done by then; files that it opened live as long as it has them open.
@@ -72,8 +76,8 @@ class FolderCompactor:
 
     def note(self, folders: set[str]) -> None:
         """These folders got files."""
-        if self._open is not None:
-            self._open |= folders
+        if self._open is not None and len(self._open) < _FOLDERS_NOTED:
+            self._open.update(filter(_has_time, folders))
 
     def compact(self, watermark_ms: int) -> int:
         """Compact what the watermark has passed; gives how many files were replaced. Raises SupersededError."""
@@ -82,7 +86,9 @@ class FolderCompactor:
             return 0
         if self._open is None:
             self._open = {
-                folder for folder, files in self._place.visible_folders(FOLDERS_AT_MOST) if folder and len(files) > 1
+                folder
+                for folder, files in self._place.visible_folders(FOLDERS_AT_MOST)
+                if len(files) > 1 and _has_time(folder)
             }
         passed = sorted(folder for folder in self._open if is_passed(partition_values(folder), watermark_ms))
         replaced = size = 0
@@ -185,6 +191,10 @@ class FolderCompactor:
         if about not in self._said and len(self._said) < FOLDERS_AT_MOST:
             self._said.add(about)
             _log.warning("%s: %s", self._place, words)
+
+
+def _has_time(folder: str) -> bool:
+    return is_passed(partition_values(folder), _FAR_MS)
 
 
 def _runs(files: Sequence[_DataFile], large: float) -> list[list[_DataFile]]:

@@ -26,17 +26,17 @@ def flush_files(place: TablePlace, paths: Iterable[str]) -> None:
         _each(lambda path: _flush(place.path(path)), list(paths))
 
 
-def move_into_place(place: TablePlace, files: Sequence[PlacedFile], is_over: Callable[[], bool]) -> None:
+def move_into_place(place: TablePlace, files: Sequence[PlacedFile]) -> None:
     """Move files that are not moved yet, durably.
 
-    A file that is in neither place was moved, and merged since. Raises PipelineError if there is no merged file, and
-    `is_over` says that no other driver took over, which may be merging: somebody else removed the file.
+    A file that is in neither place was moved, and merged since, perhaps by another driver. Raises PipelineError if
+    there is no merged file: somebody else removed it.
     """
     folders = {file.path.rpartition("/")[0] for file in files}
     for folder in sorted(folders):
         place.make_folder(folder)
     lost = [file.path for file in _each(lambda file: None if _move(place, file) else file, files) if file is not None]
-    if lost and not is_over():
+    if lost:
         raise PipelineError(
             f"{place} lacks {lost[0]}, a file of its newest batch, and {len(lost) - 1} more: somebody removed what was "
             "committed; restore it, or go on in another folder from this batch's offsets"

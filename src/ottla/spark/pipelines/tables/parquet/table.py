@@ -155,6 +155,7 @@ class ParquetBatchTable:
         if self._identity is None:
             self._identity = claimed_identity(self._place, self._pipeline, self._sink.partition_by)
             self._place.make_folder(COMMITS)
+            self._place.flush_folders({COMMITS})
         return self._identity
 
     def _loaded(self) -> Manifest | None:
@@ -282,7 +283,7 @@ class ParquetBatchTable:
     def _put_into_place(self, manifest: Manifest) -> None:
         if manifest.version == self._placed:
             return
-        move_into_place(self._place, manifest.files, lambda: self._commits.versions()[-1] > manifest.version)
+        move_into_place(self._place, manifest.files)
         self._placed = manifest.version
 
     def _drop_attempt(self) -> None:

@@ -19,6 +19,7 @@ from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.opening import open_table
 from ottla.spark.pipelines.tables.parquet import ParquetBatchTable, committed_files, compaction
 from ottla.spark.pipelines.tables.parquet.exchange import exchange
+from ottla.spark.pipelines.tables.parquet.manifests import CommitLog, Manifest
 from ottla.spark.pipelines.tables.parquet.names import DataFileName
 from support.played_s3 import PlayedS3
 from support.staged_batches import SCHEMA, settings, stage
@@ -208,6 +209,22 @@ def test_a_driver_that_was_replaced_exchanges_nothing(
     assert all_rows(sink) == list(range(16))
 
 
+def test_a_driver_that_was_replaced_long_ago_compacts_nothing(sink: TableSinkSettings) -> None:
+    stopped = filled(sink)
+    second = opened(sink)
+    with pytest.raises(SupersededError, match="compacts nothing"):
+        stopped.compact(PASSED_MS)
+    assert len(files_of(sink, DAY)) == 5
+    assert second.compact(PASSED_MS) == 5
+
+
+def test_only_folders_with_a_time_are_remembered(sink: TableSinkSettings) -> None:
+    made = filled(sink)
+    made.compact(0)
+    assert made.commit(stage(made, 5, {"AA": [15], None: [16], "2013-01-05": [17]}))
+    assert made._compactor._open == {f"day={day}" for day in (DAY, NEXT, "2013-01-05")}
+
+
 def test_columns_that_came_later(sink: TableSinkSettings) -> None:
     made = opened(sink)
     assert made.commit(stage(made, 0, {DAY: [0]}))
@@ -295,6 +312,26 @@ def test_committed_files_in_compactions(sink: TableSinkSettings) -> None:
         15,
         *range(2, 15, 3),
     ]
+
+
+def test_committed_files_when_a_folder_is_compacted_meanwhile(
+    sink: TableSinkSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The merged file has rows of batches after the one that was the newest; without them rows would be missing."""
+    made = filled(sink)
+    newest = CommitLog.newest
+    asked = []
+
+    def and_then_compacted(log: CommitLog) -> Manifest | None:
+        found = newest(log)
+        if not asked:
+            asked.append(True)
+            assert made.commit(stage(made, 5, {DAY: [15]}))
+            assert made.compact(PASSED_MS) == 6
+        return found
+
+    monkeypatch.setattr(CommitLog, "newest", and_then_compacted)
+    assert sorted(rows_of([Path(path) for path in committed_files(sink.path or "")])) == list(range(16))
 
 
 class Scanner:
