@@ -87,6 +87,8 @@ class ParquetBatchTable:
         folder = f"{STAGING}/{name}"
         with self._place.errors():
             self._claim()
+            # What this driver knows of the table is older than its folder: see `recover`.
+            self._loaded()
             if not self._may_be_committed:
                 self._drop_attempt()
             self._place.make_folder(folder)
@@ -132,10 +134,13 @@ class ParquetBatchTable:
                     "%s: this file system cannot create a file exclusively; see to it that one driver runs at a time",
                     self._place,
                 )
+            # Listed before: an attempt that is there now belongs to a driver whose commits fail from then on. Those
+            # that come later may be of one that took over from this one.
+            attempts = [each.base_name for each in self._place.entries(STAGING)]
             self._take_over()
             points.reach(points.RECOVERING)
-            for each in self._place.entries(STAGING):
-                self._place.delete_folder(f"{STAGING}/{each.base_name}")
+            for name in attempts:
+                self._place.delete_folder(f"{STAGING}/{name}")
             self._attempt = None
             self._compactor.clean()
             assert self._newest is not None
@@ -147,7 +152,10 @@ class ParquetBatchTable:
         if watermark_ms is None:
             return 0
         with self._place.errors():
-            if self._loaded() is None:
+            newest = self._loaded()
+            # Whoever took over before this driver's own manifest cannot commit, and whoever does after it takes away
+            # what is being built. Neither holds for a driver that has made no manifest yet.
+            if newest is None or newest.driver != self._driver:
                 return 0
             return self._compactor.compact(watermark_ms)
 

@@ -99,6 +99,32 @@ def test_a_batch_that_runs_again_adds_nothing(sink: TableSinkSettings) -> None:
     assert hidden_files(sink, "staging") == []
 
 
+def test_a_driver_that_opened_the_table_without_a_start(sink: TableSinkSettings) -> None:
+    """With Spark Connect batches run in another process than the start: it opens the table anew."""
+    opened(sink)
+    server = open_table(sink, "archive")
+    first = stage(server, 0, {DAY: [0]})
+    opened(sink)
+    with pytest.raises(SupersededError):
+        server.commit(first)
+    server = open_table(sink, "archive")
+    assert server.compact(1 << 50) == 0
+    assert server.commit(stage(server, 0, {DAY: [0]}))
+    assert offsets_seen(sink) == [0]
+
+
+def test_a_start_takes_no_attempt_that_came_after_it(local: TableSinkSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = open_table(local, "archive")
+    batches = []
+    with monkeypatch.context() as patch:
+        patch.setattr(points, "on_reached", lambda _: batches.append(stage(server, 0, {DAY: [0]})))
+        started = opened(local)
+    assert server.commit(batches[0])
+    assert offsets_seen(local) == [0]
+    with pytest.raises(SupersededError):
+        started.commit(stage(started, 0, {DAY: [0]}))
+
+
 def test_attempts_that_were_given_up_leave_nothing(local: TableSinkSettings) -> None:
     made = opened(local)
     for number in range(3):
