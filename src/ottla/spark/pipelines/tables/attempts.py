@@ -40,11 +40,22 @@ class AttemptFolders:
     """The folders of one pipeline's attempts below `root`, a folder of `filesystem`."""
 
     def __init__(self, filesystem: pyarrow.fs.FileSystem, root: str, pipeline: str) -> None:
-        self._filesystem = filesystem
+        self.filesystem = filesystem
         self._root = root.rstrip("/")
         #: Where all of them are, relative to the root.
         self.folder = f"data/{_safe(pipeline)}"
         self._open: dict[tuple[str, int], Attempt] = {}
+
+    def path(self, name: str) -> str:
+        """The path in `filesystem` of what is relative to the root."""
+        return f"{self._root}/{name}"
+
+    def new_file(self, name: str) -> str:
+        """The path in `filesystem` of a file to be written, relative to the root, in a folder that is there."""
+        path = self.path(name)
+        if self.filesystem.type_name == "local":
+            self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+        return path
 
     def new(self, query_id: str, batch_id: int) -> Attempt:
         """A place that no other attempt has."""
@@ -66,7 +77,7 @@ class AttemptFolders:
         with _only_told("what failed attempts left"):
             for path in self._files(self._of_batch(query_id, batch_id)):
                 if path not in kept:
-                    self._filesystem.delete_file(f"{self._root}/{path}")
+                    self.filesystem.delete_file(f"{self._root}/{path}")
 
     def abandon(self, query_id: str, batch_id: int) -> None:
         """Remove the newest attempt, which was not committed and never will be."""
@@ -121,12 +132,12 @@ class AttemptFolders:
         from pyarrow.fs import FileSelector
 
         where = FileSelector(f"{self._root}/{folder}", recursive=recursive, allow_not_found=True)
-        found: list[pyarrow.fs.FileInfo] = self._filesystem.get_file_info(where)
+        found: list[pyarrow.fs.FileInfo] = self.filesystem.get_file_info(where)
         return found
 
     def _remove(self, folder: str) -> None:
         with suppress(FileNotFoundError):
-            self._filesystem.delete_dir(f"{self._root}/{folder}")
+            self.filesystem.delete_dir(f"{self._root}/{folder}")
 
 
 @contextmanager

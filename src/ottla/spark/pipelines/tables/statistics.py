@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from ottla.spark.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -126,3 +128,17 @@ def upper_bound(text: str) -> str | None:
             return kept[:-1] + chr(last)
         kept = kept[:-1]
     return None
+
+
+def check_required(
+    required: Sequence[str], columns: Sequence[ColumnStatistics], partition: Mapping[str, str | None]
+) -> None:
+    """Raises PipelineError if a `required` column has nulls, or is not there; `partition` has values by column."""
+    nulls = {each.path[0]: each.nulls for each in columns if len(each.path) == 1}
+    for name in required:
+        found = int(partition[name] is None) if name in partition else nulls.get(name)
+        if found != 0:
+            raise PipelineError(
+                f"column {name} may not be null in the table, and has nulls in the batch; filter them in the "
+                "pipeline's SQL, or let the table's column be null"
+            )

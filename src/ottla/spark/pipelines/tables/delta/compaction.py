@@ -8,13 +8,13 @@ in which the files were seen to be there, or not at all.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from ottla.spark.pipelines.tables.compaction_choice import is_worth_it
 from ottla.spark.pipelines.tables.delta.files import partition_text
+from ottla.spark.pipelines.tables.log_table import Bin, OldFile
 from ottla.spark.pipelines.tables.rewriting import bins
 
 if TYPE_CHECKING:
@@ -23,26 +23,9 @@ if TYPE_CHECKING:
 _PARTITION: Final = "partition."
 
 
-@dataclass(frozen=True, slots=True)
-class OldFile:
-    """A file to be replaced: `path` as the log has it, `name` as the file system has it; relative to the table."""
-
-    path: str
-    name: str
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """Files of one partition that become one."""
-
-    partition: Mapping[str, str | None]
-    files: tuple[OldFile, ...]
-
-
-def live_paths(table: deltalake.DeltaTable) -> set[str]:
-    """The files of the table's version, as the log has them."""
-    return set(_actions(table).column("path").to_pylist())
+def live_names(table: deltalake.DeltaTable) -> set[str]:
+    """The files of the table's version, relative to it."""
+    return {unquote(path) for path in _actions(table).column("path").to_pylist()}
 
 
 def small_files(
@@ -63,7 +46,7 @@ def small_files(
         zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
     ):
         if path.startswith(own_folder):
-            files[tuple(column[number] for column in values)].append(OldFile(path, unquote(path), size))
+            files[tuple(column[number] for column in values)].append(OldFile(unquote(path), size))
     for partition, found in files.items():
         sizes = [each.size_bytes for each in found]
         if is_worth_it(partition, sizes, watermark_ms, target_bytes):

@@ -16,13 +16,19 @@ from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.contract import BatchCommit
 from ottla.spark.pipelines.tables.partition_values import partition_value
 from ottla.spark.pipelines.tables.rewriting import Rewritten
-from ottla.spark.pipelines.tables.statistics import ColumnStatistics, column_statistics, lower_bound, upper_bound
+from ottla.spark.pipelines.tables.statistics import (
+    ColumnStatistics,
+    check_required,
+    column_statistics,
+    lower_bound,
+    upper_bound,
+)
 
 if TYPE_CHECKING:
     import pyarrow
     from deltalake.transaction import AddAction, RemoveAction
 
-    from ottla.spark.pipelines.tables.delta.compaction import Bin, OldFile
+    from ottla.spark.pipelines.tables.log_table import Bin, OldFile
 
 #: Columns with statistics, as Delta's own default has it.
 _INDEXED_COLUMNS: Final = 32
@@ -52,7 +58,7 @@ def add_actions(
         ]
         columns = column_statistics(file.footer)
         values = dict(zip(partition_by, texts, strict=True))
-        _check_required(required, columns, values)
+        check_required(required, columns, values)
         stats = file_statistics(file.rows, columns, indexed_columns(configuration), partition_by)
         made.append(AddAction(f"{folder}/{file.path}", file.size_bytes, values, now_ms, True, stats))
     return made
@@ -109,19 +115,6 @@ def partition_text(value: Any) -> str | None:
     if isinstance(value, datetime):
         return _time(value).replace("T", " ") if value.tzinfo is None else _time(value)
     return value.isoformat() if isinstance(value, date) else str(value)
-
-
-def _check_required(
-    required: Sequence[str], columns: Sequence[ColumnStatistics], partition: Mapping[str, str | None]
-) -> None:
-    nulls = {each.path[0]: each.nulls for each in columns if len(each.path) == 1}
-    for name in required:
-        found = int(partition[name] is None) if name in partition else nulls.get(name)
-        if found != 0:
-            raise PipelineError(
-                f"column {name} may not be null in the table, and has nulls in the batch; filter them in the "
-                "pipeline's SQL, or let the table's column be null"
-            )
 
 
 def file_statistics(

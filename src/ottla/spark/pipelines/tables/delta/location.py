@@ -38,13 +38,6 @@ class DeltaLocation:
         if self._local:
             self.filesystem.create_dir(self.root, recursive=True)
 
-    def new_file(self, name: str) -> str:
-        """The path, for `filesystem`, of a new file of the table, whose folder is made."""
-        path = f"{self.root}/{name}"
-        if self._local:
-            self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-        return path
-
     def newest(self, table: deltalake.DeltaTable | None) -> deltalake.DeltaTable | None:
         """The table at its newest version, from an older one if there is one; None if there is no table."""
         from deltalake.exceptions import DeltaError

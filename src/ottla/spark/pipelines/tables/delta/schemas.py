@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.tables.arrow_types import plain_schema
 
 if TYPE_CHECKING:
     import deltalake
     import pyarrow
-
-_MAX_PRECISION: Final = 38
 
 
 def delta_schema(schema: pyarrow.Schema) -> deltalake.Schema:
@@ -23,34 +22,17 @@ def delta_schema(schema: pyarrow.Schema) -> deltalake.Schema:
 
 
 def arrow_as_delta(schema: pyarrow.Schema) -> pyarrow.Schema:
-    """The same columns, without what Delta does not know: zones other than UTC, required columns, metadata."""
-    import pyarrow
-
-    return pyarrow.schema([pyarrow.field(each.name, _delta_type(each.name, each.type)) for each in schema])
+    """The same columns, without what Delta does not know. Raises PipelineError for types that Delta lacks."""
+    return plain_schema(schema, _holds, "a Delta table")
 
 
-def _delta_type(column: str, kind: pyarrow.DataType) -> pyarrow.DataType:
+def _holds(kind: pyarrow.DataType) -> bool:
     import pyarrow
 
     types = pyarrow.types
-    if types.is_struct(kind):
-        return pyarrow.struct([(each.name, _delta_type(f"{column}.{each.name}", each.type)) for each in kind])
-    if types.is_map(kind):
-        key = pyarrow.field("key", _delta_type(f"{column}.key", kind.key_type), nullable=False)
-        return pyarrow.map_(key, pyarrow.field("value", _delta_type(f"{column}.value", kind.item_type)))
-    if types.is_list(kind) or types.is_large_list(kind):
-        return pyarrow.list_(pyarrow.field("element", _delta_type(f"{column}.element", kind.value_type)))
-    if types.is_timestamp(kind) and kind.unit in ("us", "ms"):
-        return pyarrow.timestamp("us", "UTC" if kind.tz else None)
-    if types.is_decimal128(kind) and kind.precision <= _MAX_PRECISION:
-        return kind
     known = (types.is_signed_integer, types.is_date32, types.is_boolean, types.is_float32, types.is_float64)
     texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    if any(test(kind) for test in (*known, *texts)):
-        return kind
-    raise PipelineError(
-        f"column {column} is of type {kind}, which a Delta table cannot hold; cast it in the pipeline's SQL"
-    )
+    return any(test(kind) for test in (*known, *texts))
 
 
 def lacks_columns(table: deltalake.Schema, batch: deltalake.Schema, where: str) -> bool:

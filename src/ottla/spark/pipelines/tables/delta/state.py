@@ -7,49 +7,16 @@ reads and the queries (checkpoints) that it ever had.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
-from ottla.spark.pipelines.tables.contract import BatchCommit, LastCommit
+from ottla.spark.pipelines.tables.contract import BatchCommit
+from ottla.spark.pipelines.tables.pipeline_state import PipelineState, QueryCommits
 
 #: The version of an offset, or a source, that a later batch no longer has.
 _GONE: Final = -1
 #: The version of a source that the last batch has.
 _THERE: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class QueryCommits:
-    """`order` counts the pipeline's queries; `attempt` is the attempt that committed the last batch."""
-
-    order: int
-    batch_id: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineState:
-    """What a table holds of a pipeline: `driver` is the number of the one that recovered last."""
-
-    driver: int | None
-    compactions: int
-    queries: Mapping[str, QueryCommits]
-    end_offsets: Mapping[str, Mapping[str, Mapping[int, int]]]
-
-    @property
-    def last_query(self) -> str | None:
-        """The query that committed first the latest."""
-        return max(self.queries, key=lambda each: self.queries[each].order, default=None)
-
-    @property
-    def last_commit(self) -> LastCommit | None:
-        """The newest batch."""
-        query = self.last_query
-        return None if query is None else LastCommit(query, self.queries[query].batch_id, self.end_offsets)
-
-
-EMPTY: Final = PipelineState(None, 0, {}, {})
 
 
 def pipeline_state(pipeline: str, versions: Mapping[str, int]) -> PipelineState:
@@ -89,11 +56,9 @@ def compaction_entry(pipeline: str, number: int) -> dict[str, int]:
 def batch_entries(pipeline: str, state: PipelineState, batch: BatchCommit, attempt: int) -> dict[str, int]:
     """What a batch changes in `state`, by application id."""
     query = f"query/{quote(batch.query_id, safe='')}"
-    known = state.queries.get(batch.query_id)
-    order = known.order if known else 1 + max((each.order for each in state.queries.values()), default=0)
     changed = {f"{query}/batch": batch.batch_id, f"{query}/attempt": attempt}
-    if known is None:
-        changed[f"{query}/order"] = order
+    if batch.query_id not in state.queries:
+        changed[f"{query}/order"] = state.order_of(batch.query_id)
     before, after = _offset_entries(state.end_offsets), _offset_entries(batch.end_offsets)
     changed |= {name: value for name, value in after.items() if before.get(name) != value}
     changed |= dict.fromkeys(before.keys() - after.keys(), _GONE)

@@ -1,0 +1,72 @@
+"""Which small files of an Iceberg table are replaced; and that a replacement lost none and kept none twice."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.spark.pipelines.tables.compaction_choice import is_worth_it
+from ottla.spark.pipelines.tables.iceberg.files import python_values
+from ottla.spark.pipelines.tables.log_table import Bin, OldFile
+from ottla.spark.pipelines.tables.rewriting import bins
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.snapshots import Snapshot
+
+
+def live_files(table: Table) -> Iterator[DataFile]:
+    """The data files of the newest snapshot, in the order of their manifests."""
+    snapshot = table.current_snapshot()
+    if snapshot is not None:
+        yield from files_of(table, snapshot)
+
+
+def files_of(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
+    """The data files of a snapshot, which may not be committed yet."""
+    from pyiceberg.manifest import ManifestContent
+
+    for manifest in snapshot.manifests(table.io):
+        if manifest.content == ManifestContent.DATA:
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                yield entry.data_file
+
+
+def small_files(table: Table, watermark_ms: int | None, target_bytes: int, url: str, own_folder: str) -> Iterator[Bin]:
+    """What is worth compacting of the files in `own_folder` of the table, whose folder is `url`.
+
+    Files of other writers are left to them, and so are whole tables with files that say which rows are deleted.
+    """
+    from pyiceberg.manifest import ManifestContent
+
+    snapshot = table.current_snapshot()
+    if snapshot is None or any(each.content == ManifestContent.DELETES for each in snapshot.manifests(table.io)):
+        return
+    metadata = table.metadata
+    files: dict[tuple[Any, ...], list[DataFile]] = defaultdict(list)
+    for file in live_files(table):
+        if file.file_path.startswith(f"{url}/{own_folder}/") and file.spec_id == metadata.default_spec_id:
+            files[tuple(python_values(file.partition, metadata, file.spec_id))].append(file)
+    for partition, found in files.items():
+        found.sort(key=lambda each: each.file_path)
+        sizes = [each.file_size_in_bytes for each in found]
+        if is_worth_it(partition, sizes, watermark_ms, target_bytes):
+            for numbers in bins(sizes, target_bytes):
+                chosen = [found[number] for number in numbers]
+                olds = [
+                    OldFile(each.file_path.removeprefix(f"{url}/"), each.file_size_in_bytes, each) for each in chosen
+                ]
+                yield Bin(chosen[0].partition, tuple(olds))
+
+
+def check_replacement(table: Table, transaction: Transaction, removed: Sequence[DataFile], added: DataFile) -> None:
+    """Before the commit: the new snapshot has exactly the old one's files but for these. Raises ValueError."""
+    after = transaction.table_metadata.current_snapshot()
+    expected = Counter(each.file_path for each in live_files(table))
+    expected.subtract(each.file_path for each in removed)
+    expected[added.file_path] += 1
+    found = Counter(each.file_path for each in files_of(table, after)) if after is not None else Counter()
+    if found != +expected:
+        raise ValueError("the replacement would have changed rows, and was not committed")

@@ -1,0 +1,101 @@
+"""Where an Iceberg table lies: in which catalog, and its folder for pyarrow and for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.settings.model import TableSinkSettings
+from ottla.spark.pipelines.tables.filesystems import open_filesystem
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+#: The catalog's names of S3's settings, and pyarrow's.
+_S3_SETTINGS: Final = {
+    "s3.endpoint": "endpoint_override",
+    "s3.access-key-id": "access_key",
+    "s3.secret-access-key": "secret_key",
+    "s3.session-token": "session_token",
+    "s3.region": "region",
+}
+#: pyiceberg tries a failed commit again by this property, whatever came between; see `IcebergLocation.load`.
+_RETRIES: Final = "commit.retry.num-retries"
+
+
+class IcebergLocation:
+    """A table's catalog and identifier."""
+
+    def __init__(self, sink: TableSinkSettings) -> None:
+        """Raises PipelineError if the catalog or the table is not named, or the catalog cannot be opened."""
+        if not sink.catalog or not sink.table:
+            raise PipelineError("a sink of format iceberg needs catalog and table, the names of both")
+        self.identifier = tuple(sink.table.split("."))
+        if len(self.identifier) < 2:
+            raise PipelineError(f"table = {sink.table!r} names no namespace; write it as NAMESPACE.TABLE")
+        self.name = f"the Iceberg table {sink.table}"
+        self._sink = sink
+        self.catalog = _catalog(sink)
+
+    def load(self) -> Table | None:
+        """The table at its newest version; None if there is none. Its transactions are not tried again."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        try:
+            table = self.catalog.load_table(self.identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        # In this process only: nothing of it is sent to the catalog.
+        properties = {**table.metadata.properties, _RETRIES: "0"}
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        return table
+
+    def url(self, table: Table | None) -> str:
+        """The table's folder as its files are named; of a table to be made, where the catalog would make it."""
+        from pyiceberg.schema import Schema
+        from pyiceberg.types import LongType, NestedField
+
+        if table is not None:
+            return table.location().rstrip("/")
+        if self._sink.path:
+            return self._sink.path.rstrip("/")
+        self.make_namespace()
+        any_schema = Schema(NestedField(1, "any", LongType()))
+        staged = self.catalog.create_table_transaction(self.identifier, any_schema)
+        return staged.table_metadata.location.rstrip("/")
+
+    def make_namespace(self) -> None:
+        """The namespace, if it is not there."""
+        self.catalog.create_namespace_if_not_exists(self.identifier[:-1])
+
+    def storage_options(self) -> dict[str, str]:
+        """Those of the settings; else S3's settings of the catalog by pyarrow's names."""
+        if self._sink.storage_options:
+            return dict(self._sink.storage_options)
+        options = self._sink.catalog_options
+        return {known: options[name] for name, known in _S3_SETTINGS.items() if name in options}
+
+    def open_files(self, url: str) -> tuple[pyarrow.fs.FileSystem, str]:
+        """The file system of the table's folder, and its path there."""
+        return open_filesystem(plain_path(url), self.storage_options())
+
+
+def plain_path(url: str) -> str:
+    """A local folder without `file:`: pyiceberg takes the rest as it is, and does not resolve %20."""
+    if not url.startswith("file:"):
+        return url
+    return "/" + url.removeprefix("file:").lstrip("/")
+
+
+def _catalog(sink: TableSinkSettings) -> Catalog:
+    from pyiceberg.catalog import load_catalog
+
+    options: Mapping[str, Any] = sink.catalog_options
+    try:
+        return load_catalog(sink.catalog, **options)
+    except Exception as error:
+        said = str(error).split("\n", 1)[0]
+        raise PipelineError(f"the Iceberg catalog {sink.catalog} cannot be opened: {said}") from error

@@ -1,0 +1,237 @@
+"""What tables with a log have in common: each write is made at the version that was read, or not at all.
+
+Files are written into the table's folder, where only the log makes them visible. A commit that seemed to fail may have
+been made: nothing is tried again before the table was read and the batch looked up.
+"""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.spark.pipelines import points
+from ottla.spark.pipelines.errors import PipelineError, SupersededError
+from ottla.spark.pipelines.settings.model import TableSinkSettings
+from ottla.spark.pipelines.tables.attempts import COMPACTIONS, Attempt, AttemptFolders
+from ottla.spark.pipelines.tables.contract import BatchCommit, LastCommit
+from ottla.spark.pipelines.tables.pipeline_state import EMPTY, PipelineState
+from ottla.spark.pipelines.tables.rewriting import Rewritten, alike, rewrite
+from ottla.spark.pipelines.tables.superseding import Driver, is_committed
+
+#: Times that a commit is tried again because another writer's came between.
+MAX_TRIES: Final = 50
+_DRIVER_BITS: Final = 62
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A file to be replaced: `name` is relative to the table; `entry` is what the format knows of it."""
+
+    name: str
+    size_bytes: int
+    entry: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Files of one partition, whose values are as the format has them, that become one."""
+
+    partition: Any
+    files: tuple[OldFile, ...]
+
+
+class LogTable(ABC):
+    """A table and the commits of one pipeline in it. One thread at a time may use it."""
+
+    def __init__(self, sink: TableSinkSettings, pipeline: str, name: str) -> None:
+        """`name` says in messages which table. Before use, `_attempts` must be set and `_open` called."""
+        self._sink = sink
+        self._pipeline = pipeline
+        self._name = name
+        self._state: PipelineState = EMPTY
+        self._is_unsure = False
+        self._attempts: AttemptFolders
+
+    def _open(self) -> None:
+        self._read()
+        self._driver = Driver(self._state.last_query, secrets.randbits(_DRIVER_BITS))
+
+    @property
+    @abstractmethod
+    def _version(self) -> Hashable | None:
+        """What another commit changes; None if there is no table."""
+
+    @abstractmethod
+    def _read(self) -> None:
+        """Read the newest version, and the pipeline's state in it. Raises PipelineError."""
+
+    @abstractmethod
+    def _write(self, batch: BatchCommit, attempt: Attempt) -> None:
+        """Commit the batch to the version that was read, or change the schema only; raises anything."""
+
+    @abstractmethod
+    def _write_recovery(self) -> None:
+        """Commit that this driver recovered, to the version that was read; raises anything."""
+
+    @abstractmethod
+    def _write_replacement(self, old: Bin, files: Sequence[OldFile], name: str, made: Rewritten, number: int) -> None:
+        """Commit the file `name` in the place of `files`, and that so many compactions were made."""
+
+    @abstractmethod
+    def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:
+        """What is worth compacting in the version that was read, of this pipeline's files."""
+
+    @abstractmethod
+    def _live_names(self) -> set[str]:
+        """The table's files in the version that was read, as `OldFile.name`."""
+
+    def last_commit(self) -> LastCommit | None:
+        """The newest batch of this pipeline; None where there is none. Raises PipelineError."""
+        self._read()
+        return self._state.last_commit
+
+    def commit(self, batch: BatchCommit) -> bool:
+        """Make the batch visible, with its end offsets, also if it has no files; see `BatchTable.commit`."""
+        attempt = self._attempts.newest(batch.query_id, batch.batch_id)
+        there = False
+
+        def is_settled() -> bool:
+            nonlocal there
+            if self._is_ours(batch, attempt):
+                return True
+            there = is_committed(batch, self._driver, self._state, self._name)
+            return there
+
+        try:
+            self._until(is_settled, lambda: self._write(batch, attempt), f"commit batch {batch.batch_id} to")
+        except SupersededError:
+            self._attempts.abandon(batch.query_id, batch.batch_id)
+            raise
+        if there:
+            self._attempts.abandon(batch.query_id, batch.batch_id)
+            return False
+        files = {f"{attempt.folder}/{each.path}" for each in batch.files}
+        self._attempts.committed(batch.query_id, batch.batch_id, files)
+        return True
+
+    def recover(self) -> None:
+        """Shut older drivers of this pipeline out, and remove what they wrote and did not commit."""
+        number = self._driver.number
+        self._until(
+            lambda: self._version is None or self._state.driver == number,
+            self._write_recovery,
+            "recover",
+        )
+        self._driver.recovered(self._state)
+        points.reach(points.RECOVERING)
+        if self._version is None:
+            return  # An older driver may still make the table, with what it wrote.
+        lasts = {query: each.batch_id for query, each in self._state.queries.items()}
+        try:
+            self._attempts.remove_never_committed({**lasts, COMPACTIONS: self._state.compactions})
+        except OSError as error:
+            raise self._failure("remove old files from", error) from error
+
+    def compact(self, watermark_ms: int | None) -> int:
+        """Replace small files of partitions that the watermark has passed, of others if they are many.
+
+        Only files of this pipeline are replaced. Files that were replaced stay for readers of older versions.
+        """
+        target_bytes = self._sink.compact_to_bytes
+        self._read()
+        if target_bytes is None or self._version is None:
+            return 0
+        replaced = 0
+        for each in self._small_files(watermark_ms, target_bytes):
+            try:
+                replaced += self._replace(each)
+            except OSError as error:
+                raise self._failure("compact", error) from error
+        return replaced
+
+    def _replace(self, old: Bin) -> int:
+        """Make one file of those, if they are all there still; gives how many files were replaced."""
+        paths = [self._attempts.path(each.name) for each in old.files]
+        replaced = 0
+        for alike_paths in alike(self._attempts.filesystem, paths):
+            files = [each for each, path in zip(old.files, paths, strict=True) if path in alike_paths]
+            if len(files) > 1 and self._replace_alike(old, files, alike_paths):
+                replaced += len(files)
+        return replaced
+
+    def _replace_alike(self, old: Bin, files: Sequence[OldFile], paths: Sequence[str]) -> bool:
+        number = self._state.compactions + 1
+        attempt = self._attempts.new(COMPACTIONS, number)
+        name = f"{attempt.folder}/part.parquet"
+        target = self._attempts.new_file(name)
+        made = rewrite(self._attempts.filesystem, paths, target, self._sink.compression)
+        points.reach(points.COMPACTING)
+        is_made = False
+
+        def is_settled() -> bool:
+            nonlocal is_made
+            live = self._live_names()
+            is_made = name in live
+            if is_made:
+                return True
+            if self._driver.is_shut_out(self._state):
+                raise SupersededError(f"another driver of this pipeline has taken over {self._name}")
+            return self._state.compactions >= number or any(each.name not in live for each in files)
+
+        try:
+            self._until(
+                is_settled, lambda: self._write_replacement(old, files, name, made, number), "replace small files of"
+            )
+        finally:
+            if is_made:
+                self._attempts.committed(COMPACTIONS, number, {name})
+            elif not self._is_unsure:
+                self._attempts.abandon(COMPACTIONS, number)
+        return is_made
+
+    def _until(self, is_settled: Callable[[], bool], write: Callable[[], None], doing: str) -> None:
+        """Read the table and write to it at the version that was read, until what is there settles it.
+
+        A write that failed may have been made, and so nothing is tried before the table was read again.
+        """
+        failed: Exception | None = None
+        version = None
+        self._is_unsure = True
+        for _ in range(MAX_TRIES):
+            self._read()
+            if is_settled():
+                self._is_unsure = False
+                return
+            if failed is not None and self._version == version:
+                self._is_unsure = False
+                raise self._failure(doing, failed) from failed
+            version = self._version
+            try:
+                write()
+            except PipelineError:
+                raise
+            except Exception as error:
+                failed = error
+        raise PipelineError(
+            f"cannot {doing} {self._name}: other writers committed before each of {MAX_TRIES} tries; let "
+            "fewer write to it, or give this pipeline a longer trigger interval"
+        )
+
+    @property
+    def _recovered_driver(self) -> int | None:
+        """What a commit must say besides, so that older drivers end: once this one has recovered."""
+        return self._driver.number if self._driver.has_recovered else self._state.driver
+
+    def _is_ours(self, batch: BatchCommit, attempt: Attempt) -> bool:
+        """Whether this very attempt is in the table; a commit that seemed to fail may have been made."""
+        query = self._state.queries.get(batch.query_id)
+        return query is not None and (query.batch_id, query.attempt) == (batch.batch_id, attempt.number)
+
+    def _failure(self, doing: str, error: Exception) -> PipelineError:
+        if isinstance(error, PipelineError):
+            return error
+        text = str(error).split("\n", 1)[0]
+        return PipelineError(f"cannot {doing} {self._name}: {text}")
