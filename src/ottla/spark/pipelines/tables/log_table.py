@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from ottla.spark.pipelines.tables.superseding import Driver, is_committed
 
 #: Times that a commit is tried again because another writer's came between.
 MAX_TRIES: Final = 50
+#: New files of one commit of compaction; if one of the old files has gone meanwhile, all that work is lost.
+BINS_PER_COMMIT: Final = 32
 _DRIVER_BITS: Final = 62
 
 
@@ -43,6 +45,16 @@ class Bin:
     files: tuple[OldFile, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The new file `name` in the place of `files`."""
+
+    partition: Any
+    files: tuple[OldFile, ...]
+    name: str
+    made: Rewritten
+
+
 class LogTable(ABC):
     """A table and the commits of one pipeline in it. One thread at a time may use it."""
 
@@ -52,6 +64,7 @@ class LogTable(ABC):
         self._pipeline = pipeline
         self._name = name
         self._state: PipelineState = EMPTY
+        #: Whether a write may have been made that was not looked up.
         self._is_unsure = False
         self._attempts: AttemptFolders
 
@@ -77,8 +90,8 @@ class LogTable(ABC):
         """Commit that this driver recovered, to the version that was read; raises anything."""
 
     @abstractmethod
-    def _write_replacement(self, old: Bin, files: Sequence[OldFile], name: str, made: Rewritten, number: int) -> None:
-        """Commit the file `name` in the place of `files`, and that so many compactions were made."""
+    def _write_replacements(self, made: Sequence[Replacement], number: int) -> None:
+        """Commit these, and that so many compactions were made, to the version that was read; raises anything."""
 
     @abstractmethod
     def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:
@@ -145,49 +158,58 @@ class LogTable(ABC):
         if target_bytes is None or self._version is None:
             return 0
         replaced = 0
-        for each in self._small_files(watermark_ms, target_bytes):
+        bins = self._small_files(watermark_ms, target_bytes)
+        for start in range(0, len(bins), BINS_PER_COMMIT):
             try:
-                replaced += self._replace(each)
+                replaced += self._replace(bins[start : start + BINS_PER_COMMIT])
             except OSError as error:
                 raise self._failure("compact", error) from error
         return replaced
 
-    def _replace(self, old: Bin) -> int:
-        """Make one file of those, if they are all there still; gives how many files were replaced."""
-        paths = [self._attempts.path(each.name) for each in old.files]
-        replaced = 0
-        for alike_paths in alike(self._attempts.filesystem, paths):
-            files = [each for each, path in zip(old.files, paths, strict=True) if path in alike_paths]
-            if len(files) > 1 and self._replace_alike(old, files, alike_paths):
-                replaced += len(files)
-        return replaced
-
-    def _replace_alike(self, old: Bin, files: Sequence[OldFile], paths: Sequence[str]) -> bool:
+    def _replace(self, bins: Sequence[Bin]) -> int:
+        """Make one file of those of each bin, if all are there still; gives how many files were replaced."""
         number = self._state.compactions + 1
         attempt = self._attempts.new(COMPACTIONS, number)
-        name = f"{attempt.folder}/part.parquet"
-        target = self._attempts.new_file(name)
-        made = rewrite(self._attempts.filesystem, paths, target, self._sink.compression)
-        points.reach(points.COMPACTING)
+        made: list[Replacement] = []
+        for each in bins:
+            for files in self._alike(each):
+                name = f"{attempt.folder}/part-{len(made)}.parquet"
+                paths = [self._attempts.path(file.name) for file in files]
+                target = self._attempts.new_file(name)
+                rewritten = rewrite(self._attempts.filesystem, paths, target, self._sink.compression)
+                made.append(Replacement(each.partition, files, name, rewritten))
+                points.reach(points.COMPACTING)
+        if not made or not self._commit_replacements(made, number):
+            return 0
+        return sum(len(each.files) for each in made)
+
+    def _alike(self, old: Bin) -> Iterator[tuple[OldFile, ...]]:
+        """Those files of a bin that have one schema, two at least."""
+        by_path = {self._attempts.path(each.name): each for each in old.files}
+        for paths in alike(self._attempts.filesystem, list(by_path)):
+            if len(paths) > 1:
+                yield tuple(by_path[path] for path in paths)
+
+    def _commit_replacements(self, made: Sequence[Replacement], number: int) -> bool:
+        new = {each.name for each in made}
+        old = {file.name for each in made for file in each.files}
         is_made = False
 
         def is_settled() -> bool:
             nonlocal is_made
             live = self._live_names()
-            is_made = name in live
+            is_made = new <= live
             if is_made:
                 return True
             if self._driver.is_shut_out(self._state):
-                raise SupersededError(f"another driver of this pipeline has taken over {self._name}")
-            return self._state.compactions >= number or any(each.name not in live for each in files)
+                raise SupersededError(f"another driver of this pipeline has taken over {self._name}; this driver ends")
+            return self._state.compactions >= number or not old <= live
 
         try:
-            self._until(
-                is_settled, lambda: self._write_replacement(old, files, name, made, number), "replace small files of"
-            )
+            self._until(is_settled, lambda: self._write_replacements(made, number), "replace small files of")
         finally:
             if is_made:
-                self._attempts.committed(COMPACTIONS, number, {name})
+                self._attempts.committed(COMPACTIONS, number, new)
             elif not self._is_unsure:
                 self._attempts.abandon(COMPACTIONS, number)
         return is_made
@@ -199,19 +221,19 @@ class LogTable(ABC):
         """
         failed: Exception | None = None
         version = None
-        self._is_unsure = True
         for _ in range(MAX_TRIES):
             self._read()
+            self._is_unsure = False
             if is_settled():
-                self._is_unsure = False
                 return
             if failed is not None and self._version == version:
-                self._is_unsure = False
                 raise self._failure(doing, failed) from failed
             version = self._version
             try:
+                self._is_unsure = True
                 write()
             except PipelineError:
+                self._is_unsure = False
                 raise
             except Exception as error:
                 failed = error

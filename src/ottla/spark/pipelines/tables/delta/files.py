@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.contract import BatchCommit
 from ottla.spark.pipelines.tables.partition_values import partition_value
-from ottla.spark.pipelines.tables.rewriting import Rewritten
 from ottla.spark.pipelines.tables.statistics import (
     ColumnStatistics,
     check_required,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow
     from deltalake.transaction import AddAction, RemoveAction
 
-    from ottla.spark.pipelines.tables.log_table import Bin, OldFile
+    from ottla.spark.pipelines.tables.log_table import Replacement
 
 #: Columns with statistics, as Delta's own default has it.
 _INDEXED_COLUMNS: Final = 32
@@ -64,20 +63,21 @@ def add_actions(
     return made
 
 
-def replacement(
-    old: Bin, files: Sequence[OldFile], name: str, made: Rewritten, configuration: Mapping[str, str]
-) -> list[AddAction | RemoveAction]:
-    """The file `name` in the place of `files`; no rows change."""
+def replacements(made: Sequence[Replacement], configuration: Mapping[str, str]) -> list[AddAction | RemoveAction]:
+    """New files in the place of old ones; no rows change."""
     import time
 
     from deltalake.transaction import AddAction, RemoveAction
 
     now_ms = time.time_ns() // 1_000_000
-    columns = column_statistics(made.footer)
-    stats = file_statistics(made.rows, columns, indexed_columns(configuration), tuple(old.partition))
-    added = AddAction(name, made.size_bytes, dict(old.partition), now_ms, False, stats)
-    removed = [RemoveAction(each.name, False, now_ms, each.size_bytes, dict(old.partition)) for each in files]
-    return [*removed, added]
+    actions: list[AddAction | RemoveAction] = []
+    for each in made:
+        values = dict(each.partition)
+        columns = column_statistics(each.made.footer)
+        stats = file_statistics(each.made.rows, columns, indexed_columns(configuration), tuple(values))
+        actions += [RemoveAction(old.name, False, now_ms, old.size_bytes, values) for old in each.files]
+        actions.append(AddAction(each.name, each.made.size_bytes, values, now_ms, False, stats))
+    return actions
 
 
 def indexed_columns(configuration: Mapping[str, str]) -> int | None:

@@ -13,13 +13,12 @@ from ottla.spark.pipelines.tables.attempts import Attempt, AttemptFolders
 from ottla.spark.pipelines.tables.contract import BatchCommit, Staging
 from ottla.spark.pipelines.tables.delta import schemas, state
 from ottla.spark.pipelines.tables.delta.compaction import live_names, small_files
-from ottla.spark.pipelines.tables.delta.files import add_actions, replacement
+from ottla.spark.pipelines.tables.delta.files import add_actions, replacements
 from ottla.spark.pipelines.tables.delta.location import DeltaLocation
 from ottla.spark.pipelines.tables.delta.log import TransactionLog
 from ottla.spark.pipelines.tables.delta.writable import check_writable
-from ottla.spark.pipelines.tables.log_table import Bin, LogTable, OldFile
+from ottla.spark.pipelines.tables.log_table import Bin, LogTable, Replacement
 from ottla.spark.pipelines.tables.pipeline_state import EMPTY
-from ottla.spark.pipelines.tables.rewriting import Rewritten
 
 if TYPE_CHECKING:
     import deltalake
@@ -115,8 +114,8 @@ class DeltaBatchTable(LogTable):
     def _write_recovery(self) -> None:
         self._append([], state.driver_entry(self._pipeline, self._driver.number))
 
-    def _write_replacement(self, old: Bin, files: Sequence[OldFile], name: str, made: Rewritten, number: int) -> None:
-        actions = replacement(old, files, name, made, self._configuration)
+    def _write_replacements(self, made: Sequence[Replacement], number: int) -> None:
+        actions = replacements(made, self._configuration)
         self._append(actions, state.compaction_entry(self._pipeline, number))
 
     def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:

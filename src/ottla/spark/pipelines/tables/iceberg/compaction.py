@@ -61,12 +61,14 @@ def small_files(table: Table, watermark_ms: int | None, target_bytes: int, url: 
                 yield Bin(chosen[0].partition, tuple(olds))
 
 
-def check_replacement(table: Table, transaction: Transaction, removed: Sequence[DataFile], added: DataFile) -> None:
+def check_replacement(
+    table: Table, transaction: Transaction, removed: Sequence[DataFile], added: Sequence[DataFile]
+) -> None:
     """Before the commit: the new snapshot has exactly the old one's files but for these. Raises ValueError."""
     after = transaction.table_metadata.current_snapshot()
     expected = Counter(each.file_path for each in live_files(table))
     expected.subtract(each.file_path for each in removed)
-    expected[added.file_path] += 1
+    expected.update(each.file_path for each in added)
     found = Counter(each.file_path for each in files_of(table, after)) if after is not None else Counter()
     if found != +expected:
         raise ValueError("the replacement would have changed rows, and was not committed")

@@ -17,9 +17,8 @@ from ottla.spark.pipelines.tables.iceberg.compaction import check_replacement, l
 from ottla.spark.pipelines.tables.iceberg.expiry import Expiry
 from ottla.spark.pipelines.tables.iceberg.files import data_file, data_files
 from ottla.spark.pipelines.tables.iceberg.location import IcebergLocation, plain_path
-from ottla.spark.pipelines.tables.log_table import Bin, LogTable, OldFile
+from ottla.spark.pipelines.tables.log_table import Bin, LogTable, Replacement
 from ottla.spark.pipelines.tables.pipeline_state import EMPTY
-from ottla.spark.pipelines.tables.rewriting import Rewritten
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
@@ -159,16 +158,22 @@ class IcebergBatchTable(LogTable):
             pass
         transaction.commit_transaction()
 
-    def _write_replacement(self, old: Bin, files: Sequence[OldFile], name: str, made: Rewritten, number: int) -> None:
+    def _write_replacements(self, made: Sequence[Replacement], number: int) -> None:
         assert self._table is not None
+        metadata = self._table.metadata
         transaction = self._table.transaction()
         transaction.set_properties(state.as_property(self._pipeline, replace(self._state, compactions=number)))
-        added = data_file(f"{self._url}/{name}", made.size_bytes, made.footer, old.partition, self._table.metadata)
+        removed = [old.entry for each in made for old in each.files]
+        added = [
+            data_file(f"{self._url}/{each.name}", each.made.size_bytes, each.made.footer, each.partition, metadata)
+            for each in made
+        ]
         with transaction.update_snapshot().overwrite() as overwrite:
-            for each in files:
-                overwrite.delete_data_file(each.entry)
-            overwrite.append_data_file(added)
-        check_replacement(self._table, transaction, [each.entry for each in files], added)
+            for each in removed:
+                overwrite.delete_data_file(each)
+            for each in added:
+                overwrite.append_data_file(each)
+        check_replacement(self._table, transaction, removed, added)
         transaction.commit_transaction()
 
     def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:
