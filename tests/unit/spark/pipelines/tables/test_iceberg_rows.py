@@ -176,6 +176,22 @@ def test_settings_that_name_no_table(tmp_path: Path) -> None:
             IcebergBatchTable(TableSinkSettings(format="iceberg", **settings), "p")  # type: ignore[arg-type]
 
 
+def test_the_namespace_is_made_by_another_driver_at_the_same_moment(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    real = SqlCatalog.create_namespace_if_not_exists
+
+    def both(self: SqlCatalog, *names: Any) -> None:
+        real(self, *names)
+        raise OSError("it is there")
+
+    monkeypatch.setattr(SqlCatalog, "create_namespace_if_not_exists", both)
+    table = lake.opened()
+    assert table.commit(stage(table, 0, numbered(0)))
+
+
 def files_on_disk(lake: Lake) -> set[str]:
     return {f"file://{each}" for each in lake.path.rglob("*.*") if each.suffix in (".avro", ".parquet")}
 

@@ -68,8 +68,13 @@ class IcebergLocation:
         return staged.table_metadata.location.rstrip("/")
 
     def make_namespace(self) -> None:
-        """The namespace, if it is not there."""
-        self.catalog.create_namespace_if_not_exists(self.identifier[:-1])
+        """The namespace, if it is not there; another driver may make it at the same moment."""
+        try:
+            self.catalog.create_namespace_if_not_exists(self.identifier[:-1])
+        except Exception:
+            # pyiceberg looks and creates in two steps, and passes on whatever the catalog says of a second one.
+            if not self.catalog.namespace_exists(self.identifier[:-1]):
+                raise
 
     def storage_options(self) -> dict[str, str]:
         """Those of the settings; else S3's settings of the catalog by pyarrow's names."""
