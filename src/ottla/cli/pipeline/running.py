@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 #: The variable by which a program knows that spark-submit has started it, and Java.
 _GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
-_LONGEST_REASON = 1_000
 #: Brokers have so long to say where the run begins; without an answer its first batch has no rate.
 START_TIMEOUT_MS = 10_000
 
@@ -193,11 +192,12 @@ def _listen(settings: PipelineSettings, options: RunOptions, spark: SparkSession
 
 def _outcome(settings: PipelineSettings, ending: Ending, wish: StopWish) -> tuple[int, str]:
     from ottla.spark.pipelines.queries.ending import why_it_ended
+    from ottla.spark.pipelines.running.reasons import short_reason
     from ottla.spark.pipelines.settings.references import redacted
 
     if ending.failure is not None:
         sentence = why_it_ended(ending.failure)
-        text = str(sentence) if sentence is not None else " ".join(str(ending.failure).split())[:_LONGEST_REASON]
+        text = str(sentence) if sentence is not None else short_reason(str(ending.failure))
         return 1, redacted(f"{settings.name} ended: {text}", settings.secrets)
     if not ending.was_asked:
         return 0, f"pipeline {settings.name} has processed what was there"

@@ -163,6 +163,5 @@ def test_a_query_that_fails_ends_with_one_sentence_and_1(
     assert failed.wait(START_TIMEOUT_S) == 1, failed.output_tail()
     assert failed.stderr.count("\n") == 1, failed.stderr
     assert failed.stderr.startswith(f"ottla pipeline: {typed.name} ended: ")
-    assert "***" in failed.stderr
     assert SECRET not in failed.stderr + failed.stdout
     assert typed.status()["runner"]["state"] == "failed"
