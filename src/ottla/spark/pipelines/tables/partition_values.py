@@ -1,20 +1,14 @@
-"""The values of partition columns: from the text that tasks write, and whether rows can still come for them."""
+"""The values of partition columns, from the text that tasks write."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
     import pyarrow
-
-#: A day of a zone west of UTC ends up to this much later than that of UTC.
-_ZONES: Final = timedelta(hours=12)
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def partition_value(text: str | None, kind: pyarrow.DataType, column: str) -> Any:
@@ -35,32 +29,3 @@ def partition_value(text: str | None, kind: pyarrow.DataType, column: str) -> An
             f"partition column {column} has the value {text!r}, which is no {kind}; partition by a column of text, "
             "whole numbers, dates, timestamps, decimals or booleans"
         ) from error
-
-
-def is_closed(values: Sequence[Any], watermark_ms: int | None) -> bool:
-    """Whether the watermark has passed a date or a time among the values (as Python values, or ISO text)."""
-    if watermark_ms is None:
-        return False
-    watermark = datetime.fromtimestamp(watermark_ms / 1000, UTC)
-    return any((end := _end(value)) is not None and end <= watermark for value in values)
-
-
-def has_time(values: Sequence[Any]) -> bool:
-    """Whether there is a date or a time among the values, so that a watermark can pass them."""
-    return any(_end(value) is not None for value in values)
-
-
-def _end(value: Any) -> datetime | None:
-    """When the last row with this value can have happened; None for values that are no time."""
-    if isinstance(value, str) and _DAY.fullmatch(value):
-        try:
-            value = date.fromisoformat(value)
-        except ValueError:
-            return None
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC) + _ZONES
-    if isinstance(value, date):
-        if value == date.max:
-            return None
-        return datetime.combine(value + timedelta(days=1), time(), UTC) + _ZONES
-    return None

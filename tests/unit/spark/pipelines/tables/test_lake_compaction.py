@@ -51,6 +51,16 @@ def test_days_that_the_watermark_has_passed_are_compacted(lake: Lake) -> None:
     assert table.last_commit().batch_id == 3  # type: ignore[union-attr]
 
 
+def test_columns_year_and_month_are_times(lake: Lake) -> None:
+    table = lake.opened(partition_by=("year", "month"))
+    for batch_id in range(2):
+        rows = numbered(batch_id).append_column("year", pyarrow.array([2024] * ROWS))
+        table.commit(stage(table, batch_id, rows.append_column("month", pyarrow.array([2] * ROWS))))
+    assert table.compact(watermark(2024, 3, 1)) == 0
+    assert table.compact(watermark(2024, 3, 1, 12)) == 2
+    assert lake.ids() == list(range(20))
+
+
 def test_without_a_time_many_small_files_are_compacted(lake: Lake) -> None:
     table = lake.opened()
     table.commit(stage(table, 0, numbered(0, 31), files=31))

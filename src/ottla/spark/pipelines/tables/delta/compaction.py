@@ -49,8 +49,8 @@ def small_files(
             files[tuple(column[number] for column in values)].append(OldFile(unquote(path), size))
     for partition, found in files.items():
         sizes = [each.size_bytes for each in found]
-        if is_worth_it(partition, sizes, watermark_ms, target_bytes):
-            texts = dict(zip(columns, map(partition_text, partition), strict=True))
+        texts = dict(zip(columns, map(partition_text, partition), strict=True))
+        if is_worth_it(texts, sizes, watermark_ms, target_bytes):
             for numbers in bins(sizes, target_bytes):
                 yield Bin(texts, tuple(found[number] for number in numbers))
 

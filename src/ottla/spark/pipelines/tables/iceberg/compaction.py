@@ -52,7 +52,11 @@ def small_files(table: Table, watermark_ms: int | None, target_bytes: int, url: 
     for partition, found in files.items():
         found.sort(key=lambda each: each.file_path)
         sizes = [each.file_size_in_bytes for each in found]
-        if is_worth_it(partition, sizes, watermark_ms, target_bytes):
+        texts = {
+            field.name: None if value is None else str(value)
+            for field, value in zip(metadata.spec().fields, partition, strict=True)
+        }
+        if is_worth_it(texts, sizes, watermark_ms, target_bytes):
             for numbers in bins(sizes, target_bytes):
                 chosen = [found[number] for number in numbers]
                 olds = [
