@@ -1,0 +1,103 @@
+"""What a task of the fast path does, without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow
+import pyarrow.dataset
+import pytest
+
+from ottla.spark.pipelines.tables.contract import Staging
+from ottla.spark.pipelines.writing.direct import DirectSelection, DirectTask, into_tasks
+from ottla.spark.pipelines.writing.plan import SqlRules, plan_steps
+from ottla.spark.source.options import parse_read_options
+from ottla.spark.source.planning import PartitionRange
+
+if TYPE_CHECKING:
+    from tests.unit.spark.conftest import FakeCluster
+
+pytestmark = pytest.mark.spec("D3")
+
+OPTIONS = {
+    "kafka.bootstrap.servers": "fake:1",
+    "subscribe": "t",
+    "valueFormat": "json",
+    "valueSchema": "id BIGINT, place STRING",
+    "badValueColumn": "",
+    "badReasonColumn": "_bad",
+    "columns": "id,place,_bad,offset,timestamp",
+    "rowsPerBatch": "10",
+}
+VIEW = pyarrow.schema(
+    {
+        "id": pyarrow.int64(),
+        "place": pyarrow.string(),
+        "offset": pyarrow.int64(),
+        "timestamp": pyarrow.timestamp("us", "UTC"),
+    }
+)
+NUMBERS = pyarrow.record_batch({"id": pyarrow.array([0], pyarrow.int64())})
+
+
+def _values(count: int) -> list[bytes]:
+    return [
+        b"no JSON" if number % 10 == 9 else json.dumps({"id": number, "place": f"p{number % 2}"}).encode()
+        for number in range(count)
+    ]
+
+
+def _task(folder: Path, work: list[list[PartitionRange]], sql: str) -> DirectTask:
+    plan = plan_steps("events", VIEW, [("rows", sql)], SqlRules(ansi=True, utc=True))
+    assert plan is not None
+    selection = DirectSelection("_bad", plan.views["events"]["timestamp"], plan.conditions)
+    schema = pyarrow.schema({"id": pyarrow.int64(), "place": pyarrow.string(), "offset": pyarrow.int64()})
+    staging = Staging(folder.as_uri(), {}, ("place",), "zstd")
+    return DirectTask(parse_read_options(OPTIONS, streaming=True), selection, schema, staging, work)
+
+
+def test_a_task_writes_its_ranges_and_reports(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.holds("t", (0, 100))
+    cluster.values = _values(100)
+    work = [[PartitionRange("t", 0, 0, 30), PartitionRange("t", 0, 50, 100)], [PartitionRange("t", 0, 30, 50)]]
+    task = _task(tmp_path, work, "SELECT id, place, offset FROM events WHERE id <> 4")
+    reports = [row for batch in task.run(iter([NUMBERS])) for row in batch.to_pylist()]
+
+    *files, rest = reports
+    assert rest["path"] is None
+    assert rest["bad_records"] == 8
+    assert rest["latest_event_ms"] == 98, "the time of a record that parses"
+    assert sorted(each["partition"] for each in files) == [["p0"], ["p1"]]
+    table = pyarrow.dataset.dataset(tmp_path, partitioning="hive").to_table()
+    wanted = [each for each in (*range(30), *range(50, 100)) if each % 10 != 9 and each != 4]
+    assert sorted(table["id"].to_pylist()) == sorted(table["offset"].to_pylist()) == wanted
+
+
+def test_a_condition_that_keeps_nothing_writes_no_file(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.holds("t", (0, 20))
+    cluster.values = _values(20)
+    task = _task(
+        tmp_path, [[PartitionRange("t", 0, 0, 20)]], "SELECT id, place, offset FROM events WHERE place IS NULL"
+    )
+    (report,) = (row for batch in task.run(iter([NUMBERS])) for row in batch.to_pylist())
+    assert report["path"] is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks"),
+    [
+        ([], []),
+        ([10, 20, 30], [60]),
+        ([100_000, 100_000], [100_000, 100_000]),
+        ([500_000, 1, 100_000], [1, 100_000, 500_000]),
+        ([60_000] * 4, [60_000, 60_000, 120_000]),
+    ],
+)
+def test_few_records_go_to_one_task_and_many_are_shared(sizes: list[int], tasks: list[int]) -> None:
+    ranges = [PartitionRange("t", number, 0, size) for number, size in enumerate(sizes)]
+    work = into_tasks(ranges)
+    assert sorted(sum(each.size for each in part) for part in work) == tasks
+    assert sorted((each for part in work for each in part), key=lambda each: each.partition) == ranges
