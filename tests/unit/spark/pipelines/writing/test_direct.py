@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow
 import pyarrow.dataset
@@ -15,9 +15,6 @@ from ottla.spark.pipelines.writing.direct import DirectSelection, DirectTask, in
 from ottla.spark.pipelines.writing.plan import SqlRules, plan_steps
 from ottla.spark.source.options import parse_read_options
 from ottla.spark.source.planning import PartitionRange
-
-if TYPE_CHECKING:
-    from tests.unit.spark.conftest import FakeCluster
 
 pytestmark = pytest.mark.spec("D3")
 
@@ -58,7 +55,7 @@ def _task(folder: Path, work: list[list[PartitionRange]], sql: str) -> DirectTas
     return DirectTask(parse_read_options(OPTIONS, streaming=True), selection, schema, staging, work)
 
 
-def test_a_task_writes_its_ranges_and_reports(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_task_writes_its_ranges_and_reports(cluster: Any, tmp_path: Path) -> None:
     cluster.holds("t", (0, 100))
     cluster.values = _values(100)
     work = [[PartitionRange("t", 0, 0, 30), PartitionRange("t", 0, 50, 100)], [PartitionRange("t", 0, 30, 50)]]
@@ -75,7 +72,7 @@ def test_a_task_writes_its_ranges_and_reports(cluster: FakeCluster, tmp_path: Pa
     assert sorted(table["id"].to_pylist()) == sorted(table["offset"].to_pylist()) == wanted
 
 
-def test_a_condition_that_keeps_nothing_writes_no_file(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_condition_that_keeps_nothing_writes_no_file(cluster: Any, tmp_path: Path) -> None:
     cluster.holds("t", (0, 20))
     cluster.values = _values(20)
     task = _task(
