@@ -36,8 +36,11 @@ def start_pipeline(
     if settings.kind is PipelineKind.mirror or not settings.sources:
         raise PipelineSettingsError(f"pipeline {settings.name} has no source to run a query on")
     check_told_apart(settings.sources)
-    if settings.new_fields is NewFields.add or continue_from_table:
-        _refuse_state(settings)
+    step = step_with_state(settings) if settings.new_fields is NewFields.add else None
+    if step is not None:
+        raise PipelineSettingsError(
+            f"new_fields = add: step {step} keeps state, whose columns cannot change; set new_fields = ignore or fail"
+        )
     sink, dead_letters = open_sink(settings), open_dead_letters(settings)
     checkpoint = QueryCheckpoint(settings.checkpoint)
     last = sink.prepare()
@@ -79,20 +82,6 @@ def _without_spark(
         return rows
     sink.take_ranges(direct.writer)
     return direct.frame
-
-
-def _refuse_state(settings: PipelineSettings) -> None:
-    step = step_with_state(settings)
-    if step is None:
-        return
-    if settings.new_fields is NewFields.add:
-        raise PipelineSettingsError(
-            f"new_fields = add: step {step} keeps state, whose columns cannot change; set new_fields = ignore or fail"
-        )
-    raise PipelineSettingsError(
-        f"step {step} keeps state that was lost with the checkpoint, so that its results would not be those of all "
-        "records: start from the beginning, and choose another table"
-    )
 
 
 def _triggered(writer: DataStreamWriter, trigger: TriggerSettings) -> DataStreamWriter:

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.spark.pipelines.errors import CheckpointMismatchError, PipelineError
+from ottla.spark.pipelines.errors import CheckpointMismatchError, PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint, offsets_as_json, offsets_of_json
 from ottla.spark.pipelines.queries.sources import by_source, read_options
+from ottla.spark.pipelines.queries.state import step_with_state
 from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSettings
 from ottla.spark.pipelines.tables.contract import EndOffsets, LastCommit
 from ottla.spark.source.offsets import EARLIEST
@@ -48,7 +49,8 @@ def decide_start(
     the tables of rows and of dead letters.
 
     Raises CheckpointMismatchError if one of them is of another query or of a batch that the checkpoint does not have,
-    and `continue_from_table` does not say to go on from there.
+    and `continue_from_table` does not say to go on from there; PipelineSettingsError if that cannot be, since the query
+    keeps state.
     """
     start = read_start(checkpoint)
     planned = checkpoint.newest_planned()
@@ -57,6 +59,7 @@ def decide_start(
     if strange:
         if not continue_from_table or planned is not None:
             raise CheckpointMismatchError(_mismatch(checkpoint, settings, strange[0], planned))
+        _refuse_state(settings)
         start = Start(there[0].end_offsets, there, last_letters.end_offsets if last_letters is not None else {})
         _write_start(checkpoint, start)
     if checkpoint.newest_finished() is not None:
@@ -99,6 +102,15 @@ def _fits(
     batch = checkpoint.batch(last.batch_id)
     # Spark removes old entries; what is there has to be what the table was given.
     return batch is None or _plain(by_source(settings.sources, batch.sources)) == _plain(last.end_offsets)
+
+
+def _refuse_state(settings: PipelineSettings) -> None:
+    step = step_with_state(settings)
+    if step is not None:
+        raise PipelineSettingsError(
+            f"step {step} keeps state that was lost with the checkpoint, so that its results would not be those of all "
+            "records: start from the beginning, and choose another table"
+        )
 
 
 def _mismatch(checkpoint: QueryCheckpoint, settings: PipelineSettings, last: LastCommit, planned: int | None) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.pipelines.errors import CheckpointMismatchError
+from ottla.spark.pipelines.errors import CheckpointMismatchError, PipelineSettingsError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.starting import Start, decide_start, read_start, starting_option
-from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, SourceSettings
+from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, SourceSettings, StepSettings
 from ottla.spark.pipelines.tables.contract import LastCommit
 
 SOURCE = SourceSettings(name="events", bootstrap_servers="b:9092", group_id="g", topics=("t",))
@@ -87,3 +87,14 @@ def test_the_option_is_the_setting_unless_a_start_is_noted(tmp_path: Path, monke
     latest = replace(SOURCE, starting_offsets="latest")
     assert starting_option(Start(), latest, finished=True) == "latest"
     assert starting_option(Start({}, (LAST,)), latest, finished=False) == "earliest"
+
+
+def test_a_query_with_state_goes_on_from_its_own_checkpoint_only(tmp_path: Path) -> None:
+    steps = (StepSettings(name="totals", sql="SELECT count(*) FROM events"),)
+    settings = replace(_settings(tmp_path), steps=steps)
+    checkpoint = QueryCheckpoint(settings.checkpoint)
+    with pytest.raises(PipelineSettingsError, match="step totals keeps state that was lost with the checkpoint"):
+        decide_start(checkpoint, settings, LAST, continue_from_table=True)
+    assert read_start(checkpoint) is None
+    _checkpoint(tmp_path, b3={"t": {"0": 10, "1": 20}})
+    assert decide_start(checkpoint, settings, LAST, continue_from_table=True) == Start()
