@@ -21,10 +21,11 @@ BATCHES_PER_COMPACTION = 20
 
 
 class TableSink(BatchSink):
-    """A table as a sink of one pipeline."""
+    """A table as a sink of one pipeline. With `keep_offsets` batches without rows are committed for their offsets."""
 
-    def __init__(self, settings: TableSinkSettings, pipeline: str) -> None:
+    def __init__(self, settings: TableSinkSettings, pipeline: str, *, keep_offsets: bool = True) -> None:
         self._settings = settings
+        self._keep_offsets = keep_offsets
         self._pipeline = pipeline
         self._table: BatchTable | None = None
         self._staged: BatchCommit | None = None
@@ -69,13 +70,13 @@ class TableSink(BatchSink):
         return bad_records
 
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
-        """Commit the batch that was staged, also one without files, for its offsets; one that is there adds nothing.
+        """Commit the batch that was staged; one that is there already adds nothing.
 
         Raises SupersededError, PipelineError.
         """
         commit, self._staged = self._staged, None
         assert commit is not None
-        if not commit.files and batch.start_offsets == batch.end_offsets:
+        if not commit.files and (not self._keep_offsets or batch.start_offsets == batch.end_offsets):
             return
         table = self._opened()
         if table.commit(commit):
