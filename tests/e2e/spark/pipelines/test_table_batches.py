@@ -208,7 +208,7 @@ def test_a_driver_that_was_overtaken_ends_with_its_sentence(
         # With a checkpoint of its own, as if it were started elsewhere just now.
         if point == points.FILES_WRITTEN and not reached:
             reached.append(point)
-            run(spark, moved)
+            run(spark.newSession(), moved)
 
     monkeypatch.setattr(points, "on_reached", overtaken)
     with pytest.raises(SupersededError) as ended:

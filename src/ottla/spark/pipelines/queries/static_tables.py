@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ottla.spark.pipelines.data_sources import register_source
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import StaticTableSettings
 
@@ -35,7 +36,7 @@ def table_view(spark: SparkSession, table: StaticTableSettings) -> DataFrame:
     if table.format not in (PARQUET, DELTA):
         return spark.read.format(table.format).options(**table.options).load(table.path)
     dataset(table.format, table.path, table.options)  # A table that is not there is refused here, in one sentence.
-    spark.dataSource.register(_source())
+    register_source(spark, _source())
     given = {"table_format": table.format, "table_path": table.path, "table_options": json.dumps(dict(table.options))}
     return spark.read.format(_FORMAT).options(**given).load()
 

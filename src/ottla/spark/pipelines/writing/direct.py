@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.errors import message_only
+from ottla.spark.pipelines.data_sources import register_source
 from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSettings, StepSettings, TableSinkSettings
 from ottla.spark.pipelines.tables.contract import StagedFile, Staging
 from ottla.spark.pipelines.writing.expressions import Expression, OneSelect, as_array
@@ -200,7 +201,7 @@ def direct_stream(
         return None
     from ottla.spark.pipelines.writing.ranges import RANGES_FORMAT, RangesSource
 
-    spark.dataSource.register(RangesSource)
+    register_source(spark, RangesSource)
     frame = spark.readStream.format(RANGES_FORMAT).options(**options).load()
     return DirectStream(frame, DirectWriter(schema, read, selection, _delay_ms(spark, settings)))
 
