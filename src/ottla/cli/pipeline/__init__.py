@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.settings.model import PipelineSettings
 
 COMMAND = Command("ottla pipeline")
+#: Packages whose errors are Spark's answers.
+_OF_SPARK = ("pyspark", "py4j", "grpc")
 
 
 def load(file: Path, servers: str | None) -> PipelineSettings:
@@ -46,3 +48,19 @@ def refusals(settings: PipelineSettings) -> Iterator[None]:
         yield
     except (ClientError, JavaNotFound, MissingExtraError, PipelineError, SparkRefusal) as problem:
         raise CommandError(redacted(str(problem), settings.secrets)) from None
+
+
+@contextmanager
+def spark_refusals(settings: PipelineSettings) -> Iterator[None]:
+    """What Spark refuses before a query runs, as CommandError in one line; it is asked for its text while it lives."""
+    from ottla.spark.pipelines.queries.ending import why_it_ended
+    from ottla.spark.pipelines.running.reasons import short_reason
+    from ottla.spark.pipelines.settings.references import redacted
+
+    try:
+        yield
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] not in _OF_SPARK:
+            raise
+        text = why_it_ended(problem) or short_reason(str(problem))
+        raise CommandError(redacted(f"{settings.name} cannot start: {text}", settings.secrets)) from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cli.command import EXIT_INTERRUPTED, CommandError
-from ottla.cli.pipeline import COMMAND, refusals
+from ottla.cli.pipeline import COMMAND, refusals, spark_refusals
 from ottla.cli.pipeline.live import LiveOutput
 
 if TYPE_CHECKING:
@@ -57,9 +57,10 @@ def run_command(settings: PipelineSettings, options: RunOptions) -> int:
         started_s = time.monotonic()
         try:
             with ExitStack() as stack:
-                spark = _session(settings, options, stack)
-                _obey_signals(wish)
-                ending = _follow(settings, options, spark, runner, output, stack)
+                with spark_refusals(settings):
+                    spark = _session(settings, options, stack)
+                    _obey_signals(wish)
+                    ending = _follow(settings, options, spark, runner, output, stack)
                 # While Java lives: PySpark asks it for the text of an exception.
                 code, text = _outcome(settings, ending, wish)
             if options.report is not None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from ottla.cli.command import CommandError
 from ottla.cli.main import app
+from ottla.cli.pipeline import load, spark_refusals
 from ottla.spark.pipelines.running.control import RunnerHeartbeat, RunnerNotes, RunState
 from ottla.spark.pipelines.running.process import host_name
 from support.ports import free_port
@@ -163,3 +165,20 @@ def test_submit_takes_one_archive(file: Path) -> None:
     done = _run("submit", str(file), "-b", "a:1", "--pack", "a.tar.gz", "--archive", "b.tar.gz")
     assert done.exit_code == 2
     assert "contradict each other" in done.stderr
+
+
+def test_what_spark_refuses_at_the_start_is_one_sentence_without_secrets(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = pytest.importorskip("pyspark.errors")
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    said = "[STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] Invalid mode, hunter2. SQLSTATE: 42KDE;\nAggregate\n+- x\n"
+    with pytest.raises(CommandError) as refused, spark_refusals(load(file, "127.0.0.1:1")):
+        raise errors.AnalysisException(said)
+    assert str(refused.value) == ("p cannot start: [STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] Invalid mode, ***.")
+
+
+def test_an_error_that_is_not_sparks_is_not_hidden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    with pytest.raises(ZeroDivisionError), spark_refusals(load(file, "127.0.0.1:1")):
+        raise ZeroDivisionError
