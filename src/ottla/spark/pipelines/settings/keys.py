@@ -161,7 +161,8 @@ _TABLE_SINK: Final = (
     Key(
         "compact_to",
         SIZE,
-        "About the size of the files that small ones become, once the watermark has passed their partition.",
+        "About the size of the files that small ones become, once the watermark has passed their partition; "
+        "`never` for none.",
         "128 MiB",
     ),
     Key("storage_options", MAPPING, "Options of the file system: `[sink.storage_options]`."),
