@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from ottla.spark.noise import silence_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.spark.pipelines.settings.model import PipelineSettings
 
 _LONGEST_REASON = 1_500
 _CONF = {
@@ -122,15 +125,26 @@ class SparkJobs:
         )
 
     def _start_queries(self) -> None:
+        from ottla.spark.local import register
         from ottla.spark.pipelines.mirroring.start import start_mirror
         from ottla.spark.pipelines.queries.start import start_pipeline
 
         spark, places = self._spark, self._places
         assert spark is not None
         assert places is not None
-        for name, settings in write_pipelines(self._feed, places, self._watermark_s).items():
-            start = start_pipeline if settings.mirror is None else start_mirror
-            self._queries[name] = start(spark, settings)
+        pipelines = write_pipelines(self._feed, places, self._watermark_s)
+
+        def start(settings: PipelineSettings) -> StreamingQuery:
+            # In a session of its own: the views of pipelines have equal names.
+            own = register(spark.newSession())
+            return (start_pipeline if settings.mirror is None else start_mirror)(own, settings)
+
+        # Starting is mostly waiting for a Python process that answers Spark's questions.
+        with ThreadPoolExecutor(len(pipelines)) as pool:
+            started = {name: pool.submit(start, settings) for name, settings in pipelines.items()}
+        self._queries = {name: each.result() for name, each in started.items() if each.exception() is None}
+        for each in started.values():
+            each.result()
 
 
 def _shortened(text: str) -> str:
