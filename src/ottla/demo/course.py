@@ -26,7 +26,8 @@ from ottla.demo.results import Results, Sample
 from ottla.demo.screen import Screen
 
 PARTITIONS = 4
-STALL_LIMIT_S = 120.0
+# Java and its Python processes start slowly on a busy machine.
+STALL_LIMIT_S = 240.0
 SAMPLE_INTERVAL_S = 0.5
 EVIDENCE_WAIT_S = 5.0
 _MARKER = ".ottla-demo"
