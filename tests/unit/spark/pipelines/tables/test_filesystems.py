@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -122,6 +123,20 @@ def test_a_request_that_was_sent_twice_is_known(s3: PlayedS3) -> None:
     assert create_exclusively(filesystem, f"{folder}/x", b"mine")
     assert create_exclusively(filesystem, f"{folder}/x", b"mine")
     assert not create_exclusively(filesystem, f"{folder}/x", b"theirs")
+
+
+def test_a_link_whose_answer_was_lost_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS sends a request again, and the second one finds the link that the first one made."""
+    link = os.link
+
+    def link_and_lose(source: str, target: str) -> None:
+        link(source, target)
+        raise FileExistsError
+
+    monkeypatch.setattr(os, "link", link_and_lose)
+    assert create_exclusively(fs.LocalFileSystem(), str(tmp_path / "x"), b"mine")
+    assert not create_exclusively(fs.LocalFileSystem(), str(tmp_path / "x"), b"theirs")
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
 
 
 def test_commits_on_s3_need_boto3(s3: PlayedS3, monkeypatch: pytest.MonkeyPatch) -> None:
