@@ -150,6 +150,7 @@ def test_files_of_other_schemas_and_of_others_are_not_mixed(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)  # with --long, and the machine's other work
 def test_a_reader_in_a_loop_sees_each_row_once(lake: Lake, request: pytest.FixtureRequest) -> None:
     commits, compactions = (1_000, 20) if request.config.getoption("--long") else (30, 3)
     table = opened(lake)
