@@ -292,6 +292,7 @@ def test_topics_partitions_and_settings_are_followed_while_it_runs(
         ({"source_settings": {"security.protocol": "SASL_SSL"}}, "security.protocol"),
         ({"source_settings": {"group.id": "x"}}, "group.id is not given here"),
         ({"refresh_interval_ms": 0}, "refresh_interval_ms is 0"),
+        ({}, "are of the same cluster"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(

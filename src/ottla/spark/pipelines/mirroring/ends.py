@@ -103,3 +103,21 @@ def source_of(mirror: MirrorSettings) -> MirrorEnd:
 def target_of(mirror: MirrorSettings) -> MirrorEnd:
     """The cluster that they go to."""
     return MirrorEnd(mirror.target_bootstrap_servers, dict(mirror.target_settings))
+
+
+def check_two_clusters(mirror: MirrorSettings, timeout_ms: int | None = None) -> None:
+    """Raises PipelineSettingsError where both ends are one cluster: a mirror would copy its own copies without end.
+
+    Raises ClientError where one does not answer.
+    """
+    found = []
+    for end in (source_of(mirror), target_of(mirror)):
+        with end.admin() as admin:
+            cluster = admin.describe_cluster(timeout_ms=timeout_ms)
+            # The id alone is not enough: a cluster made from a copy of another's folder has the same.
+            found.append((cluster.cluster_id, {(node.host, node.port) for node in cluster.nodes}))
+    if found[0] == found[1]:
+        raise PipelineSettingsError(
+            "source_bootstrap_servers and target_bootstrap_servers are of the same cluster, so that copies would be "
+            "copied again without end; correct one of them"
+        )

@@ -8,7 +8,7 @@ from ottla.client.errors import ClientError
 from ottla.records.extras import require_extra
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.mirroring.copying import names_of
-from ottla.spark.pipelines.mirroring.ends import source_of, target_of
+from ottla.spark.pipelines.mirroring.ends import check_two_clusters, source_of, target_of
 from ottla.spark.pipelines.mirroring.keeper import MirrorKeeper
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def start_mirror(spark: SparkSession, settings: PipelineSettings) -> StreamingQu
     mirror = check_mirror(settings)
     keeper = MirrorKeeper(mirror)
     try:
+        check_two_clusters(mirror)
         keeper.keep_once()
     except ClientError as problem:
         raise PipelineError(f"the mirror {settings.name} cannot start: {problem}") from None

@@ -72,6 +72,13 @@ def decide_start(
     return start
 
 
+def check_fit(checkpoint: QueryCheckpoint, settings: PipelineSettings, last: LastCommit) -> None:
+    """Raises CheckpointMismatchError where a table's last commit is none that the checkpoint goes on from."""
+    planned = checkpoint.newest_planned()
+    if not _fits(checkpoint, settings, read_start(checkpoint), planned, last):
+        raise CheckpointMismatchError(_mismatch(checkpoint, settings, last, planned))
+
+
 def read_start(checkpoint: QueryCheckpoint) -> Start | None:
     """The start that is noted in the checkpoint; None where none is. Raises PipelineError."""
     note = checkpoint.note(_NOTE)

@@ -9,7 +9,7 @@ import difflib
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -23,6 +23,7 @@ from ottla.spark.errors import SparkRefusal
 from ottla.spark.given import KAFKA_PREFIX
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
+from ottla.spark.pipelines.queries.starting import check_fit
 from ottla.spark.pipelines.running.clusters import ReadCluster, read_clusters
 from ottla.spark.pipelines.running.control import Liveness, RunnerNotes
 from ottla.spark.pipelines.running.process import host_name, process_exists
@@ -72,8 +73,12 @@ def check_pipeline(settings: PipelineSettings, timeout_ms: int, now_ms: int) -> 
     yield from _sql(settings)
     for table in settings.tables:
         yield _looked(f"table {table.name}", partial(_place, table.path, {}))
-    yield from _sink("sink", settings.sink, settings.name, timeout_ms)
-    yield from _sink("dead letters", settings.dead_letters, f"{settings.name}/dead-letters", timeout_ms)
+    for what, sink, writer in (
+        ("sink", settings.sink, settings.name),
+        ("dead letters", settings.dead_letters, f"{settings.name}/dead-letters"),
+    ):
+        if sink is not None:
+            yield _looked(what, partial(_sink, settings, sink, writer, timeout_ms))
 
 
 def _looked(what: str, look: Callable[[], tuple[bool | None, str]]) -> CheckResult:
@@ -137,12 +142,16 @@ def _near(client: Client, topics: Sequence[str]) -> str:
 
 
 def _mirror_target(settings: PipelineSettings, timeout_ms: int) -> tuple[bool, str]:
+    from ottla.spark.pipelines.mirroring.ends import check_two_clusters
     from ottla.spark.pipelines.mirroring.start import check_mirror
 
     mirror = check_mirror(settings)
     target = ConnectionOptions(mirror.target_bootstrap_servers, mirror.target_settings)
     with connect(target, timeout_ms) as client:
-        return True, f"{target.bootstrap_servers} answers and has {len(client.topics()):,} topics"
+        there = len(client.topics())
+    with suppress(ClientError):  # A source that does not answer is said with the source.
+        check_two_clusters(mirror, timeout_ms)
+    return True, f"{target.bootstrap_servers} answers and has {there:,} topics"
 
 
 def _sql(settings: PipelineSettings) -> Iterator[CheckResult]:
@@ -184,12 +193,7 @@ def _plain(text: str) -> str:
     return text.replace("\x1b[4m", "").replace("\x1b[0m", "")
 
 
-def _sink(what: str, sink: SinkSettings | None, pipeline: str, timeout_ms: int) -> Iterator[CheckResult]:
-    if sink is not None:
-        yield _looked(what, lambda: _sink_look(sink, pipeline, timeout_ms))
-
-
-def _sink_look(sink: SinkSettings, pipeline: str, timeout_ms: int) -> tuple[bool | None, str]:
+def _sink(settings: PipelineSettings, sink: SinkSettings, writer: str, timeout_ms: int) -> tuple[bool | None, str]:
     if isinstance(sink, ConsoleSinkSettings):
         return True, "the console"
     if isinstance(sink, TopicSinkSettings):
@@ -198,7 +202,9 @@ def _sink_look(sink: SinkSettings, pipeline: str, timeout_ms: int) -> tuple[bool
         return _database(sink)
     from ottla.spark.pipelines.tables.opening import open_table
 
-    last = open_table(sink, pipeline).last_commit()
+    last = open_table(sink, writer).last_commit()
+    if last is not None:
+        check_fit(QueryCheckpoint(settings.checkpoint), settings, last)
     where = sink.path or f"{sink.catalog}: {sink.table}"
     return True, f"{sink.format} table {where}: " + ("no batch yet" if last is None else f"has batch {last.batch_id:,}")
 

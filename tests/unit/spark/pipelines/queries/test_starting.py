@@ -11,7 +11,7 @@ import pytest
 
 from ottla.spark.pipelines.errors import CheckpointMismatchError, PipelineSettingsError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
-from ottla.spark.pipelines.queries.starting import Start, decide_start, read_start, starting_option
+from ottla.spark.pipelines.queries.starting import Start, check_fit, decide_start, read_start, starting_option
 from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, SourceSettings, StepSettings
 from ottla.spark.pipelines.tables.contract import LastCommit
 
@@ -98,3 +98,9 @@ def test_a_query_with_state_goes_on_from_its_own_checkpoint_only(tmp_path: Path)
     assert read_start(checkpoint) is None
     _checkpoint(tmp_path, b3={"t": {"0": 10, "1": 20}})
     assert decide_start(checkpoint, settings, LAST, continue_from_table=True) == Start()
+
+
+def test_a_checkpoint_that_was_lost_is_found_before_the_start_too(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointMismatchError, match=r"is new or was lost: continue from .* --continue-from-table"):
+        check_fit(QueryCheckpoint(str(tmp_path / "c")), _settings(tmp_path), LAST)
+    check_fit(_checkpoint(tmp_path, b3={"t": {"0": 10, "1": 20}}), _settings(tmp_path), LAST)
