@@ -21,8 +21,9 @@ PAGES = {
     "docs/docker.md": [],
     "docs/profiles.md": [],
     "docs/spark.md": [pytest.mark.needs_java],
+    "docs/pipelines.md": [pytest.mark.needs_java],
 }
-#: The page about Spark starts it several times, which takes minutes on a busy machine.
+#: The pages about Spark start it several times, which takes minutes on a busy machine.
 WALK_TIMEOUT_S = 900
 
 pytestmark = [pytest.mark.spec("U5"), pytest.mark.slow]

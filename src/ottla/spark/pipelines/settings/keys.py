@@ -194,7 +194,13 @@ SINKS: Final[dict[str, tuple[Key, ...]]] = {
     "database": (
         Key("url", TEXT, "`sqlite:PATH` or a JDBC URL.", required=True),
         Key("table", TEXT, "The table; it is made where it is missing.", required=True),
-        Key("key_columns", TEXTS, "Rows are upserts by these columns.", required=True),
+        Key(
+            "key_columns",
+            TEXTS,
+            "Rows are upserts by these columns. By JDBC they are appended with their batch in `ottla_batch`: "
+            "the highest counts.",
+            required=True,
+        ),
         Key("options", MAPPING, "Options of JDBC: `[sink.options]` with `user`, `password`, `driver`."),
     ),
     "console": (Key("rows", NUMBER, "Rows of each batch that are printed.", "20"),),
