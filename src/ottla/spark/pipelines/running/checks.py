@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ottla.client.errors import ClientError, UnknownTopicError
+from ottla.client.errors import ClientError
 from ottla.records.extras import missing_extra
 from ottla.spark.connection import ConnectionOptions, connect
 from ottla.spark.errors import SparkRefusal
@@ -37,9 +36,6 @@ from ottla.spark.pipelines.settings.model import (
 )
 from ottla.spark.pipelines.settings.parts import SQLITE
 from ottla.spark.source.partitions import selected_partitions
-
-if TYPE_CHECKING:
-    from ottla.client.sync import Client
 
 _SPARK = (("pyspark", "spark"), ("pyarrow", "spark"))
 _WINDOW = re.compile(r"\bwindow\s*\(", re.IGNORECASE)
@@ -124,21 +120,12 @@ def _source(cluster: ReadCluster, timeout_ms: int) -> tuple[bool, str]:
     options = cluster.parsed()  # the schema of values, and files that it names, are read here
     selection = options.selection
     with connect(options.connection, timeout_ms) as client:
-        try:
-            found = selected_partitions(client, selection)
-        except UnknownTopicError as problem:
-            return False, f"{problem}; create it, or correct topics{_near(client, selection.topics)}"
+        found = selected_partitions(client, selection)
     if not found:
         return True, f"no topic matches {selection.pattern} yet; it is read once there is one"
     topics = sorted({each.topic for each in found})
     shown = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
     return True, f"{shown}: {len(found):,} partitions, group {cluster.group_id}"
-
-
-def _near(client: Client, topics: Sequence[str]) -> str:
-    there = client.topics()
-    near = [found for each in topics if each not in there for found in difflib.get_close_matches(each, there, n=1)]
-    return f" (there is {', '.join(near)})" if near else ""
 
 
 def _mirror_target(settings: PipelineSettings, timeout_ms: int) -> tuple[bool, str]:

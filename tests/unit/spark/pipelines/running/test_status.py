@@ -97,7 +97,7 @@ def test_all_is_well(cluster, tmp_path: Path) -> None:
 
 
 CHECKED = {
-    "topic": (HEAD + SOURCE.replace('"a"', '"aa"') + CONSOLE, "source source", "create it, or correct topics"),
+    "topic": (HEAD + SOURCE.replace('"a"', '"aa"') + CONSOLE, "source source", "create it first"),
     "schema": (
         HEAD + SOURCE + 'value_format = "json"\nschema = "id BIGNUMBER"\n' + CONSOLE,
         "source source",
