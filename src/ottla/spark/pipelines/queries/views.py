@@ -41,6 +41,7 @@ def _step(spark: SparkSession, step: StepSettings) -> DataFrame:
             frame = frame.dropDuplicatesWithinWatermark(list(step.deduplicate_by))
         _ = frame.schema  # With Spark Connect names are looked up only now.
     except (AnalysisException, ParseException) as problem:
-        said = " ".join(str(problem).split("\n\n")[0].split("== SQL")[0].split("JVM stacktrace")[0].split())
+        # The lines that follow the first one are the plan, with all options of the sources.
+        said = str(problem).strip().split("\n")[0].rstrip(";")
         raise PipelineSettingsError(f"step {step.name}: {said}") from None
     return frame
