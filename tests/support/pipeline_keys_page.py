@@ -40,7 +40,10 @@ _SECTIONS: tuple[tuple[str, str, Sequence[Key]], ...] = (
         keys.STEP,
     ),
 )
-_SINK_KIND = "`kind` says which sink it is, and the rest depends on it. `[dead_letters]` takes a table or a topic."
+_SINK_KIND = (
+    "`kind` says which sink it is, and the rest depends on it. `[dead_letters]` takes a table or a topic for records that "
+    "do not parse; without it they are left out of the rows."
+)
 
 
 def pipeline_keys_page(made_by: str) -> str:
