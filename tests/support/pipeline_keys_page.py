@@ -41,8 +41,8 @@ _SECTIONS: tuple[tuple[str, str, Sequence[Key]], ...] = (
     ),
 )
 _SINK_KIND = (
-    "`kind` says which sink it is, and the rest depends on it. `[dead_letters]` takes a table or a topic for records that "
-    "do not parse; without it they are left out of the rows."
+    "`kind` says which sink it is, and the rest depends on it. `[dead_letters]` takes a table or a topic for records "
+    "that do not parse; without it they are left out of the rows."
 )
 
 
