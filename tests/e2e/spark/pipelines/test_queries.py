@@ -69,6 +69,21 @@ def test_totals_by_key_and_window_are_upserted_and_late_events_are_left_out(
     assert changed == {("2023-11-14 22:17:00.000000", "b", 2, 2.0), ("2023-11-14 22:17:00.000000", "b", 3, 2.5)}
 
 
+def test_sql_is_taken_as_it_stands(
+    spark: SparkSession, shared_ottla_server: OttlaServer, unique: str, tmp_path: Path
+) -> None:
+    """Spark would put the environment in place of ${env:…}; a file that wants that says so itself."""
+    fill_topic(shared_ottla_server, unique, [[_event(1, BASE)]])
+    settings = pipeline(
+        tmp_path,
+        source(shared_ottla_server, unique, EVENTS),
+        database(tmp_path, "id"),
+        "SELECT id, '${env:PATH} ${spark.app.name}' AS text FROM events",
+    )
+    run(spark, settings)
+    assert results(tmp_path) == [(1, "${env:PATH} ${spark.app.name}")]
+
+
 def test_two_streams_join_by_key_and_time(
     spark: SparkSession, shared_ottla_server: OttlaServer, unique: str, tmp_path: Path
 ) -> None:
