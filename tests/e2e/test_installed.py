@@ -61,7 +61,7 @@ def test_orders(ottla_broker, ottla_topic):
 WITHOUT_EXTRAS = [
     ("ottla serve --port 0 --zookeeper 127.0.0.1:1", "a connection to ZooKeeper needs kazoo", "zookeeper"),
     ("ottla serve --port 0 -c ottla.metrics.port=0", "the metrics endpoint needs prometheus-client", "metrics"),
-    ("ottla demo", "the demo needs pyspark, pyarrow, confluent-kafka, matplotlib", "demo"),
+    ("ottla demo", "the demo needs pyspark, pyarrow, deltalake, sqlglot, confluent-kafka, matplotlib", "demo"),
     ("ottla pipeline run none.toml", "the pipeline needs pyspark, pyarrow", "pipelines"),
     ("import ottla.spark; ottla.spark.session('s')", "ottla.spark needs pyspark", "spark"),
     ("import ottla.spark.source", "ottla.spark needs pyspark", "spark"),
