@@ -45,7 +45,7 @@ def test_a_broker_that_comes_back(ottla_server: OttlaServer, tmp_path: Path) -> 
     line = [sys.executable, "-m", "ottla", "group", "watch", "-b", ottla_server.bootstrap, "--json"]
     watch = ServerProcess("watch", [*line, "--interval", "0.1", "--timeout", "1", "g"], tmp_path)
     try:
-        watch.wait_until_ready(lambda: "Dead" in watch.stdout, 20)
+        watch.wait_until_ready(lambda: "Dead" in watch.stdout, 60)
         with closing(member(ottla_server, "anna")) as anna:
             wait_until(lambda: anna.poll(0.05) or ("member_joined", "anna") in causes(watch), "anna's join is told")
             ottla_server.kill9()

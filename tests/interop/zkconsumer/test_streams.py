@@ -199,7 +199,7 @@ def test_the_example(cluster: Cluster, group: Group, unique: str, outputs: Path)
 
     def read(name: str, values: range) -> None:
         process = ServerProcess(name, [*command, unique, "2"], outputs)
-        process.wait_until_ready(lambda: process.stdout.count("\n") >= len(values), 20)
+        process.wait_until_ready(lambda: process.stdout.count("\n") >= len(values), 60)
         assert process.terminate() == 0
         assert sorted(int(line.split()[3]) for line in process.stdout.splitlines()) == list(values)
         assert "owns [0, 1]" in process.stderr

@@ -119,7 +119,7 @@ def test_close_waits_for_a_disk_thread_that_writes() -> None:
     kept.keep("t", 0, TopicSettings(SETTINGS.topic_id, {}))
     writer = threading.Thread(target=jobs.jobs.pop())
     writer.start()
-    assert disk.begun.wait(20)
+    assert disk.begun.wait(60)
     kept.keep("t", 0, SETTINGS)
     kept.close()
     writer.join(60)

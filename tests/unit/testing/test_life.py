@@ -91,7 +91,7 @@ def test_no_call_hangs_that_comes_with_the_stop() -> None:
 
         with ThreadPoolExecutor(2) as pool:
             users = [pool.submit(use) for _ in range(2)]
-            has_begun.wait(10)
+            has_begun.wait(60)
             broker.stop()
             assert all(isinstance(user.exception(10), TestBrokerError) for user in users)
 
@@ -166,7 +166,7 @@ def interrupting(has_come: threading.Event) -> Iterator[None]:
     assert main is not None
 
     def interrupt() -> None:
-        assert has_come.wait(10)
+        assert has_come.wait(60)
         signal.pthread_kill(main, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

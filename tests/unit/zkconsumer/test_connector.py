@@ -529,7 +529,7 @@ def test_shutdown_in_and_beside_a_listener_that_blocks(group):
     connector.set_rebalance_listener(Listener())
     connector.create_message_streams({"t": 1})
     group.tree.topic("t", 2)
-    assert entered.wait(10)
+    assert entered.wait(60)
     assert seconds_to_shut_down(connector) < 1
     leave.set()
 

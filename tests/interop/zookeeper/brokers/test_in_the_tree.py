@@ -211,7 +211,7 @@ def test_a_broker_that_waits_can_be_stopped(serve: Serve, tree: KazooClient, add
         server = OttlaServer(tmp_path / what, arguments=["--zookeeper", where, "--id", "7"])
         process = ServerProcess("ottla", server.command(), server.folder)
         wait_until(lambda process=process: "ottla.broker" in process.stderr, "the broker that waits")
-        assert process.terminate(10) == 1
+        assert process.terminate(60) == 1
         assert "stopped before it was ready" in process.stderr
         assert "Traceback" not in process.stderr
     assert tree.get_children("/brokers/ids") == ["7"]
