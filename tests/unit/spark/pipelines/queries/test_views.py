@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,10 @@ pytestmark = pytest.mark.spec("D3")
 
 class RefusingSpark:
     """Answers each SELECT as Spark does one of a column that is not there."""
+
+    def __init__(self) -> None:
+        self.set: dict[str, str] = {}
+        self.conf: Any = SimpleNamespace(set=self.set.__setitem__)
 
     def sql(self, text: str) -> Any:
         from pyspark.errors import AnalysisException
@@ -36,3 +41,4 @@ def test_a_column_that_is_not_there_is_one_sentence_without_the_plan(tmp_path: P
     assert str(refused.value) == (
         "step a: [UNRESOLVED_COLUMN.WITH_SUGGESTION] `regio` cannot be resolved. SQLSTATE: 42703; line 1 pos 7"
     )
+    assert spark.set == {"spark.sql.variable.substitute": "false"}, "${env:…} in SQL is not Spark's to replace"

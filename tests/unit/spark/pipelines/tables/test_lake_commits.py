@@ -129,9 +129,11 @@ def test_tries_are_bounded(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_drivers_at_once(lake: Lake) -> None:
     batches = 8
     outcomes: list[list[bool]] = [[], []]
-    together = threading.Barrier(2)
+    # A driver that fails leaves the other one alone.
+    together = threading.Barrier(2, timeout=60)
 
     def drive(outcome: list[bool]) -> None:
+        together.wait()
         table = lake.opened()
         for batch_id in range(batches):
             batch = stage(table, batch_id, numbered(batch_id))

@@ -74,7 +74,7 @@ def test_commits_drivers_and_compaction_on_s3(kind: str, s3: PlayedS3, tmp_path:
 def test_two_drivers_at_once_on_s3(kind: str, s3: PlayedS3, tmp_path: Path) -> None:
     sink = sink_of(kind, s3, tmp_path)
     outcomes: list[list[bool]] = [[], []]
-    together = threading.Barrier(2)
+    together = threading.Barrier(2, timeout=60)
 
     def drive(outcome: list[bool]) -> None:
         table: BatchTable = open_table(sink, "archive")

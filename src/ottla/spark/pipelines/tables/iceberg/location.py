@@ -100,7 +100,11 @@ def _catalog(sink: TableSinkSettings) -> Catalog:
 
     options: Mapping[str, Any] = sink.catalog_options
     try:
-        return load_catalog(sink.catalog, **options)
+        try:
+            return load_catalog(sink.catalog, **options)
+        except Exception:
+            # A new SQL catalog makes its own tables in two steps, and fails if another driver made them in between.
+            return load_catalog(sink.catalog, **options)
     except Exception as error:
         said = str(error).split("\n", 1)[0]
         raise PipelineError(f"the Iceberg catalog {sink.catalog} cannot be opened: {said}") from error
