@@ -25,8 +25,20 @@ pytestmark = pytest.mark.spec("U1")
 THREADS = 8
 
 
+#: Threads that were there before a test: other tests of this process may share a test broker for the whole session.
+OTHERS: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    """Remember the threads of others."""
+    OTHERS.clear()
+    OTHERS.update(threading.enumerate())
+
+
 def its_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "ottla-test-broker"]
+    """Threads of brokers that the test has started."""
+    return [each.name for each in threading.enumerate() if each.name == "ottla-test-broker" and each not in OTHERS]
 
 
 def outcomes(call: Callable[[], object]) -> list[str]:
