@@ -1,5 +1,6 @@
-"""Named points of a pipeline at which a crash must do no harm. They do nothing, but for tests, which kill or stop
-there.
+"""Named points of a pipeline at which a crash must do no harm.
+
+They do nothing, but for tests, which kill or stop there.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.errors import ClientError
 from ottla.records.extras import require_extra
+from ottla.spark.pipelines.data_sources import register_source
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.mirroring.copying import names_of
 from ottla.spark.pipelines.mirroring.ends import check_two_clusters, source_of, target_of
@@ -35,7 +36,7 @@ def start_mirror(spark: SparkSession, settings: PipelineSettings) -> StreamingQu
         keeper.keep_once()
     except ClientError as problem:
         raise PipelineError(f"the mirror {settings.name} cannot start: {problem}") from None
-    register(spark).dataSource.register(RangesSource)
+    register_source(register(spark), RangesSource)
     reading = reading_options(mirror)
     trigger = settings.trigger
     batches = MirrorBatches(mirror, reading, translates=trigger.available_now)

@@ -37,12 +37,10 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """One batch of the query `query_id` (Spark's id, kept in the checkpoint). `schema` is that of its files, with
-    partition columns.
+    """One batch of the query `query_id` (Spark's id, kept in the checkpoint).
 
-    `end_offsets` has one entry per source of the pipeline, by the source's name. `watermark_ms` is the query's
-    event-time watermark when
-    the batch began, None where it has none.
+    `schema` is that of its files, with partition columns. `end_offsets` has one entry per source of the pipeline, by
+    the source's name. `watermark_ms` is the query's event-time watermark when the batch began, None where it has none.
     """
 
     query_id: str
