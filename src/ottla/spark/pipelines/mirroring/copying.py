@@ -108,7 +108,7 @@ class CopyTask(Versioned):
             with target.client() as client:
                 sent_before = _records_after(client, remote, newest, names)
         with target.producer(DEFAULTS) as producer:
-            sending = _Sending(producer, partition, remote, newest)
+            sending = RangeSender(producer, partition, remote, newest)
             for records in self._records(wanted, options, names):
                 sending.send(records)
             copied = sending.finished()
@@ -129,7 +129,7 @@ class CopyTask(Versioned):
                 yield _without_missing_times(records)
 
 
-class _Sending:
+class RangeSender:
     """The records of one range on their way. What waits for its acknowledgement is bounded by `buffer.memory`."""
 
     def __init__(
@@ -154,7 +154,8 @@ class _Sending:
             records.select(columns), self._remote.topic, partition=self._remote.partition
         )
         self._pending.append((offsets, future))
-        while self._pending and self._pending[0][1].done():
+        # The last one waits for `finished`, even where it is acknowledged by now: it gets the sync of its last record.
+        while len(self._pending) > 1 and self._pending[0][1].done():
             self._acknowledged(*self._pending.popleft())
 
     def finished(self) -> CopiedRange:
