@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -66,6 +67,22 @@ def test_signals_stop_it_cleanly(tmp_path: Path, number: signal.Signals) -> None
     finally:
         process.kill()
         process.communicate()
+
+
+def test_what_is_said_when_it_is_ready_comes_together(tmp_path: Path) -> None:
+    """Who waits for the first line gets no other one later, amid the output of the next command."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla", "serve", "--port", "0", "--data", str(tmp_path / "data")],
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            said = os.read(process.stdout.fileno(), 65_536).decode()
+            assert "listening on" in said
+            assert "\ndurability: " in said
+            assert said.endswith("\n")
+        finally:
+            process.kill()
 
 
 def test_nohup_keeps_it_running_when_the_terminal_goes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -236,6 +236,20 @@ def records_are_checked() -> bool:
     return walk.COMPILED
 
 
+def _first_lines(broker: Broker, started_s: float, also_shown: str) -> Iterator[str]:
+    """What is said when the broker is ready."""
+    where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.listening)
+    yield (
+        f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: broker {broker.id} listening on {where}, "
+        f"data in {', '.join(broker.log_dirs)}{_coordination(broker)}"
+    )
+    yield f"durability: {durability(broker.config)}"
+    if not records_are_checked():
+        yield NOT_COMPILED
+    if also_shown:
+        yield also_shown.format(broker_id=broker.id)
+
+
 async def _start(broker: Broker, stop: asyncio.Event) -> str | None:
     """Start the broker; returns why it cannot, or that it was stopped before it had started."""
     starting = asyncio.ensure_future(broker.start())
@@ -275,17 +289,8 @@ async def serve_config(config: BrokerConfig, started_s: float, command: Command,
     refusal = await _start(broker, stop)
     if refusal is not None:
         return command.report(refusal)
-    where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.listening)
-    print(
-        f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: broker {broker.id} listening on {where}, "
-        f"data in {', '.join(broker.log_dirs)}{_coordination(broker)}",
-        flush=True,
-    )
-    print(f"durability: {durability(config)}", flush=True)
-    if not records_are_checked():
-        print(NOT_COMPILED, flush=True)
-    if also_shown:
-        print(also_shown.format(broker_id=broker.id), flush=True)
+    # In one write: who waits for the first line has the others, too.
+    print("\n".join(_first_lines(broker, started_s, also_shown)), flush=True)
     tune_collector()
     await stop.wait()
     await broker.stop(lambda size: print(f"stopping: forcing {size / 1e6:.1f} MB to disk", flush=True))
