@@ -116,6 +116,21 @@ def test_a_record_twice() -> None:
     assert kinds(with_log(records)) == {BrokenPromise.DUPLICATE}
 
 
+@pytest.mark.parametrize(
+    ("again", "found"),
+    [
+        ((7, 0), {BrokenPromise.DUPLICATE}),
+        ((7, 1), set()),
+        ((8, 1), {BrokenPromise.DUPLICATE}),
+    ],
+    ids=["the same epoch", "a higher epoch of the producer", "another producer id"],
+)
+def test_a_record_that_the_client_sent_anew(again: tuple[int, int], found: set[BrokenPromise]) -> None:
+    records = {number: ("p", number) for number in range(RECORDS)} | {RECORDS: ("p", 3)}
+    writers = dict.fromkeys(range(RECORDS), (7, 0)) | {RECORDS: again}
+    assert kinds(well()[:-3] + logs(records=records, end=RECORDS + 1, writers=writers)) == found
+
+
 def test_a_record_that_nobody_sent() -> None:
     records = {number: ("p", number) for number in range(RECORDS + 1)}
     assert kinds(with_log(records)) == {BrokenPromise.INVENTED}

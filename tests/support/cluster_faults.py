@@ -101,6 +101,8 @@ class FaultCourse:
         self.cluster = cluster
         self.history = RecordedHistory()
         self.reports: list[FaultReport] = []
+        #: At the end: the batches with records that are there more than once.
+        self.repeated: list[str] = []
         self._random = random.Random(seed)
         self._tell = tell
         self._acknowledged_at_last = 0
@@ -169,6 +171,7 @@ class FaultCourse:
         for broker in self.cluster.brokers:
             self.cluster.stop(broker)
         for place, leader in leaders.items():
+            self.repeated += self.cluster.repeated_on(leader, place)
             for broker in self.cluster.replicas(place):
                 records = self.cluster.log_on(broker, place)
                 end = max(records, default=-1) + 1
@@ -181,6 +184,7 @@ class FaultCourse:
                         start=min(records, default=0),
                         end=end,
                         records=records,
+                        writers=self.cluster.writers_on(broker, place),
                     )
                 )
         return violations(self.history.events)

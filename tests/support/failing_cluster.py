@@ -11,6 +11,7 @@ import struct
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from ottla.records.batch import split_batches
+from ottla.records.batch import BatchHeader, split_batches
 from ottla.records.record import decode_batch
 from ottla.sim.cluster_history import Place, Value, name_of
 from support import faulty_broker
@@ -374,10 +375,36 @@ class FailingCluster:
     def log_on(self, broker: int, place: Place) -> dict[int, Value]:
         """The records that a broker's files hold, by their offsets."""
         found: dict[int, Value] = {}
+        for header, data in self._data_batches(broker, place):
+            found |= {record.offset: value_of(record.value) for record in decode_batch(data, header)}
+        return found
+
+    def writers_on(self, broker: int, place: Place) -> dict[int, tuple[int, int]]:
+        """Producer id and epoch of the records that a broker's files hold, by their offsets."""
+        return {
+            offset: (header.producer_id, header.producer_epoch)
+            for header, _ in self._data_batches(broker, place)
+            for offset in range(header.base_offset, header.last_offset + 1)
+        }
+
+    def _data_batches(self, broker: int, place: Place) -> Iterator[tuple[BatchHeader, bytes]]:
         for data in batches(self.brokers[broker].data / name_of(place)).values():
             [header] = split_batches(data)
             if not header.is_control:
-                found |= {record.offset: value_of(record.value) for record in decode_batch(data, header)}
+                yield header, data
+
+    def repeated_on(self, broker: int, place: Place) -> list[str]:
+        """The batches, in a broker's files, of records that are there more than once: who wrote them, and as what."""
+        counts = Counter(self.log_on(broker, place).values())
+        found = []
+        for header, data in self._data_batches(broker, place):
+            if all(counts[value_of(each.value)] == 1 for each in decode_batch(data, header)):
+                continue
+            found.append(
+                f"{name_of(place)} offsets {header.base_offset}-{header.last_offset}, leader epoch "
+                f"{header.partition_leader_epoch}: producer {header.producer_id}, epoch {header.producer_epoch}, "
+                f"sequence {header.base_sequence}-{header.last_sequence}, written {header.max_timestamp}"
+            )
         return found
 
     def replicas(self, place: Place) -> list[int]:

@@ -60,6 +60,8 @@ class CourseResult:
     stopped: str
     acknowledged: int
     seconds: float
+    #: The batches with records that are there more than once.
+    repeated: Sequence[str] = ()
 
     @property
     def is_well(self) -> bool:
@@ -73,7 +75,7 @@ class CourseResult:
 
     def describe(self) -> str:
         """In words, for a failure."""
-        return "\n".join(filter(None, (self.stopped, describe(self.violations)))) or OK
+        return "\n".join(filter(None, (self.stopped, describe(self.violations), *self.repeated))) or OK
 
     def verdict(self, number: int) -> str:
         """Of one fault: violations from its beginning to that of the next one."""
@@ -143,7 +145,8 @@ def run_course(plan: CoursePlan, folder: Path, tell: Callable[[str], None] = lam
     finally:
         course.abandon()
         network.close()
-    result = CourseResult(plan, course.reports, found, stopped, course.history.acknowledged, time.monotonic() - began_s)
+    took_s = time.monotonic() - began_s
+    result = CourseResult(plan, course.reports, found, stopped, course.history.acknowledged, took_s, course.repeated)
     if result.is_well:
         shutil.rmtree(folder)
     else:

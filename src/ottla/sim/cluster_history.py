@@ -184,6 +184,19 @@ class ReplicaLog(NamedTuple):
     start: int
     end: int
     records: Mapping[int, Value]
+    #: Producer id and epoch of the records, by their offsets, where a client may raise its epoch by itself.
+    writers: Mapping[int, tuple[int, int]] | None = None
+
+    def is_sent_anew(self, first: int, again: int) -> bool:
+        """Whether the client raised its epoch between the two offsets, and sent the record again as a new one.
+
+        librdkafka does that to records that may be there already when a request for another partition is refused as
+        out of order (its issue 4953): no broker can know that these are the same.
+        """
+        if self.writers is None:
+            return False
+        (producer_id, epoch), (later_id, later_epoch) = self.writers[first], self.writers[again]
+        return producer_id == later_id and epoch < later_epoch
 
 
 Event = (
@@ -318,6 +331,8 @@ class _Records:
             if declared is not None and not declared.idempotent:
                 continue
             if value in at:
+                if log.is_sent_anew(at[value], offset):
+                    continue
                 what = f"{_said(value)} is at the offsets {at[value]} and {offset}"
                 yield Violation(BrokenPromise.DUPLICATE, log.at_s, log.place, what)
                 continue
