@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOP_TIMEOUT_S = 10.0
+#: A shell whose command was ended by a signal ends with this and the signal's number.
+_SHELL_SIGNALS = 128
 _DEFAULT_PYTHON = "python3"
 
 _CONF = {
@@ -112,7 +116,8 @@ def _launch(settings: SparkConf, launcher: Path, log_file: Path | None) -> Any:
     from pyspark import java_gateway
 
     launch: Callable[..., Any] = java_gateway.launch_gateway
-    how: dict[str, Any] = {"executable": str(launcher)}
+    # In a session of its own: a signal for the whole group (Ctrl-C, that of systemd) lets the driver stop it in order.
+    how: dict[str, Any] = {"executable": str(launcher), "start_new_session": True}
     if log_file is None:
         return launch(settings, how)
     with log_file.open("ab") as log:
@@ -125,18 +130,39 @@ def _temporary_directory() -> Path:
     return folder
 
 
+def how_java_ended() -> str | None:
+    """How the Java that this process has started for Spark ended, in words; None while it runs, or if there is none."""
+    if "pyspark" not in sys.modules:
+        return None
+    process = _java()
+    code = None if process is None else process.poll()
+    if code is None:
+        return None
+    # The launcher's shell may stand between: it says 128 and the signal.
+    number = -code if code < 0 else code - _SHELL_SIGNALS
+    try:
+        return f"by {signal.Signals(number).name}"
+    except ValueError:
+        return f"with exit code {code}"
+
+
 def stop(spark: SparkSession) -> None:
     """Stop the session and the Java it runs on; afterwards this process can make a new one."""
     from pyspark import SparkContext
 
-    gateway = SparkContext._gateway
-    spark.stop()
+    gateway, process = SparkContext._gateway, _java()
+    if how_java_ended() is None:
+        spark.stop()
+    else:  # It cannot be asked any more: only what this process knows of it is left to forget.
+        SparkContext._active_spark_context = None
+        type(spark)._instantiatedSession = type(spark)._activeSession = None
     if gateway is None:
         return
-    gateway.shutdown()
-    process = getattr(gateway, "proc", None)
+    with suppress(Exception):  # of py4j's or the socket's, where Java cannot be told
+        gateway.shutdown()
     if process is not None:
-        process.stdin.close()
+        if process.stdin is not None:
+            process.stdin.close()
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -144,3 +170,10 @@ def stop(spark: SparkSession) -> None:
             process.wait()
     SparkContext._gateway = None
     SparkContext._jvm = None
+
+
+def _java() -> subprocess.Popen[bytes] | None:
+    from pyspark import SparkContext
+
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return process

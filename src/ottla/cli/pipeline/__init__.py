@@ -50,9 +50,25 @@ def refusals(settings: PipelineSettings) -> Iterator[None]:
         raise CommandError(redacted(str(problem), settings.secrets)) from None
 
 
+def java_end() -> str | None:
+    """That Spark's Java, which this process has started, has ended: a sentence with the cure; None while it runs."""
+    from ottla.spark.local import how_java_ended
+
+    ended = how_java_ended()
+    if ended is None:
+        return None
+    return (
+        f"Spark's Java process ended {ended}. Somebody ended it, or memory ran out (--spark-log keeps what it said, "
+        f"memory under [spark] limits it). Run the pipeline again: it goes on where it was"
+    )
+
+
 @contextmanager
 def spark_refusals(settings: PipelineSettings) -> Iterator[None]:
-    """What Spark refuses before a query runs, as CommandError in one line; it is asked for its text while it lives."""
+    """What Spark refuses before a query runs, as CommandError in one line; it is asked for its text while it lives.
+
+    The end of Spark's Java is one, too, whatever error it is noticed by.
+    """
     from ottla.spark.pipelines.queries.ending import why_it_ended
     from ottla.spark.pipelines.running.reasons import short_reason
     from ottla.spark.pipelines.settings.references import redacted
@@ -60,6 +76,9 @@ def spark_refusals(settings: PipelineSettings) -> Iterator[None]:
     try:
         yield
     except Exception as problem:
+        ended = java_end()
+        if ended is not None:
+            raise CommandError(f"{settings.name} ended: {ended}") from None
         if type(problem).__module__.partition(".")[0] not in _OF_SPARK:
             raise
         text = why_it_ended(problem) or short_reason(str(problem))

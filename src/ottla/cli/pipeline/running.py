@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cli.command import EXIT_INTERRUPTED, CommandError
-from ottla.cli.pipeline import COMMAND, refusals, spark_refusals
+from ottla.cli.pipeline import COMMAND, java_end, refusals, spark_refusals
 from ottla.cli.pipeline.live import LiveOutput
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _outcome(settings: PipelineSettings, ending: Ending, wish: StopWish) -> tupl
     from ottla.spark.pipelines.settings.references import redacted
 
     if ending.failure is not None:
-        sentence = why_it_ended(ending.failure)
+        sentence = java_end() or why_it_ended(ending.failure)
         text = str(sentence) if sentence is not None else short_reason(str(ending.failure))
         return 1, redacted(f"{settings.name} ended: {text}", settings.secrets)
     if not ending.was_asked:

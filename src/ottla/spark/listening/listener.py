@@ -121,8 +121,11 @@ class QueryListener(StreamingQueryListener):
         """Wait for the events of queries that have ended, commit what is due, and stop listening."""
         session, self._session = self._session, None
         if session is not None:
-            self._await_ended(session)
-            session.streams.removeListener(self)
+            try:
+                self._await_ended(session)
+                session.streams.removeListener(self)
+            except Exception as gone:  # py4j's, gRPC's or the socket's: a Spark that has ended calls nobody any more
+                log.debug("Spark does not answer: %s", gone)
         if not self._watch.close(CLOSE_TIMEOUT_S):
             log.warning("a broker does not answer; the last offsets may not be committed")
         for unregister in self._unregister:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from ottla.client.model import TopicPartition
@@ -75,7 +77,7 @@ class Typed:
 
     def type(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         typed = [sys.executable, "-m", "ottla", "pipeline", command, str(self._folder / "totals.toml"), *arguments]
-        environment = {**__import__("os").environ, **self._environment}
+        environment = {**os.environ, **self._environment}
         done = subprocess.run(
             typed, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False, env=environment
         )
@@ -141,12 +143,35 @@ def test_run_status_and_stop_are_processes_of_their_own(
     assert typed.status()["lag"] == 100
     again = typed.run("again")
     again.wait_until_ready(typed.has_read_all, START_TIMEOUT_S)
-    again.signal(signal.SIGINT)
+    os.killpg(again.pid, signal.SIGTERM)  # As systemd stops it: Java must not end before the batch does.
     assert again.wait(COMMAND_TIMEOUT_S) == 130, again.output_tail()
+    assert again.stderr == ""
     assert typed.totals() == dict.fromkeys(range(5), 40)
     assert SECRET not in "".join(
         (typed.shown(), first.stdout, first.stderr, again.stdout, again.stderr, report.read_text())
     )
+
+
+def test_when_java_is_killed_the_end_says_so_and_the_next_run_goes_on(
+    shared_ottla_server: OttlaServer, tmp_path: Path, fill: Any
+) -> None:
+    typed = Typed(tmp_path, shared_ottla_server)
+    fill(shared_ottla_server, typed.name, [_records(range(50)), []])
+    killed = typed.run("killed")
+    killed.wait_until_ready(typed.has_read_all, START_TIMEOUT_S)
+    [java] = [each for each in psutil.Process(killed.pid).children() if "java" in each.name()]
+    java.kill()
+    assert killed.wait(COMMAND_TIMEOUT_S) == 1, killed.output_tail()
+    assert "Spark's Java process ended by SIGKILL." in killed.stderr
+    assert killed.stderr.count("\n") == 1, killed.stderr
+    assert typed.status()["runner"]["state"] == "failed"
+
+    fill(shared_ottla_server, typed.name, [_records(range(50, 100)), []], create=False)
+    next_run = typed.run("next")
+    next_run.wait_until_ready(typed.has_read_all, START_TIMEOUT_S)
+    next_run.signal(signal.SIGINT)
+    assert next_run.wait(COMMAND_TIMEOUT_S) == 130, next_run.output_tail()
+    assert typed.totals() == dict.fromkeys(range(5), 20)
 
 
 def test_a_query_that_fails_ends_with_one_sentence_and_1(
