@@ -1,8 +1,7 @@
-"""Rows, types, partitions and metrics of an Iceberg table, as pyiceberg reads them; and what is kept of old ones."""
+"""Rows, types, partitions and metrics of an Iceberg table, as pyiceberg reads them."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,8 +14,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
-from ottla.spark.pipelines.tables.contract import LastCommit
-from ottla.spark.pipelines.tables.iceberg import IcebergBatchTable, expiry
+from ottla.spark.pipelines.tables.iceberg import IcebergBatchTable
 from support.staged_tables import Lake, iceberg_sink, numbered, stage
 
 pytestmark = pytest.mark.spec("D3")
@@ -190,60 +188,3 @@ def test_the_namespace_is_made_by_another_driver_at_the_same_moment(
     monkeypatch.setattr(SqlCatalog, "create_namespace_if_not_exists", both)
     table = lake.opened()
     assert table.commit(stage(table, 0, numbered(0)))
-
-
-def files_on_disk(lake: Lake) -> set[str]:
-    return {f"file://{each}" for each in lake.path.rglob("*.*") if each.suffix in (".avro", ".parquet")}
-
-
-def test_snapshots_expire_and_the_last_commit_stays(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "KEPT_MS", -1_000)
-    monkeypatch.setattr(expiry, "KEPT_SNAPSHOTS", 2)
-    monkeypatch.setattr(expiry, "AT_LEAST", 3)
-    table = lake.opened(partition_by=("day",))
-    table.recover()
-    for batch_id in range(4):
-        table.commit(stage(table, batch_id, numbered(batch_id)))
-    assert table.compact(4_102_444_800_000) == 4
-    assert len(lake.foreign().snapshots()) == 2
-    referred = expiry.reachable(lake.foreign(), lake.foreign().snapshots())
-    assert files_on_disk(lake) == referred
-    assert lake.ids() == list(range(40))
-    assert lake.opened(partition_by=("day",)).last_commit() == LastCommit("query-1", 3, {"orders": {"t": {0: 4}}})
-    assert not list((lake.path / "lake").rglob("ottla-expired/*"))
-
-
-def test_a_driver_that_ends_in_expiry(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "KEPT_MS", -1_000)
-    monkeypatch.setattr(expiry, "KEPT_SNAPSHOTS", 2)
-    monkeypatch.setattr(expiry, "AT_LEAST", 3)
-    table = lake.opened(partition_by=("day",))
-    for batch_id in range(4):
-        table.commit(stage(table, batch_id, numbered(batch_id)))
-    with monkeypatch.context() as ending:
-        ending.setattr(expiry.Expiry, "_remove", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            table.compact(4_102_444_800_000)
-    (named,) = (lake.path / "lake").rglob("ottla-expired/*")
-    assert json.loads(named.read_text())
-    again = lake.opened(partition_by=("day",))
-    again.recover()
-    referred = expiry.reachable(lake.foreign(), lake.foreign().snapshots())
-    assert files_on_disk(lake) == referred
-    assert not named.exists()
-    assert lake.ids() == list(range(40))
-
-
-def test_snapshots_with_names_and_those_the_table_wants_stay(lake: Lake) -> None:
-    table = lake.opened()
-    for batch_id in range(4):
-        table.commit(stage(table, batch_id, numbered(batch_id)))
-    whole = lake.foreign()
-    whole.manage_snapshots().create_tag(whole.snapshots()[0].snapshot_id, "first").commit()
-    with whole.transaction() as transaction:
-        transaction.set_properties(
-            {"history.expire.min-snapshots-to-keep": "1", "history.expire.max-snapshot-age-ms": "0"}
-        )
-    old = expiry.expirable(whole, whole.snapshots()[-1].timestamp_ms + 1)
-    assert {each.snapshot_id for each in old} == {each.snapshot_id for each in whole.snapshots()[1:-1]}
-    assert expiry.expirable(whole, 0) == []

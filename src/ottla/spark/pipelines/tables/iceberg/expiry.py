@@ -1,18 +1,23 @@
-"""Old snapshots expire, and files that only they had are removed: at once, or after a crash by the next driver.
+"""Old snapshots expire, and files that only they had are removed an hour later: by this driver or by a later one.
 
-What may be removed is written down before the snapshots expire. Whoever finds such a list removes what no snapshot of
-the table refers to, and then the list: so a crash at any moment leaves at worst a list.
+What may be removed is written down before the snapshots expire, and once they have expired it is written again with the
+moment. A crash in between leaves the first list: whoever finds it writes the second one, of what nothing refers to by
+then. So whoever began to read a snapshot that is expiring has an hour to end, and a crash leaves at worst a list.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.pipelines.tables.iceberg.location import IcebergLocation
+from ottla.spark.pipelines.tables.iceberg.manifests import ReferredFiles
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -22,11 +27,29 @@ if TYPE_CHECKING:
 #: Snapshots that are kept however old they are, and the age below which all are kept, where the table does not say.
 KEPT_SNAPSHOTS: Final = 20
 KEPT_MS: Final = 60 * 60 * 1000
-#: Snapshots that wait until there are so many to expire, since all manifests are read for it.
+#: Snapshots that are kept however young they are, where the table does not say an age: all of them are read and written
+#: with each commit.
+KEPT_AT_MOST: Final = 100
+#: Snapshots that wait until there are so many to expire, since manifests are read for it.
 AT_LEAST: Final = 20
+#: Snapshots that expire at once, the oldest first; more wait for the next look.
+AT_ONCE: Final = 100
+#: Time between the expiry of a snapshot and the removal of its files, for those who still read it.
+REMOVED_AFTER_MS: Final = 60 * 60 * 1000
 _AGE: Final = "history.expire.max-snapshot-age-ms"
 _KEPT: Final = "history.expire.min-snapshots-to-keep"
 _FOLDER: Final = "metadata/ottla-expired"
+_PLANNED: Final = "planned"
+#: The name of a list of manifests: with the snapshot, the attempt, and what the names of its manifests begin with.
+_LIST: Final = re.compile(r"snap-\d+-\d+-([^/]*)\.avro$")
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredFiles:
+    """URLs of lists of manifests and manifests; and of files of rows and of deletes."""
+
+    metadata: list[str]
+    rows: list[str]
 
 
 class Expiry:
@@ -38,80 +61,120 @@ class Expiry:
         self._filesystem = filesystem
         self._url = url
         _, self._root = location.open_files(url)
+        self._referred = ReferredFiles()
 
-    def expire(self) -> None:
-        """Let old snapshots expire, and remove what only they had. Raises what pyiceberg raises, and OSError."""
-        from contextlib import suppress
+    def expire(self, table: Table) -> None:
+        """Let old snapshots of the newest version expire, and remove what others had before them.
 
+        Raises what pyiceberg raises, and OSError.
+        """
         from pyiceberg.exceptions import CommitFailedException
 
-        table = self._location.load()
-        if table is None:
+        old = expirable(table, _now_ms())[-AT_ONCE:]
+        if len(old) < AT_LEAST:
             return
-        old = expirable(table, time.time_ns() // 1_000_000)
-        if len(old) >= AT_LEAST:
-            ids = {each.snapshot_id for each in old}
-            kept = [each for each in table.snapshots() if each.snapshot_id not in ids]
-            files = reachable(table, old) - reachable(table, kept)
-            self._write_list(sorted(each for each in files if each.startswith(f"{self._url}/")))
-            with suppress(CommitFailedException):  # Another commit came between; there is a next time.
-                table.maintenance.expire_snapshots().by_ids(sorted(ids)).commit()
+        ids = {each.snapshot_id for each in old}
+        kept = [each for each in table.snapshots() if each.snapshot_id not in ids]
+        files = self._only_of(table, old, kept)
+        planned = self._write_list(_PLANNED, files)
+        try:
+            self._location.narrowed(table, old).maintenance.expire_snapshots().by_ids(sorted(ids)).commit()
+        except CommitFailedException:  # Another commit came between; there is a next time.
+            self._remove(planned)
+            return
+        self._write_list(str(_now_ms()), files)
+        self._remove(planned)
         self.finish()
 
     def finish(self) -> None:
-        """Remove what lists name and no snapshot has. Raises OSError."""
+        """Remove what lists name for long enough, and no snapshot has. Raises OSError."""
+        now_ms = _now_ms()
+        due = [each for each in self._lists() if _expired_ms(each) < now_ms - REMOVED_AFTER_MS]
+        table = self._location.load() if due else None
+        if table is None:
+            return
+        for path in due:
+            with suppress(FileNotFoundError):  # Another pipeline's driver was there first.
+                files = self._unreferred(table, self._read_list(path))
+                if not _expired_ms(path):
+                    self._write_list(str(now_ms), files)
+                else:
+                    for url in (*files.metadata, *files.rows):
+                        self._remove(f"{self._root}/{url.removeprefix(f'{self._url}/')}")
+            self._remove(path)
+
+    def _lists(self) -> list[str]:
         from pyarrow.fs import FileSelector, FileType
 
         where = FileSelector(f"{self._root}/{_FOLDER}", allow_not_found=True)
-        lists = [each.path for each in self._filesystem.get_file_info(where) if each.type == FileType.File]
-        if not lists:
-            return
-        table = self._location.load()
-        if table is None:
-            return
-        referred = reachable(table, table.snapshots())
-        for path in lists:
-            with self._filesystem.open_input_file(path) as file:
-                named = json.loads(file.readall())
-            for url in named:
-                if url not in referred:
-                    self._remove(url)
-            self._filesystem.delete_file(path)
+        return sorted(each.path for each in self._filesystem.get_file_info(where) if each.type == FileType.File)
 
-    def _write_list(self, files: list[str]) -> None:
+    def _only_of(self, table: Table, old: Sequence[Snapshot], kept: Sequence[Snapshot]) -> ExpiredFiles:
+        """The files in the table's folder that old snapshots have, and those that are kept have not."""
+        lists = {each.manifest_list for each in old} - {each.manifest_list for each in kept}
+        shared = self._referred.manifests(table, kept)
+        gone = {path: each for path, each in self._referred.manifests(table, old).items() if path not in shared}
+        rows = {name for each in gone.values() for name in self._referred.live_names(table, each)}
+        left = self._referred.without(table, rows, shared.values())
+        self._referred.keep_only(kept)
+        merged = {_first_manifest(each) for each in old} - set(shared)
+        return ExpiredFiles(self._ours({*lists, *gone, *merged}), self._ours(left))
+
+    def _unreferred(self, table: Table, files: ExpiredFiles) -> ExpiredFiles:
+        """Those of the files that no snapshot of the table has."""
+        snapshots = table.snapshots()
+        shared = self._referred.manifests(table, snapshots)
+        metadata = set(files.metadata) - {each.manifest_list for each in snapshots} - set(shared)
+        left = self._referred.without(table, files.rows, shared.values())
+        self._referred.keep_only(snapshots)
+        return ExpiredFiles(self._ours(metadata), self._ours(left))
+
+    def _ours(self, urls: Iterable[str]) -> list[str]:
+        return sorted(each for each in urls if each.startswith(f"{self._url}/"))
+
+    def _write_list(self, name: str, files: ExpiredFiles) -> str:
         folder = f"{self._root}/{_FOLDER}"
         if self._filesystem.type_name == "local":
             self._filesystem.create_dir(folder, recursive=True)
-        with self._filesystem.open_output_stream(f"{folder}/{uuid.uuid4()}.json") as file:
-            file.write(json.dumps(files).encode())
+        path = f"{folder}/{name}-{uuid.uuid4()}.json"
+        with self._filesystem.open_output_stream(path) as file:
+            file.write(json.dumps(asdict(files)).encode())
+        return path
 
-    def _remove(self, url: str) -> None:
-        from contextlib import suppress
+    def _read_list(self, path: str) -> ExpiredFiles:
+        with self._filesystem.open_input_file(path) as file:
+            return ExpiredFiles(**json.loads(file.readall()))
 
+    def _remove(self, path: str) -> None:
         with suppress(FileNotFoundError):
-            self._filesystem.delete_file(f"{self._root}/{url.removeprefix(f'{self._url}/')}")
+            self._filesystem.delete_file(path)
 
 
 def expirable(table: Table, now_ms: int) -> list[Snapshot]:
-    """Snapshots that are old enough, by the table's own properties if it has them; never one with a name."""
+    """Snapshots that are old or many enough, by the table's own properties if it has them; never one with a name."""
     properties = table.metadata.properties
     age_ms = int(properties.get(_AGE, KEPT_MS))
     kept = int(properties.get(_KEPT, KEPT_SNAPSHOTS))
     named = {each.snapshot_id for each in table.metadata.refs.values()}
     newest_first = sorted(table.snapshots(), key=lambda each: each.timestamp_ms, reverse=True)
+    at_most = len(newest_first) if _AGE in properties else max(KEPT_AT_MOST, kept)
     return [
-        each for each in newest_first[kept:] if each.timestamp_ms < now_ms - age_ms and each.snapshot_id not in named
+        each
+        for rank, each in enumerate(newest_first)
+        if rank >= kept and (rank >= at_most or each.timestamp_ms < now_ms - age_ms) and each.snapshot_id not in named
     ]
 
 
-def reachable(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
-    """All files that these snapshots refer to: lists of manifests, manifests, and files of rows and of deletes."""
-    found: set[str] = set()
-    for snapshot in snapshots:
-        found.add(snapshot.manifest_list)
-        for manifest in snapshot.manifests(table.io):
-            if manifest.manifest_path not in found:
-                found.add(manifest.manifest_path)
-                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-                found.update(each.data_file.file_path for each in entries)
-    return found
+def _first_manifest(snapshot: Snapshot) -> str:
+    """The manifest of the files that a commit added; pyiceberg leaves it there if it was merged in the same commit."""
+    return _LIST.sub(r"\1-m0.avro", snapshot.manifest_list)
+
+
+def _expired_ms(path: str) -> int:
+    """When the snapshots of a list had expired; 0 if they may not have."""
+    moment = path.rpartition("/")[2].partition("-")[0]
+    return int(moment) if moment.isdigit() else 0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark.pipelines.errors import PipelineError
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow.fs
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 #: The catalog's names of S3's settings, and pyarrow's.
 _S3_SETTINGS: Final = {
@@ -22,8 +23,11 @@ _S3_SETTINGS: Final = {
     "s3.session-token": "session_token",
     "s3.region": "region",
 }
-#: pyiceberg tries a failed commit again by this property, whatever came between; see `IcebergLocation.load`.
+#: pyiceberg tries a failed commit again by this property, whatever came between; see `IcebergLocation.prepared`.
 _RETRIES: Final = "commit.retry.num-retries"
+#: What holds for tables that do not say it. Iceberg merges manifests unless told otherwise, from 100 on; pyiceberg does
+#: not. All manifests of a snapshot are listed in each commit and read by each reader, so fewer are wanted.
+MERGING: Final = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "20"}
 
 
 class IcebergLocation:
@@ -41,17 +45,35 @@ class IcebergLocation:
         self.catalog = _catalog(sink)
 
     def load(self) -> Table | None:
-        """The table at its newest version; None if there is none. Its transactions are not tried again."""
+        """The table at its newest version, as `prepared`; None if there is none."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         try:
-            table = self.catalog.load_table(self.identifier)
+            return self.prepared(self.catalog.load_table(self.identifier))
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
-        # In this process only: nothing of it is sent to the catalog.
-        properties = {**table.metadata.properties, _RETRIES: "0"}
+
+    def prepared(self, table: Table) -> Table:
+        """The table, whose transactions are not tried again, and merge manifests unless it says no.
+
+        In this process only: nothing of it is sent to the catalog.
+        """
+        properties = {**MERGING, **table.metadata.properties, _RETRIES: "0"}
         table.metadata = table.metadata.model_copy(update={"properties": properties})
         return table
+
+    def narrowed(self, table: Table, snapshots: Sequence[Snapshot]) -> Table:
+        """The same version of the table, for transactions that need no other snapshots than these and the newest.
+
+        pyiceberg copies all snapshots that it sees, some twenty times in a transaction; the catalog has them all.
+        """
+        from copy import copy
+
+        newest = table.current_snapshot()
+        kept = {each.snapshot_id: each for each in (*snapshots, newest) if each is not None}
+        seen = copy(table)
+        seen.metadata = table.metadata.model_copy(update={"snapshots": [*kept.values()], "snapshot_log": []})
+        return seen
 
     def url(self, table: Table | None) -> str:
         """The table's folder as its files are named; of a table to be made, where the catalog would make it."""

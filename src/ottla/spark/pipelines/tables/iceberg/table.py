@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from ottla.spark.pipelines.tables.iceberg import schemas, state
 from ottla.spark.pipelines.tables.iceberg.compaction import check_replacement, live_files, small_files
 from ottla.spark.pipelines.tables.iceberg.expiry import Expiry
 from ottla.spark.pipelines.tables.iceberg.files import data_file, data_files
-from ottla.spark.pipelines.tables.iceberg.location import IcebergLocation, plain_path
+from ottla.spark.pipelines.tables.iceberg.location import MERGING, IcebergLocation, plain_path
 from ottla.spark.pipelines.tables.log_table import Bin, LogTable, Replacement
 from ottla.spark.pipelines.tables.pipeline_state import EMPTY
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
 _NAME_MAPPING: Final = "schema.name-mapping.default"
-#: What tables get that are made here: old metadata files go by themselves.
+#: What tables get that are made here: old metadata files go by themselves, and manifests are merged.
 _PROPERTIES: Final = {
+    **MERGING,
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
@@ -43,6 +44,8 @@ class IcebergBatchTable(LogTable):
         self._location = IcebergLocation(sink)
         super().__init__(sink, pipeline, self._location.name)
         self._table: Table | None = None
+        #: The table as a commit of this driver left it, to be taken by the next `_read`.
+        self._written: Table | None = None
         try:
             self._url = self._location.url(self._location.load())
         except PipelineError:
@@ -51,6 +54,7 @@ class IcebergBatchTable(LogTable):
             raise self._failure("read", error) from error
         self._files, root = self._location.open_files(self._url)
         self._attempts = AttemptFolders(self._files, root, pipeline)
+        self._expiry = Expiry(self._location, self._files, self._url)
         self._open()
 
     def staging(self, query_id: str, batch_id: int) -> Staging:
@@ -68,18 +72,19 @@ class IcebergBatchTable(LogTable):
         """Shut older drivers out; remove what they did not commit, and what expired snapshots alone had."""
         super().recover()
         if self._table is not None:
-            self._expire(lambda expiry: expiry.finish())
+            self._expire(self._expiry.finish)
 
     def compact(self, watermark_ms: int | None) -> int:
         """As for all tables with a log; then let old snapshots expire, and remove what only they had."""
         replaced = super().compact(watermark_ms)
-        if self._table is not None and self._sink.compact_to_bytes is not None:
-            self._expire(lambda expiry: expiry.expire())
+        table = self._table
+        if table is not None and self._sink.compact_to_bytes is not None:
+            self._expire(lambda: self._expiry.expire(table))
         return replaced
 
-    def _expire(self, work: Any) -> None:
+    def _expire(self, work: Callable[[], None]) -> None:
         try:
-            work(Expiry(self._location, self._files, self._url))
+            work()
         except PipelineError:
             raise
         except Exception as error:
@@ -91,7 +96,7 @@ class IcebergBatchTable(LogTable):
 
     def _read(self) -> None:
         try:
-            self._table = self._location.load()
+            self._table, self._written = self._written or self._location.load(), None
             if self._table is None:
                 self._state = EMPTY
                 return
@@ -120,7 +125,7 @@ class IcebergBatchTable(LogTable):
         if self._table is None:
             transaction = self._new_table(wanted)
         else:
-            transaction = self._table.transaction()
+            transaction = self._location.narrowed(self._table, ()).transaction()
             self._grow(transaction, wanted)
             required = schemas.required_columns(self._table.schema())
         if _NAME_MAPPING not in transaction.table_metadata.properties:
@@ -133,7 +138,12 @@ class IcebergBatchTable(LogTable):
         with transaction.update_snapshot().merge_append() as append:
             for each in files:
                 append.append_data_file(each)
-        transaction.commit_transaction()
+        self._commit_transaction(transaction)
+
+    def _commit_transaction(self, transaction: Transaction) -> None:
+        written = transaction.commit_transaction()
+        if self._table is not None:
+            self._written = self._location.prepared(written)
 
     def _new_table(self, wanted: Any) -> Transaction:
         self._location.make_namespace()
@@ -151,17 +161,17 @@ class IcebergBatchTable(LogTable):
 
     def _write_recovery(self) -> None:
         assert self._table is not None
-        transaction = self._table.transaction()
+        transaction = self._location.narrowed(self._table, ()).transaction()
         after = replace(self._state, driver=self._driver.number)
         transaction.set_properties(state.as_property(self._pipeline, after))
         with transaction.update_snapshot().fast_append():
             pass
-        transaction.commit_transaction()
+        self._commit_transaction(transaction)
 
     def _write_replacements(self, made: Sequence[Replacement], number: int) -> None:
         assert self._table is not None
         metadata = self._table.metadata
-        transaction = self._table.transaction()
+        transaction = self._location.narrowed(self._table, ()).transaction()
         transaction.set_properties(state.as_property(self._pipeline, replace(self._state, compactions=number)))
         removed = [old.entry for each in made for old in each.files]
         added = [
@@ -174,7 +184,7 @@ class IcebergBatchTable(LogTable):
             for each in added:
                 overwrite.append_data_file(each)
         check_replacement(self._table, transaction, removed, added)
-        transaction.commit_transaction()
+        self._commit_transaction(transaction)
 
     def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:
         assert self._table is not None
