@@ -199,3 +199,11 @@ def test_a_reader_in_a_loop_sees_each_row_once(
     assert lake.ids() == list(range(commits * ROWS))
     assert table.last_commit().batch_id == commits - 1  # type: ignore[union-attr]
     assert opened(lake).last_commit() == table.last_commit()
+    print(
+        scans,
+        "scans,",
+        sum(replaced),
+        "files replaced,",
+        len(lake.written()) - len(lake.files()),
+        "of them still there",
+    )
