@@ -1,6 +1,7 @@
 """What `ottla pipeline check` looks at before a pipeline runs: packages, clusters, topics, schema, SQL, sinks.
 
-Each look is bounded in time, writes nothing but a note into the checkpoint's folder, and needs no Spark.
+Each look is bounded in time and needs no Spark. They leave nothing behind but a note in the checkpoint's folder; where
+a table is to be, a small file is created and removed.
 """
 
 from __future__ import annotations
@@ -189,7 +190,9 @@ def _sink(settings: PipelineSettings, sink: SinkSettings, writer: str, timeout_m
         return _database(sink)
     from ottla.spark.pipelines.tables.opening import open_table
 
-    last = open_table(sink, writer).last_commit()
+    table = open_table(sink, writer)
+    last = table.last_commit()
+    table.try_writing()
     if last is not None:
         check_fit(QueryCheckpoint(settings.checkpoint), settings, last)
     where = sink.path or f"{sink.catalog}: {sink.table}"

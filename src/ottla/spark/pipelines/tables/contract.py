@@ -82,6 +82,10 @@ class BatchTable(Protocol):
         """The newest batch of this pipeline; None where there is none. Raises PipelineError."""
         ...
 
+    def try_writing(self) -> None:
+        """Create and remove a small file where tasks write, and leave nothing. Raises PipelineError."""
+        ...
+
     def staging(self, query_id: str, batch_id: int) -> Staging:
         """A place for the files of one attempt at a batch. Raises PipelineError."""
         ...

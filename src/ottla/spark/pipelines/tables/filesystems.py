@@ -32,6 +32,8 @@ S3_OPTIONS: Final = (
 )
 _BOOLEANS: Final = ("anonymous", "force_virtual_addressing")
 _OWN_SCHEMES: Final = {"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"}
+#: File systems of pyarrow whose folders are only the beginnings of names.
+_WITHOUT_FOLDERS: Final = ("s3", "gcs", "abfs")
 #: What file systems say when they know neither the user nor the key.
 _CREDENTIALS: Final = re.compile(
     r"access.?denied|invalid.?access|signature|forbidden|unauthor|credential|expired.?token|\b40[13]\b|no identity",
@@ -70,6 +72,11 @@ def open_filesystem(url: str, storage_options: Mapping[str, str]) -> tuple[pyarr
             raise
         raise filesystem_error(url, error) from error
     return filesystem, path.rstrip("/")
+
+
+def has_folders(filesystem: pyarrow.fs.FileSystem) -> bool:
+    """Whether folders are made and removed there; in object stores they are beginnings of names."""
+    return filesystem.type_name not in _WITHOUT_FOLDERS
 
 
 def scheme_of(url: str) -> str:

@@ -20,6 +20,7 @@ from ottla.spark.pipelines.tables.contract import BatchCommit, LastCommit
 from ottla.spark.pipelines.tables.pipeline_state import EMPTY, PipelineState
 from ottla.spark.pipelines.tables.rewriting import Rewritten, alike, rewrite
 from ottla.spark.pipelines.tables.superseding import Driver, is_committed
+from ottla.spark.pipelines.tables.trial import try_writing
 
 #: Times that a commit is tried again because another writer's came between.
 MAX_TRIES: Final = 50
@@ -105,6 +106,10 @@ class LogTable(ABC):
         """The newest batch of this pipeline; None where there is none. Raises PipelineError."""
         self._read()
         return self._state.last_commit
+
+    def try_writing(self) -> None:
+        """Create and remove a small file in the table's folder. Raises PipelineError."""
+        try_writing(self._attempts.filesystem, self._attempts.path("").rstrip("/"), self._name)
 
     def commit(self, batch: BatchCommit) -> bool:
         """Make the batch visible, with its end offsets, also if it has no files; see `BatchTable.commit`."""

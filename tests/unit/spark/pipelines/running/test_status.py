@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -164,6 +166,43 @@ def test_a_database_that_is_there(cluster, tmp_path: Path) -> None:
     assert _checked(tmp_path, HEAD + SOURCE + sink)["sink"] == (True, f"{tmp_path / 't.db'} is there")
     jdbc = sink.replace("sqlite:t.db", "jdbc:postgresql://h/d")
     assert _checked(tmp_path, HEAD + SOURCE + jdbc)["sink"][0] is None
+
+
+TABLES = {
+    "parquet": 'kind = "parquet"\npath = "{place}/t"\n',
+    "delta": 'kind = "delta"\npath = "{place}/t"\n',
+    "iceberg": 'kind = "iceberg"\ncatalog = "c"\ntable = "n.t"\n'
+    '[sink.catalog_options]\ntype = "sql"\nuri = "sqlite:///{folder}/c.db"\nwarehouse = "file://{place}"\n',
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_is_tried_and_nothing_is_left(cluster, tmp_path: Path, kind: str) -> None:
+    cluster.holds("a", (0, 1))
+    place = tmp_path / "lake"
+    place.mkdir()
+    sink = "[sink]\n" + TABLES[kind].format(place=place, folder=tmp_path)
+    passed, detail = _checked(tmp_path, HEAD + SOURCE + sink)["sink"]
+    assert passed, detail
+    assert list(place.iterdir()) == []
+    (place / ("n" if kind == "iceberg" else "t")).touch()
+    passed, detail = _checked(tmp_path, HEAD + SOURCE + sink)["sink"]
+    assert not passed
+    assert "\n" not in detail
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a folder that not even root writes to is /proc")
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_where_nobody_can_write_is_told(cluster, tmp_path: Path, kind: str) -> None:
+    cluster.holds("a", (0, 1))
+    sink = "[sink]\n" + TABLES[kind].format(place="/proc/ottla", folder=tmp_path)
+    passed, detail = _checked(tmp_path, HEAD + SOURCE + sink)["sink"]
+    assert not passed
+    assert re.fullmatch(
+        r"(/proc/ottla/t|the (Delta|Iceberg) table .*) (cannot be (used|made or written to)|refuses access): .*", detail
+    )
 
 
 def test_a_runner_that_is_there_is_named(cluster, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ottla.spark.pipelines.tables.contract import LastCommit
 from ottla.spark.pipelines.tables.iceberg import expiry, manifests
 from support.staged_tables import Lake, numbered, stage
 
-pytestmark = pytest.mark.spec("D3")
+pytestmark = [pytest.mark.spec("D3"), pytest.mark.slow]
 
 FAR = 4_102_444_800_000
 
@@ -198,7 +198,6 @@ def test_of_many_young_snapshots_the_newest_stay(lake: Lake, monkeypatch: pytest
     assert expiry.expirable(whole, 0) == []
 
 
-@pytest.mark.slow
 def test_what_a_commit_reads_and_writes_does_not_grow(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many snapshots, manifests and old metadata files after 60 commits as after 30; two looks at the catalog."""
     monkeypatch.setattr(expiry, "KEPT_AT_MOST", 10)

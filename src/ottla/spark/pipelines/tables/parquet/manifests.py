@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -145,13 +145,15 @@ class CommitLog:
         if newest >= MANIFESTS_KEPT:
             self._place.delete_file(_path(newest - MANIFESTS_KEPT))
 
-    def clean(self, newest: int) -> None:
-        """Remove all old manifests, and what was never created."""
-        for each in self._place.entries(COMMITS):
-            matched = _NAME.fullmatch(each.base_name)
-            is_old = matched is not None and int(matched[1]) <= newest - MANIFESTS_KEPT
-            if is_old or each.base_name.startswith("."):
-                self._place.delete_file(f"{COMMITS}/{each.base_name}")
+    def half_written(self) -> list[str]:
+        """The names of what is being created, or never was."""
+        return [each.base_name for each in self._place.entries(COMMITS) if each.base_name.startswith(".")]
+
+    def clean(self, newest: int, half_written: Iterable[str]) -> None:
+        """Remove all old manifests, and what never was created."""
+        old = [each for each in self.versions() if each <= newest - MANIFESTS_KEPT]
+        for name in (*map(_path, old), *(f"{COMMITS}/{each}" for each in half_written)):
+            self._place.delete_file(name)
 
     def _decoded(self, version: int, data: bytes) -> Manifest:
         import pyarrow

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.exclusive import create_exclusively, creates_exclusively, flush_folder
-from ottla.spark.pipelines.tables.filesystems import filesystem_error, open_filesystem, shown
+from ottla.spark.pipelines.tables.filesystems import filesystem_error, has_folders, open_filesystem, shown
 from ottla.spark.pipelines.tables.parquet.names import is_hidden
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ STAGING: Final = f"{HIDDEN}/staging"
 _PROBE: Final = f"{HIDDEN}/created-once"
 #: Folders that a start looks through for other writers' files, and for what may be compacted.
 FOLDERS_AT_MOST: Final = 10_000
-#: File systems of pyarrow's whose folders are only the beginnings of names.
-_WITHOUT_FOLDERS: Final = ("s3", "gcs", "abfs")
 
 
 class TablePlace:
@@ -39,7 +37,7 @@ class TablePlace:
         from pyarrow import fs
 
         self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
-        self._has_folders = self.filesystem.type_name not in _WITHOUT_FOLDERS
+        self._has_folders = has_folders(self.filesystem)
 
     def __str__(self) -> str:
         return shown(self.url)

@@ -23,6 +23,7 @@ from ottla.spark.pipelines.tables.parquet.moving import flush_files, move_into_p
 from ottla.spark.pipelines.tables.parquet.names import DataFileName, is_hidden
 from ottla.spark.pipelines.tables.parquet.place import FOLDERS_AT_MOST, STAGING, TablePlace
 from ottla.spark.pipelines.tables.partition_folders import partition_folder
+from ottla.spark.pipelines.tables.trial import try_writing
 
 if TYPE_CHECKING:
     import pyarrow
@@ -79,6 +80,10 @@ class ParquetBatchTable:
             checked_identity(self._place, found, self._pipeline, self._sink.partition_by)
             newest = self._commits.newest()
             return newest.last if newest else None
+
+    def try_writing(self) -> None:
+        """See `BatchTable.try_writing`."""
+        try_writing(self._place.filesystem, self._place.root, str(self._place))
 
     def staging(self, query_id: str, batch_id: int) -> Staging:
         """See `BatchTable.staging`."""
@@ -137,14 +142,16 @@ class ParquetBatchTable:
             # Listed before: an attempt that is there now belongs to a driver whose commits fail from then on. Those
             # that come later may be of one that took over from this one.
             attempts = [each.base_name for each in self._place.entries(STAGING)]
+            half_written = self._commits.half_written()
             self._take_over()
             points.reach(points.RECOVERING)
+            self._end_if_superseded()
             for name in attempts:
                 self._place.delete_folder(f"{STAGING}/{name}")
             self._attempt = None
             self._compactor.clean()
             assert self._newest is not None
-            self._commits.clean(self._newest.version)
+            self._commits.clean(self._newest.version, half_written)
             self._refuse_foreign_files(identity, self._newest.version)
 
     def compact(self, watermark_ms: int | None) -> int:
@@ -303,6 +310,13 @@ class ParquetBatchTable:
         versions = self._commits.versions()
         return bool(versions) and (self._newest is None or versions[-1] > self._newest.version)
 
+    def _end_if_superseded(self) -> None:
+        if self._is_superseded():
+            raise SupersededError(
+                f"{self._place}: another driver of {self._pipeline!r} has taken over while this one started, "
+                "and it ends"
+            )
+
     def _superseded(self, batch: BatchCommit) -> SupersededError:
         newest = self._commits.newest()
         last = newest.last if newest else None
@@ -318,4 +332,6 @@ class ParquetBatchTable:
                 name = DataFileName.parse(each.base_name)
                 ours = name is not None and name.table == identity.table and name.version <= newest
                 if not ours and each.base_name.endswith(".parquet"):
+                    if name is not None and name.table == identity.table:
+                        self._end_if_superseded()
                     self._place.refuse_foreign(f"{folder}/{each.base_name}".lstrip("/"))

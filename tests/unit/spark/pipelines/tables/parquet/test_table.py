@@ -125,6 +125,43 @@ def test_a_start_takes_no_attempt_that_came_after_it(local: TableSinkSettings, m
         started.commit(stage(started, 0, {DAY: [0]}))
 
 
+@pytest.mark.parametrize("moment", ["start", "look"])
+def test_a_start_that_another_start_overtakes_ends_with_that(
+    local: TableSinkSettings, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """It took the files of the other's batches for those of another writer."""
+    others: list[ParquetBatchTable] = []
+
+    def overtake(*_: object) -> None:
+        if not others:
+            others.append(made := open_table(local, "archive"))  # type: ignore[arg-type]
+            made.recover()
+            assert made.commit(stage(made, 0, {DAY: [0]}))
+
+    with monkeypatch.context() as patch:
+        if moment == "start":
+            patch.setattr(points, "on_reached", overtake)
+        else:
+            patch.setattr(manifests.CommitLog, "clean", overtake)
+        with pytest.raises(SupersededError, match=r"has taken over while this one started, and it ends$"):
+            opened(local)
+    [other] = others
+    assert other.commit(stage(other, 1, {DAY: [1]}))
+    assert offsets_seen(local) == [0, 1]
+
+
+def test_a_start_leaves_a_manifest_that_another_driver_is_writing(
+    local: TableSinkSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = Path(local.path or "") / "_ottla" / "commits" / ".half"
+    with monkeypatch.context() as patch:
+        patch.setattr(points, "on_reached", lambda _: writing.touch())
+        opened(local)
+    assert writing.exists()
+    opened(local)
+    assert not writing.exists()
+
+
 def test_attempts_that_were_given_up_leave_nothing(local: TableSinkSettings) -> None:
     made = opened(local)
     for number in range(3):
