@@ -34,7 +34,5 @@ def test_what_is_refused_is_said(tmp_path: Path, s3: PlayedS3) -> None:
         try_writing(filesystem, folder, "s3://nosuchbucket/x")
     (tmp_path / "file").touch()
     filesystem, folder = open_filesystem(str(tmp_path / "file" / "t"), {})
-    with pytest.raises(
-        PipelineError, match=r"^the table cannot be used: .*/file is a file and no folder; "
-    ):
+    with pytest.raises(PipelineError, match=r"^the table cannot be used: .*/file is a file and no folder; "):
         try_writing(filesystem, folder, "the table")
