@@ -168,6 +168,29 @@ def test_a_commit_in_between_leaves_no_list(lake: Lake, soon: pytest.MonkeyPatch
     assert not lists(lake)
 
 
+def test_somebody_else_lets_snapshots_expire_at_the_same_moment(
+    lake: Lake, soon: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = filled(lake, 6)
+    real = expiry.Expiry.expire
+
+    def expire(self: expiry.Expiry, whole: Any) -> None:
+        old = lake.foreign().snapshots()[:3]
+        lake.foreign().maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
+        for each in old:
+            Path(each.manifest_list.removeprefix("file://")).unlink()
+        real(self, whole)
+
+    with soon.context() as meanwhile:
+        meanwhile.setattr(expiry.Expiry, "expire", expire)
+        assert table.compact(FAR) == 6
+    assert "old snapshots went while they were looked at" in caplog.text
+    assert table.commit(stage(table, 6, numbered(6)))
+    table.compact(FAR)
+    assert len(lake.foreign().snapshots()) == 2
+    assert lake.ids() == list(range(70))
+
+
 def test_snapshots_with_names_and_those_the_table_wants_stay(lake: Lake) -> None:
     table = lake.opened()
     for batch_id in range(4):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ from ottla.spark.pipelines.tables.pipeline_state import EMPTY
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
+
+_log = logging.getLogger(__name__)
 
 _NAME_MAPPING: Final = "schema.name-mapping.default"
 #: What tables get that are made here: old metadata files go by themselves, and manifests are merged.
@@ -87,6 +90,9 @@ class IcebergBatchTable(LogTable):
             work()
         except PipelineError:
             raise
+        except FileNotFoundError as error:
+            # Somebody else lets snapshots of this table expire; the next look finds what is left to do.
+            _log.warning("%s: old snapshots went while they were looked at: %s", self._name, error)
         except Exception as error:
             raise self._failure("expire snapshots of", error) from error
 
