@@ -69,6 +69,39 @@ class BreakableNetwork(Protocol):
         ...
 
 
+class WholeNetwork:
+    """A network that nobody cuts: all ends listen on the loopback address, nothing is between them."""
+
+    def prefix(self, end: str) -> list[str]:
+        """See `BreakableNetwork`."""
+        return []
+
+    def bind(self, end: str) -> str:
+        """See `BreakableNetwork`."""
+        return LOOPBACK
+
+    def zookeeper(self, broker: str, port: int) -> str:
+        """See `BreakableNetwork`."""
+        return f"{LOOPBACK}:{port}"
+
+    def advertised(self, broker: str, port: int, *, between: bool) -> str:
+        """See `BreakableNetwork`."""
+        return f"{LOOPBACK}:{port}"
+
+    def started(self, broker: str, pid: int) -> None:
+        """See `BreakableNetwork`."""
+
+    def block(self, ways: Iterable[Way]) -> None:
+        """See `BreakableNetwork`. Raises AssertionError: it is not for tests that cut anything."""
+        raise AssertionError("a network that cannot be cut")
+
+    def heal(self) -> None:
+        """See `BreakableNetwork`."""
+
+    def close(self) -> None:
+        """See `BreakableNetwork`."""
+
+
 def both(one: str, others: Iterable[str]) -> list[Way]:
     """The ways between one end and others, both directions."""
     return [way for other in others for way in ((one, other), (other, one))]

@@ -32,8 +32,8 @@ _TOP = """name = "{kind}"
 kind = "{pipeline}"
 checkpoint = "checkpoint"
 [trigger]
-available_now = true
-"""
+{trigger}
+{spark}"""
 _SOURCE = """[source]
 bootstrap_servers = "{source}"
 topics = ["{topic}"]
@@ -54,15 +54,19 @@ uri = "sqlite:///{folder}/catalog.db"
 warehouse = "file://{folder}/warehouse"
 """,
 }
-_ONLINE = """[[steps]]
-sql = '''SELECT window.start AS bucket, carrier, count(*) AS events, sum(delay) AS total
+_TOTALS = """[[steps]]
+sql = '''SELECT {bucket} AS bucket, carrier, count(*) AS events, sum(delay) AS total
 FROM source GROUP BY window(timestamp, '1 hour'), carrier'''
 [sink]
-kind = "database"
-url = "sqlite:totals.db"
-table = "totals"
 key_columns = ["bucket", "carrier"]
 """
+_ONLINE = {
+    "online": _TOTALS.replace("{bucket}", "window.start")
+    + 'kind = "database"\nurl = "sqlite:totals.db"\ntable = "totals"\n',
+    "upserts": _TOTALS.replace("{bucket}", "unix_millis(window.start)") + 'kind = "topic"\ntopic = "{topic}-totals"\n',
+}
+#: What a pipeline is run on where nothing else is said, and when it takes a batch.
+TO_THE_END: Final = "available_now = true"
 _MIRROR = """[mirror]
 source_alias = "here"
 target_alias = "there"
@@ -80,11 +84,19 @@ def event_record(at: int) -> Record:
 
 
 def pipeline_file(
-    kind: str, folder: Path, topic: str, source: Bootstrapped, target: Bootstrapped, per_batch: int
+    kind: str,
+    folder: Path,
+    topic: str,
+    source: Bootstrapped,
+    target: Bootstrapped,
+    per_batch: int,
+    *,
+    trigger: str = TO_THE_END,
+    spark: str = "",
 ) -> Path:
-    """Write the pipeline's file into its folder."""
-    pipeline = kind if kind in ("online", "mirror") else "archive"
-    parts = [_TOP, _MIRROR] if kind == "mirror" else [_TOP, _SOURCE, _ONLINE if kind == "online" else _SINKS[kind]]
+    """Write the pipeline's file into its folder; `spark` are the tables that say where it runs."""
+    pipeline = "mirror" if kind == "mirror" else "online" if kind in _ONLINE else "archive"
+    parts = [_TOP, _MIRROR] if kind == "mirror" else [_TOP, _SOURCE, (_ONLINE | _SINKS)[kind]]
     path = folder / "pipeline.toml"
     path.write_text(
         "".join(parts).format(
@@ -93,6 +105,8 @@ def pipeline_file(
             topic=topic,
             folder=folder,
             per_batch=per_batch,
+            trigger=trigger,
+            spark=spark,
             source=source.bootstrap,
             target=target.bootstrap,
         )
@@ -127,9 +141,8 @@ def _archive_judge(kind: str) -> Judge:
         wanted = {(part, at): record for part, some in enumerate(records) for at, record in enumerate(some)}
         lost, twice = len(wanted.keys() - found.keys()), sum(count - 1 for count in found.values())
         wrong = sum(
-            (row["id"], row["carrier"], row["delay"])
-            != tuple(json.loads(wanted[row["partition"], row["offset"]].value or b"").values())
-            for row in table.select(["partition", "offset", "id", "carrier", "delay"]).to_pylist()
+            (row["id"], row["carrier"], row["delay"], str(row["day"])) != _row(wanted[row["partition"], row["offset"]])
+            for row in table.select(["partition", "offset", "id", "carrier", "delay", "day"]).to_pylist()
             if (row["partition"], row["offset"]) in wanted
         )
         strange = len(found.keys() - wanted.keys())
@@ -141,10 +154,34 @@ def _archive_judge(kind: str) -> Judge:
     return judge
 
 
+def _row(record: Record) -> tuple[int, str, int, str]:
+    """The columns that an archive makes of a record, and the folder: days are those of UTC wherever it runs."""
+    value = json.loads(record.value or b"")
+    day = datetime.datetime.fromtimestamp(record.timestamp / 1_000, datetime.UTC).date()
+    return value["id"], value["carrier"], value["delay"], day.isoformat()
+
+
 def judge_online(
     folder: Path, topic: str, source: Bootstrapped, target: Bootstrapped, records: Sequence[Sequence[Record]]
 ) -> Verdict:
-    """The totals equal those computed afresh."""
+    """The totals in SQLite equal those computed afresh."""
+    with sqlite3.connect(folder / "totals.db") as database:
+        rows = database.execute("SELECT bucket, carrier, events, total FROM totals").fetchall()
+    found = [((_bucket_ms(bucket), carrier), (events, total)) for bucket, carrier, events, total in rows]
+    return _compared(records, dict(found), len(rows))
+
+
+def judge_upserts(
+    folder: Path, topic: str, source: Bootstrapped, target: Bootstrapped, records: Sequence[Sequence[Record]]
+) -> Verdict:
+    """The newest value of each key in the topic of totals equals that computed afresh."""
+    written = [each for part in read_topic(source, f"{topic}-totals") for each in part]
+    newest = [json.loads(value) for value in {each.key: each.value or b"" for each in written}.values()]
+    found = {(row["bucket"], row["carrier"]): (row["events"], row["total"]) for row in newest}
+    return _compared(records, found, len(newest))
+
+
+def _compared(records: Sequence[Sequence[Record]], found: dict[tuple[int, str], tuple[int, int]], rows: int) -> Verdict:
     wanted: dict[tuple[int, str], tuple[int, int]] = {}
     for some in records:
         for record in some:
@@ -152,11 +189,9 @@ def judge_online(
             place = (record.timestamp // HOUR_MS * HOUR_MS, value["carrier"])
             events, total = wanted.get(place, (0, 0))
             wanted[place] = (events + 1, total + value["delay"])
-    with sqlite3.connect(folder / "totals.db") as database:
-        rows = database.execute("SELECT bucket, carrier, events, total FROM totals").fetchall()
-    found = {(_bucket_ms(bucket), carrier): (events, total) for bucket, carrier, events, total in rows}
     wrong = sum(wanted.get(place) != found.get(place) for place in wanted.keys() | found.keys())
-    return f"{wrong} totals differ" if wrong else "", {"rows": len(rows)}
+    strange = rows - len(found)
+    return f"{wrong} totals differ, {strange} twice" if wrong or strange else "", {"rows": rows}
 
 
 def _bucket_ms(bucket: str | float) -> int:
@@ -183,5 +218,6 @@ def judge_mirror(
 JUDGES: Final[dict[str, Judge]] = {
     **{kind: _archive_judge(kind) for kind in _SINKS},
     "online": judge_online,
+    "upserts": judge_upserts,
     "mirror": judge_mirror,
 }

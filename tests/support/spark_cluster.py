@@ -22,6 +22,7 @@ PROGRAM_TIMEOUT_S = 500.0
 DAEMON_MEMORY = "512m"
 EXECUTOR_MEMORY = "512m"
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 #: For Java that starts quickly and computes little.
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 #: What every job here is run with.
@@ -126,19 +127,26 @@ class SparkCluster:
         conf = {**address, **(conf or {})}
         server = self._serve("connect", [*self._submit(conf), "--class", CONNECT_SERVER])
         server.wait_until_ready(lambda: f"server started at: {LOOPBACK}" in server.stderr, START_TIMEOUT_S)
-        yield f"sc://{LOOPBACK}:{port}"
-        server.terminate_group()
+        try:
+            yield f"sc://{LOOPBACK}:{port}"
+        finally:
+            server.terminate_group()
 
-    def replace_worker(self, number: int) -> None:
-        """Kill a worker with its executors and their Python, as the loss of a machine does; then start another one."""
+    def replace_worker(self, number: int) -> int:
+        """Kill a worker with its executors and their Python, as the loss of a machine does; then start another one.
+
+        Gives how many executors it had.
+        """
         worker = self.workers[number]
         processes = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
+        executors = sum(EXECUTOR in each.cmdline() for each in processes)
         for process in processes:
             process.kill()
         worker.wait()
         self._servers.remove(worker)
         self._replaced += 1
         self.workers[number] = self._start_worker(number)
+        return executors
 
     def close(self) -> None:
         """End all processes."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local"
+#: Days and hours are those of UTC wherever the driver runs, as in a local session, unless the file says otherwise.
+_CONF = {"spark.sql.session.timeZone": "UTC"}
 
 
 def is_local(settings: PipelineSettings) -> bool:
@@ -52,7 +54,7 @@ def open_session(
         builder = builder.remote(spark.remote)
     elif not attached:
         builder = builder.master(spark.master).config("spark.driver.memory", spark.memory)
-    for name, value in spark.conf.items():
+    for name, value in (_CONF | dict(spark.conf)).items():
         builder = builder.config(name, value)
     where = spark.remote or spark.master
     try:
