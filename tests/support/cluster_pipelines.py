@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ottla.client.model import LATEST, TopicPartition
 from ottla.client.sync import Client, Producer
 from ottla.records.record import Record
 from ottla.spark.pipelines.mirroring.figures import read_figures
@@ -27,8 +28,11 @@ PARTITIONS: Final = 3
 #: The load: so many events at a time, and seconds between two times.
 EVENTS_AT_ONCE: Final = 90
 PAUSE_S: Final = 0.5
-#: Most records of a batch: several times of what comes in the seconds that a batch takes on a busy machine.
-RECORDS_PER_BATCH: Final = 3_000
+#: What comes at once before a worker is killed, by kind, so that its tasks have something to do. Archives have a folder
+#: for each 288 events.
+BURSTS: Final = {"mirror": 150_000}
+BURST: Final = 12_000
+RECORDS_PER_BATCH: Final = 200_000
 #: Waits on a machine that does other things, too, in seconds.
 BATCH_TIMEOUT_S: Final = 400.0
 LAG_TIMEOUT_S: Final = 600.0
@@ -43,6 +47,7 @@ class EventLoad(threading.Thread):
         super().__init__(name=f"load of {topic}", daemon=True)
         self._broker, self._topic = broker, topic
         self._ending = threading.Event()
+        self._burst = 0
         self._failure: Exception | None = None
         self.records: list[list[Record]] = [[] for _ in range(PARTITIONS)]
         with Client(broker.bootstrap) as client:
@@ -58,14 +63,19 @@ class EventLoad(threading.Thread):
         try:
             with Producer(bootstrap_servers=self._broker.bootstrap, acks="all", enable_idempotence=True) as producer:
                 while not self._ending.wait(PAUSE_S):
-                    self._send(producer)
+                    count, self._burst = self._burst or EVENTS_AT_ONCE, 0
+                    self._send(producer, count)
         except Exception as failure:
             self._failure = failure
 
-    def _send(self, producer: Producer[bytes, bytes]) -> None:
+    def burst(self, count: int) -> None:
+        """Let so many events come at once."""
+        self._burst = count
+
+    def _send(self, producer: Producer[bytes, bytes], count: int) -> None:
         first = self.count
         sent = []
-        for at in range(first, first + EVENTS_AT_ONCE):
+        for at in range(first, first + count):
             event = event_record(at)
             sent.append((event, producer.send(self._topic, event.value, event.key, at % PARTITIONS, event.timestamp)))
         producer.flush()
@@ -127,6 +137,31 @@ class ClusterPipeline:
         """Until a batch is in work."""
         self.process.wait_until_ready(lambda: (self._checkpoint.newest_planned() or 0) > self.finished, BATCH_TIMEOUT_S)
 
+    def wait_for_tasks(self, load: EventLoad) -> None:
+        """Until tasks are in the middle of a large batch: it has a tenth of a burst of the load."""
+        burst = BURSTS.get(self.kind, BURST)
+        before = self._sent()
+        load.burst(burst)
+        if self.kind == "mirror":
+            self.process.wait_until_ready(lambda: self._sent() > before + burst // 10, BATCH_TIMEOUT_S)
+        else:
+            wanted = load.count + burst // 10
+            self.process.wait_until_ready(lambda: self._planned() >= wanted, BATCH_TIMEOUT_S)
+
+    def _sent(self) -> int:
+        """How many records the mirror has sent."""
+        if self.kind != "mirror":
+            return 0
+        with Client(self._target.bootstrap) as client:
+            partitions = [TopicPartition(f"here.{self._topic}", number) for number in range(PARTITIONS)]
+            return sum(client.offsets_at(partitions, LATEST).values())
+
+    def _planned(self) -> int:
+        """Where the batch ends that was planned last, as the number of records before that; 0 if none is in work."""
+        newest = self._checkpoint.newest_planned()
+        batch = None if newest is None or newest <= self.finished else self._checkpoint.batch(newest)
+        return 0 if batch is None else sum(sum((each or {}).get(self._topic, {}).values()) for each in batch.sources)
+
     def wait_until_read(self) -> None:
         """Until `ottla pipeline status` says that nothing is left."""
 
@@ -143,10 +178,10 @@ class ClusterPipeline:
         assert status == 0, f"exit code {status}: {self.process.output_tail()}"
 
     def repeats_counted(self) -> int:
-        """How many records the mirror says it has sent again."""
+        """How many records of the topic the mirror says it has sent again; heartbeats are mirrored, too."""
         mirror = load_pipeline(self.file, {}).mirror
         assert mirror is not None
-        return sum(each.repeated for each in read_figures(mirror).values())
+        return sum(each.repeated for place, each in read_figures(mirror).items() if place.topic == self._topic)
 
     def verdict(self, records: list[list[Record]]) -> tuple[str, dict[str, int]]:
         """What is wrong with what it made of these records, nothing if it is right; and figures."""

@@ -39,7 +39,7 @@ exec {java} "$@"
 _SUBMIT = """\
 #!/bin/sh
 # Starts Spark on a given Java.
-export JAVA_HOME={home} SPARK_HOME={spark} SPARK_LOCAL_IP=127.0.0.1
+export JAVA_HOME={home} SPARK_HOME={spark} {address}
 exec {spark}/bin/spark-submit "$@"
 """
 
@@ -95,11 +95,15 @@ def inspect_java(home: Path) -> Java | None:
     return Java(home, version, has_vector_module=_VECTOR_MODULE in listed)
 
 
-def spark_launcher(java: Java, spark_home: Path, folder: Path) -> Path:
-    """Write a program into `folder` that is `spark-submit` on this Java, and give its path."""
+def spark_launcher(java: Java, spark_home: Path, folder: Path, *, local: bool = True) -> Path:
+    """Write a program into `folder` that is `spark-submit` on this Java, and give its path.
+
+    A driver that is not `local` is reached from other machines, which may get the archives of Spark's home from it.
+    """
     home = java.home if java.has_vector_module else _home_without_module(java, folder / "java")
-    spark = home_without_archives(spark_home, folder / "spark-home")
-    text = _SUBMIT.format(home=shlex.quote(str(home)), spark=shlex.quote(str(spark)))
+    spark = home_without_archives(spark_home, folder / "spark-home") if local else spark_home.absolute()
+    address = "SPARK_LOCAL_IP=127.0.0.1" if local else ""
+    text = _SUBMIT.format(home=shlex.quote(str(home)), spark=shlex.quote(str(spark)), address=address)
     return _write_program(folder / "spark-submit", text)
 
 

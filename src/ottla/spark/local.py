@@ -111,6 +111,33 @@ def session(
     return register(SparkSession(context))
 
 
+def cluster_session(
+    app_name: str,
+    master: str,
+    *,
+    memory: str,
+    java_home: str | None,
+    folder: Path,
+    log_file: Path,
+    conf: Mapping[str, str],
+) -> SparkSession:
+    """A session on a cluster whose driver is here, `stop` ends it: Java, `folder` and `log_file` are as in `session`.
+
+    Its settings are Spark's own but for `conf`. Raises JavaNotFound, MissingExtraError, and what Spark raises.
+    """
+    require_extra("ottla.spark", "spark", "pyspark", "pyarrow")
+    from pyspark import SparkConf, SparkContext
+    from pyspark.find_spark_home import _find_spark_home
+    from pyspark.sql import SparkSession
+
+    settings = SparkConf()
+    settings.setAppName(app_name).setMaster(master)
+    for name, value in ({"spark.driver.memory": memory} | dict(conf)).items():
+        settings.set(name, value)
+    launcher = spark_launcher(find_java(java_home), Path(_find_spark_home()), folder, local=False)
+    return register(SparkSession(SparkContext(conf=settings, gateway=_launch(settings, launcher, log_file))))
+
+
 def _launch(settings: SparkConf, launcher: Path, log_file: Path | None) -> Any:
     """Start Spark's Java by the launcher. PySpark itself would take the program from its environment variables."""
     from pyspark import java_gateway

@@ -52,7 +52,7 @@ def run(
     ] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="Address to serve them at.")] = "127.0.0.1",
     spark_log: Annotated[
-        Path | None, typer.Option("--spark-log", metavar="FILE", help="Keep the log of a local Spark.")
+        Path | None, typer.Option("--spark-log", metavar="FILE", help="Keep the log of the Spark that is started here.")
     ] = None,
     continue_from_table: Annotated[
         bool,

@@ -99,15 +99,11 @@ def _check_before(settings: PipelineSettings, options: RunOptions) -> None:
 
 def _session(settings: PipelineSettings, options: RunOptions, stack: ExitStack) -> SparkSession:
     from ottla.cli.java_home import java_home
-    from ottla.spark.java import find_java
     from ottla.spark.noise import silence_spark
-    from ottla.spark.pipelines.running.sessions import close_session, is_local, open_session
+    from ottla.spark.pipelines.running.sessions import close_session, open_session
 
     silence_spark()
     attached = _GATEWAY_PORT in os.environ
-    if not attached and not is_local(settings) and settings.spark.remote is None:
-        # PySpark starts its Java by this variable; where it names none that fits, one is found.
-        os.environ["JAVA_HOME"] = str(find_java(java_home()).home)
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-", ignore_cleanup_errors=True)))
     log_file = options.spark_log or scratch / "spark.log"
     spark = open_session(settings, java_home=java_home(), folder=scratch, log_file=log_file, attached=attached)

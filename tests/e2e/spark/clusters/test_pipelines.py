@@ -115,7 +115,7 @@ def test_a_pipeline_goes_on_when_a_worker_and_a_leader_are_killed(
         stack.callback(pipeline.process.terminate_group)
         pipeline.wait_for_batches(3)
 
-        pipeline.wait_for_work()
+        pipeline.wait_for_tasks(load)
         assert cluster.replace_worker(0) == 1, "an executor of the pipeline"
         pipeline.wait_for_batches(3)
 

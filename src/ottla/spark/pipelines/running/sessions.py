@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.records.extras import require_extra
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.running.reasons import short_reason
 from ottla.spark.pipelines.settings.model import PipelineSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local"
+STANDALONE = "spark://"
+#: A master, or a server of Spark Connect, has so long to take a connection. Spark itself goes on trying for minutes.
+ANSWER_TIMEOUT_S: Final = 20.0
 #: Days and hours are those of UTC wherever the driver runs, as in a local session, unless the file says otherwise.
 _CONF = {"spark.sql.session.timeZone": "UTC"}
 
@@ -28,16 +33,16 @@ def open_session(
 ) -> SparkSession:
     """The session; the caller stops it. `attached`: spark-submit has started Java already, with its own master.
 
-    `java_home`, `folder` (scratch files) and `log_file` (Spark's log) are those of a local session.
+    `java_home`, `folder` (scratch files) and `log_file` (Spark's log) are those of a Java that is started here.
     Raises PipelineError where Spark cannot be reached, JavaNotFound, MissingExtraError.
     """
     require_extra("a pipeline", "spark", "pyspark", "pyarrow")
     from ottla.spark import local
 
-    spark = settings.spark
+    spark, name = settings.spark, f"ottla {settings.name}"
     if is_local(settings) and not attached:
         return local.session(
-            f"ottla {settings.name}",
+            name,
             cores=_cores(spark.master),
             memory=spark.memory,
             java_home=java_home,
@@ -45,33 +50,83 @@ def open_session(
             log_file=log_file,
             conf=spark.conf,
         )
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(f"ottla {settings.name}")
-    if spark.remote is not None:
-        require_extra("Spark Connect", "spark", "grpc")
-        builder = builder.remote(spark.remote)
-    elif not attached:
-        builder = builder.master(spark.master).config("spark.driver.memory", spark.memory)
-    for name, value in (_CONF | dict(spark.conf)).items():
-        builder = builder.config(name, value)
-    where = spark.remote or spark.master
+    conf = _CONF | dict(spark.conf)
     try:
+        if spark.remote is None and not attached:
+            _check_master(spark.master)
+            return local.cluster_session(
+                name,
+                spark.master,
+                memory=spark.memory,
+                java_home=java_home,
+                folder=folder,
+                log_file=log_file,
+                conf=conf,
+            )
+        builder = SparkSession.builder.appName(name)
+        if spark.remote is not None:
+            require_extra("Spark Connect", "spark", "grpc")
+            _check_server(spark.remote)
+            builder = builder.remote(spark.remote)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
         return local.register(builder.getOrCreate())
-    except PySparkException as problem:
-        first = (str(problem).strip().splitlines() or [""])[0]
-        raise PipelineError(f"no session on {where}: {first}; check [spark] and that it runs") from None
+    except (Py4JError, PySparkException) as problem:
+        # The address of a server may have a token behind it.
+        where = spark.master if spark.remote is None else spark.remote.partition(";")[0].rstrip("/")
+        raise PipelineError(
+            f"no session on {where}: {short_reason(str(problem))}; check [spark] and that it runs, --spark-log keeps "
+            "what Spark says"
+        ) from None
 
 
 def close_session(settings: PipelineSettings, spark: SparkSession, *, attached: bool) -> None:
     """Stop a session that `open_session` gave."""
-    if is_local(settings) and not attached:
+    if settings.spark.remote is None and not attached:
         from ottla.spark.local import stop
 
         stop(spark)
     else:
         spark.stop()
+
+
+def _check_master(master: str) -> None:
+    """Raises PipelineError where none of a standalone cluster's masters takes a connection."""
+    if not master.startswith(STANDALONE):
+        return
+    reasons = []
+    for address in master.removeprefix(STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), ANSWER_TIMEOUT_S):
+                return
+        except (OSError, ValueError) as problem:
+            reasons.append(f"{address}: {getattr(problem, 'strerror', None) or problem}")
+    raise PipelineError(f"no master of {master} answers ({', '.join(reasons)}); check [spark] master and that it runs")
+
+
+def _check_server(remote: str) -> None:
+    """Raises PipelineError where a server of Spark Connect takes no connection, what PySpark raises for its address."""
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    builder = DefaultChannelBuilder(remote)
+    channel = builder.toChannel()
+    ready = grpc.channel_ready_future(channel)
+    try:
+        ready.result(ANSWER_TIMEOUT_S)
+    except grpc.FutureTimeoutError:
+        raise PipelineError(
+            f"no server of Spark Connect answers at {builder.endpoint} within {ANSWER_TIMEOUT_S:.0f} s; check [spark] "
+            "remote and that it runs"
+        ) from None
+    finally:
+        ready.cancel()
+        channel.close()
 
 
 def _cores(master: str) -> int:

@@ -1,4 +1,4 @@
-"""What sessions elsewhere are asked for. Local ones, and real clusters, are in the tests of Spark."""
+"""What sessions elsewhere are asked for, and what is said where nobody answers. Real ones are in the tests of Spark."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from ottla.spark import local
+from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.running import sessions
 from ottla.spark.pipelines.running.sessions import open_session
 from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, SparkSettings
+from support.ports import LOOPBACK, free_port
+
+pytestmark = [pytest.mark.slow, pytest.mark.spec("D3")]
 
 ZONE = "spark.sql.session.timeZone"
 
@@ -19,13 +25,10 @@ class PlayedBuilder:
     """Remembers what a session is asked for, and gives that."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
+        self.asked: dict[str, str] = {}
 
     def appName(self, name: str) -> Self:  # noqa: N802
         return self
-
-    def master(self, url: str) -> Self:
-        return self.config("master", url)
 
     def remote(self, url: str) -> Self:
         return self.config("remote", url)
@@ -34,27 +37,73 @@ class PlayedBuilder:
         self.asked[name] = value
         return self
 
-    def getOrCreate(self) -> dict[str, Any]:  # noqa: N802
+    def getOrCreate(self) -> dict[str, str]:  # noqa: N802
         return self.asked
 
 
-@pytest.mark.slow
-@pytest.mark.spec("D3")
-@pytest.mark.parametrize("attached", [False, True])
-@pytest.mark.parametrize("where", [{"master": "spark://h:7077"}, {"remote": "sc://h"}])
-@pytest.mark.parametrize(("conf", "zone"), [({}, "UTC"), ({ZONE: "Europe/Berlin"}, "Europe/Berlin")])
-def test_days_are_those_of_utc_unless_the_file_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    where: dict[str, str],
-    conf: dict[str, str],
-    zone: str,
-    attached: bool,
-) -> None:
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every session is what it was asked for; masters and servers answer."""
     monkeypatch.setattr(SparkSession, "builder", PlayedBuilder())
     monkeypatch.setattr(local, "register", lambda spark: spark)
+    monkeypatch.setattr(local, "cluster_session", lambda name, master, *, conf, **_: conf)
+    for check in ("_check_master", "_check_server"):
+        monkeypatch.setattr(sessions, check, lambda address: None)
+
+
+def _open(folder: Path, *, attached: bool = False, **spark: Any) -> Any:
     settings = PipelineSettings(
-        name="p", kind=PipelineKind.archive, checkpoint=str(tmp_path), spark=SparkSettings(**where, conf=conf)
+        name="p", kind=PipelineKind.archive, checkpoint=str(folder), spark=SparkSettings(**spark)
     )
-    asked: Any = open_session(settings, java_home=None, folder=tmp_path, log_file=tmp_path / "log", attached=attached)
-    assert asked[ZONE] == zone
+    return open_session(settings, java_home=None, folder=folder, log_file=folder / "log", attached=attached)
+
+
+@pytest.mark.usefixtures("played")
+@pytest.mark.parametrize(
+    "where",
+    [{"master": "spark://h:7077"}, {"master": "spark://h:7077", "attached": True}, {"remote": "sc://h"}],
+)
+@pytest.mark.parametrize(("conf", "zone"), [({}, "UTC"), ({ZONE: "Europe/Berlin"}, "Europe/Berlin")])
+def test_days_are_those_of_utc_unless_the_file_says_otherwise(
+    tmp_path: Path, where: dict[str, Any], conf: dict[str, str], zone: str
+) -> None:
+    assert _open(tmp_path, conf=conf, **where)[ZONE] == zone
+
+
+def test_no_master_answers(tmp_path: Path) -> None:
+    first, second = f"{LOOPBACK}:{free_port()}", f"{LOOPBACK}:{free_port()}"
+    with pytest.raises(PipelineError) as refused:
+        _open(tmp_path, master=f"spark://{first},{second}")
+    assert str(refused.value) == (
+        f"no master of spark://{first},{second} answers ({first}: Connection refused, {second}: Connection refused); "
+        "check [spark] master and that it runs"
+    )
+
+
+def test_no_server_of_spark_connect_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark goes on trying for ten minutes, and says nothing."""
+    monkeypatch.setattr(sessions, "ANSWER_TIMEOUT_S", 1.0)
+    address = f"{LOOPBACK}:{free_port()}"
+    with pytest.raises(PipelineError) as refused:
+        _open(tmp_path, remote=f"sc://{address}/;user_id=me")
+    assert str(refused.value) == (
+        f"no server of Spark Connect answers at {address} within 1 s; check [spark] remote and that it runs"
+    )
+
+
+def test_an_address_of_spark_connect_that_is_none_is_shown_without_its_token(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"no session on sc://h/x: .*; check \[spark\]") as refused:
+        _open(tmp_path, remote="sc://h/x;token=hunter2")
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("played")
+def test_what_java_raises_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Py4JError("An error occurred\n: java.lang.IllegalStateException: a stopped SparkContext.\n\tat x")
+
+    monkeypatch.setattr(local, "cluster_session", refuse)
+    with pytest.raises(PipelineError) as refused:
+        _open(tmp_path, master="spark://h:7077")
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).startswith("no session on spark://h:7077: ")
