@@ -100,6 +100,23 @@ def test_the_launcher_drops_the_flag_only_where_the_module_is_missing(tmp_path: 
     assert told == ("--add-modules=jdk.incubator.vector -x a b\n" if vector else "-x a b\n")
 
 
+def test_a_driver_that_others_reach_has_spark_s_own_home_and_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    spark = _spark_home(tmp_path / "spark")
+    (spark / "bin").mkdir()
+    submit = spark / "bin" / "spark-submit"
+    submit.write_text('#!/bin/sh\necho "$SPARK_HOME" "$JAVA_HOME" "${SPARK_LOCAL_IP-none}"\n')
+    submit.chmod(0o755)
+    found = inspect_java(_install(tmp_path / "java", "17.0.1"))
+    assert found is not None
+    program = spark_launcher(found, spark, tmp_path / "cache", local=False)
+    home, java, address = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+    assert (Path(home), address) == (spark, "none")
+    assert Path(java, "bin", "java").is_file()
+
+
 def _spark_home(spark: Path) -> Path:
     """A home with archives of PySpark and py4j."""
     lib = spark / "python" / "lib"

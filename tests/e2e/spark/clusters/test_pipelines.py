@@ -128,6 +128,8 @@ def test_a_pipeline_goes_on_when_a_worker_and_a_leader_are_killed(
     assert [[each.value for each in part] for part in read_topic(brokers, topic)] == [
         [each.value for each in part] for part in load.records
     ], "each event that was acknowledged, once"
+    if way != "submit":
+        assert " WARN " not in pipeline.process.stderr, "Spark's log goes to a file of its own"
     verdict, figures = pipeline.verdict(load.records)
     print(f"{kind} by {way}: {load.count} events, {pipeline.finished + 1} batches, {figures}")
     assert verdict == ""
