@@ -28,6 +28,7 @@ from support.brokers import Bootstrapped
 from support.filled_topics import fill_topic
 from support.java import PROJECT
 from support.pipeline_judges import EVENTS, JUDGES, event_record, pipeline_file
+from support.processes import command_of
 
 #: Partitions of the topic, records that come before each run, and records that a batch may take.
 PARTITIONS: Final = 3
@@ -196,7 +197,7 @@ class KilledCourse:
         found = [
             each
             for each in psutil.Process(process.pid).children(recursive=True)
-            if "pyspark" in " ".join(_command_of(each))
+            if "pyspark" in " ".join(command_of(each))
         ]
         if not found:
             return False
@@ -267,11 +268,3 @@ class KilledCourse:
         """Batches in Spark's log of finished ones."""
         folder = self.folder / "checkpoint" / "commits"
         return sum(each.name.isdigit() for each in folder.iterdir()) if folder.exists() else 0
-
-
-def _command_of(process: psutil.Process) -> list[str]:
-    try:
-        command: list[str] = process.cmdline()
-    except psutil.Error:
-        return []
-    return command

@@ -138,6 +138,15 @@ class ServerProcess:
         return process_cpu_seconds(self.pid)
 
 
+def command_of(process: psutil.Process) -> list[str]:
+    """The command line of a process; empty where it has ended."""
+    try:
+        command: list[str] = process.cmdline()
+    except psutil.Error:
+        return []
+    return command
+
+
 def run_tool(
     command: Sequence[str],
     *,

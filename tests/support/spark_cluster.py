@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Self
@@ -14,7 +14,7 @@ import psutil
 
 from support.java import java_executable
 from support.ports import LOOPBACK, free_port
-from support.processes import ServerProcess, run_tool
+from support.processes import ServerProcess, command_of, run_tool
 
 START_TIMEOUT_S = 240.0
 PROGRAM_TIMEOUT_S = 500.0
@@ -139,9 +139,10 @@ class SparkCluster:
         """
         worker = self.workers[number]
         processes = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
-        executors = sum(EXECUTOR in each.cmdline() for each in processes)
+        executors = sum(EXECUTOR in command_of(each) for each in processes)
         for process in processes:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         worker.wait()
         self._servers.remove(worker)
         self._replaced += 1
