@@ -1,8 +1,8 @@
 """`ottla pipeline run FILE` in a process that kills itself where a named point is reached.
 
-    python -m support.killed_pipeline FILE [POINT NTH [stop]]
+    python -m support.killed_pipeline FILE [--OPTION …] [POINT NTH [stop]]
 
-POINT is one of `ottla.spark.pipelines.points`; at its NTH time the process is killed -9, or stopped (SIGSTOP).
+The options are the command's. POINT is one of `ottla.spark.pipelines.points`; at its NTH time the process is killed -9, or stopped (SIGSTOP).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ottla.spark.pipelines import points
 
 def main() -> None:
     """Run the command line; the points count down."""
-    file, *plan = sys.argv[1:]
+    file, *words = sys.argv[1:]
+    options, plan = [each for each in words if each.startswith("--")], [each for each in words if each[:2] != "--"]
     if plan:
         point, left = plan[0], int(plan[1])
         number = signal.SIGSTOP if plan[2:] == ["stop"] else signal.SIGKILL
@@ -29,7 +30,7 @@ def main() -> None:
                     os.kill(os.getpid(), number)
 
         points.on_reached = reached
-    sys.argv = ["ottla", "pipeline", "run", file]
+    sys.argv = ["ottla", "pipeline", "run", file, *options]
     from ottla.cli.entry import main as entry
 
     entry()

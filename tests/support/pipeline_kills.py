@@ -205,8 +205,8 @@ class KilledCourse:
         self._await(process, lambda: False)
         return True
 
-    def start(self, plan: list[str]) -> subprocess.Popen[bytes]:
-        """Start the pipeline; `plan` is a point, its how manieth time, and whether it is stopped there."""
+    def start(self, plan: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start the pipeline; `plan`: options of the command, a point, its how manieth time, whether it stops there."""
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PROJECT / "tests"), str(PROJECT / "src")])}
         with (self.folder / "said.log").open("ab") as log:
             return subprocess.Popen(
@@ -255,9 +255,9 @@ class KilledCourse:
         """All that the drivers printed."""
         return (self.folder / "said.log").read_text(errors="replace")
 
-    def to_the_end(self) -> tuple[int, str]:
+    def to_the_end(self, *options: str) -> tuple[int, str]:
         """Run without a kill; the exit code, and all that was printed."""
-        process = self.start([])
+        process = self.start(options)
         try:
             self._await(process, lambda: False)
         finally:

@@ -67,7 +67,7 @@ def test_a_driver_stopped_before_its_commit_is_superseded(
     stopped = course.start([points.FILES_WRITTEN, "2", "stop"])
     try:
         course.wait_until_stopped(stopped)
-        status, said = course.to_the_end()
+        status, said = course.to_the_end("--take-over")
         assert status == 0, said
         os.kill(stopped.pid, signal.SIGCONT)
         assert stopped.wait(300) not in (0, -signal.SIGKILL)
