@@ -2,7 +2,8 @@
 
     python -m support.killed_pipeline FILE [--OPTION …] [POINT NTH [stop]]
 
-The options are the command's. POINT is one of `ottla.spark.pipelines.points`; at its NTH time the process is killed -9, or stopped (SIGSTOP).
+The options are the command's. POINT is one of `ottla.spark.pipelines.points`; at its NTH time the process is killed -9,
+or stopped (SIGSTOP).
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ _CONF = {
     # Times in Parquet as every reader knows them, not in the old 96 bits.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-# The collector for few cores, no second compiler (local queries are short, and their start is most of them), and a first
-# heap that is not a part of the machine's memory: it grows where a query needs more.
+# The collector for few cores, no second compiler (local queries are short, and their start is most of them), and a
+# first heap that is no part of the machine's memory: it grows where a query needs more.
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms64m"
 
 
