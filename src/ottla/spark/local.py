@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOP_TIMEOUT_S = 10.0
+#: Java's connections break before its process has ended: errors of them wait so long for its end.
+JAVA_END_S = 5.0
 #: A shell whose command was ended by a signal ends with this and the signal's number.
 _SHELL_SIGNALS = 128
 _DEFAULT_PYTHON = "python3"
@@ -158,12 +160,20 @@ def _temporary_directory() -> Path:
     return folder
 
 
-def how_java_ended() -> str | None:
-    """How the Java that this process has started for Spark ended, in words; None while it runs, or if there is none."""
+def how_java_ended(noticed_by: Exception | None = None) -> str | None:
+    """How the Java that this process has started for Spark ended, in words; None while it runs, or if there is none.
+
+    Where an error of its connection may have been the first sign, its end is waited for `JAVA_END_S`.
+    """
     if "pyspark" not in sys.modules:
         return None
     process = _java()
-    code = None if process is None else process.poll()
+    if process is None:
+        return None
+    if noticed_by is not None and _is_of_connection(noticed_by):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(JAVA_END_S)
+    code = process.poll()
     if code is None:
         return None
     # The launcher's shell may stand between: it says 128 and the signal.
@@ -179,9 +189,15 @@ def stop(spark: SparkSession) -> None:
     from pyspark import SparkContext
 
     gateway, process = SparkContext._gateway, _java()
-    if how_java_ended() is None:
-        spark.stop()
-    else:  # It cannot be asked any more: only what this process knows of it is left to forget.
+    ended = how_java_ended()
+    if ended is None:
+        try:
+            spark.stop()
+        except Exception as problem:
+            ended = how_java_ended(problem)
+            if ended is None:
+                raise
+    if ended is not None:  # It cannot be asked any more: only what this process knows of it is left to forget.
         SparkContext._active_spark_context = None
         type(spark)._instantiatedSession = type(spark)._activeSession = None
     if gateway is None:
@@ -198,6 +214,10 @@ def stop(spark: SparkSession) -> None:
             process.wait()
     SparkContext._gateway = None
     SparkContext._jvm = None
+
+
+def _is_of_connection(problem: Exception) -> bool:
+    return isinstance(problem, (OSError, EOFError)) or type(problem).__module__.startswith("py4j")
 
 
 def _java() -> subprocess.Popen[bytes] | None:

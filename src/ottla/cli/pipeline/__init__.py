@@ -50,11 +50,14 @@ def refusals(settings: PipelineSettings) -> Iterator[None]:
         raise CommandError(redacted(str(problem), settings.secrets)) from None
 
 
-def java_end() -> str | None:
-    """That Spark's Java, which this process has started, has ended: a sentence with the cure; None while it runs."""
+def java_end(problem: Exception) -> str | None:
+    """That Spark's Java, which this process has started, has ended: a sentence with the cure; None while it runs.
+
+    `problem` is the error by which something was noticed.
+    """
     from ottla.spark.local import how_java_ended
 
-    ended = how_java_ended()
+    ended = how_java_ended(problem)
     if ended is None:
         return None
     return (
@@ -76,7 +79,7 @@ def spark_refusals(settings: PipelineSettings) -> Iterator[None]:
     try:
         yield
     except Exception as problem:
-        ended = java_end()
+        ended = java_end(problem)
         if ended is not None:
             raise CommandError(f"{settings.name} ended: {ended}") from None
         if type(problem).__module__.partition(".")[0] not in _OF_SPARK:

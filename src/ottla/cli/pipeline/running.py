@@ -193,7 +193,7 @@ def _outcome(settings: PipelineSettings, ending: Ending, wish: StopWish) -> tupl
     from ottla.spark.pipelines.settings.references import redacted
 
     if ending.failure is not None:
-        sentence = java_end() or why_it_ended(ending.failure)
+        sentence = java_end(ending.failure) or why_it_ended(ending.failure)
         text = str(sentence) if sentence is not None else short_reason(str(ending.failure))
         return 1, redacted(f"{settings.name} ended: {text}", settings.secrets)
     if not ending.was_asked:
