@@ -206,6 +206,21 @@ def test_snapshots_with_names_and_those_the_table_wants_stay(lake: Lake) -> None
     assert expiry.expirable(whole, 0) == []
 
 
+def test_a_snapshot_with_a_name_is_read_for_good(lake: Lake, soon: pytest.MonkeyPatch) -> None:
+    at_once(soon)
+    table = filled(lake, 6)
+    whole = lake.foreign()
+    whole.manage_snapshots().create_tag(whole.snapshots()[1].snapshot_id, "second").commit()
+    assert table.compact(FAR) == 6
+    assert table.commit(stage(table, 6, numbered(6)))
+    table.compact(FAR)
+    whole = lake.foreign()
+    tagged = whole.metadata.refs["second"].snapshot_id
+    assert tagged in {each.snapshot_id for each in whole.snapshots()}
+    assert sorted(whole.scan(snapshot_id=tagged).to_arrow().column("id").to_pylist()) == list(range(20))
+    assert lake.ids() == list(range(70))
+
+
 def test_of_many_young_snapshots_the_newest_stay(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "KEPT_SNAPSHOTS", 2)
     monkeypatch.setattr(expiry, "KEPT_AT_MOST", 5)
