@@ -28,11 +28,11 @@ PARTITIONS: Final = 3
 #: The load: so many events at a time, and seconds between two times.
 EVENTS_AT_ONCE: Final = 90
 PAUSE_S: Final = 0.5
-#: What comes at once before a worker is killed, by kind, so that its tasks have something to do. Archives have a folder
-#: for each 288 events.
-BURSTS: Final = {"mirror": 150_000}
+#: What waits for the second driver, so that its tasks have something to do when a worker is killed. Archives have a
+#: folder for each 288 events.
+BURSTS: Final = {"mirror": 300_000}
 BURST: Final = 12_000
-RECORDS_PER_BATCH: Final = 200_000
+RECORDS_PER_BATCH: Final = 400_000
 #: Waits on a machine that does other things, too, in seconds.
 BATCH_TIMEOUT_S: Final = 400.0
 LAG_TIMEOUT_S: Final = 600.0
@@ -69,8 +69,9 @@ class EventLoad(threading.Thread):
             self._failure = failure
 
     def burst(self, count: int) -> None:
-        """Let so many events come at once."""
+        """Let so many events come at once, and wait until they are acknowledged."""
         self._burst = count
+        self.wait_for_more(count)
 
     def _send(self, producer: Producer[bytes, bytes], count: int) -> None:
         first = self.count
@@ -116,11 +117,18 @@ class ClusterPipeline:
         self.file = pipeline_file(
             kind, folder, topic, source, target, RECORDS_PER_BATCH, trigger='interval = "1 second"', spark=where
         )
+        self._way = way
+        self._starts = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start it, after another driver has been stopped or killed."""
+        self._starts += 1
         command = [sys.executable, "-m", "ottla", "pipeline", "run", str(self.file)]
-        if way == "submit":
+        if self._way == "submit":
             line = self._command("submit", "--spark-submit", spark_program("spark-submit"))
             command = ["sh", "-c", f"exec {line}"]
-        self.process = ServerProcess("pipeline", command, folder, self._environment)
+        self.process = ServerProcess(f"pipeline-{self._starts}", command, self._folder, self._environment)
 
     @property
     def finished(self) -> int:
@@ -138,26 +146,22 @@ class ClusterPipeline:
         self.process.wait_until_ready(lambda: (self._checkpoint.newest_planned() or 0) > self.finished, BATCH_TIMEOUT_S)
 
     def wait_for_tasks(self, load: EventLoad) -> None:
-        """Until tasks are in the middle of a large batch: it has a tenth of a burst of the load."""
-        burst = BURSTS.get(self.kind, BURST)
-        before = self._sent()
-        load.burst(burst)
-        if self.kind == "mirror":
-            self.process.wait_until_ready(lambda: self._sent() > before + burst // 10, BATCH_TIMEOUT_S)
-        else:
-            wanted = load.count + burst // 10
-            self.process.wait_until_ready(lambda: self._planned() >= wanted, BATCH_TIMEOUT_S)
-
-    def _sent(self) -> int:
-        """How many records the mirror has sent."""
+        """Until tasks are in the middle of the batch that has all of the load so far, a burst."""
+        wanted = load.count
+        self.process.wait_until_ready(lambda: self._planned() >= wanted, BATCH_TIMEOUT_S)
         if self.kind != "mirror":
-            return 0
+            return
         with Client(self._target.bootstrap) as client:
             partitions = [TopicPartition(f"here.{self._topic}", number) for number in range(PARTITIONS)]
-            return sum(client.offsets_at(partitions, LATEST).values())
+
+            def sent() -> int:
+                return sum(client.offsets_at(partitions, LATEST).values())
+
+            before = sent()
+            self.process.wait_until_ready(lambda: sent() > before, BATCH_TIMEOUT_S)
 
     def _planned(self) -> int:
-        """Where the batch ends that was planned last, as the number of records before that; 0 if none is in work."""
+        """Where the batch in work ends, as the number of records before that; 0 if none is in work."""
         newest = self._checkpoint.newest_planned()
         batch = None if newest is None or newest <= self.finished else self._checkpoint.batch(newest)
         return 0 if batch is None else sum(sum((each or {}).get(self._topic, {}).values()) for each in batch.sources)

@@ -13,7 +13,17 @@ import pytest
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Client
 from support.broken_network import WholeNetwork
-from support.cluster_pipelines import PARTITIONS, ClusterPipeline, EventLoad, Way, on_connect, on_master
+from support.cluster_pipelines import (
+    BATCH_TIMEOUT_S,
+    BURST,
+    BURSTS,
+    PARTITIONS,
+    ClusterPipeline,
+    EventLoad,
+    Way,
+    on_connect,
+    on_master,
+)
 from support.failing_cluster import SETTLE_TIMEOUT_S, FailingCluster
 from support.filled_topics import fill_topic, read_topic
 from support.pipeline_judges import JUDGES, event_record, pipeline_file
@@ -93,7 +103,7 @@ def test_an_archive_has_the_days_of_utc_wherever_its_driver_runs(
 @pytest.mark.spec("D3", "R6")
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize(("kind", "way"), COURSES)
-def test_a_pipeline_goes_on_when_a_worker_and_a_leader_are_killed(
+def test_a_pipeline_goes_on_when_worker_leader_and_driver_are_killed(
     cluster: SparkCluster,
     brokers: FailingCluster,
     kind: str,
@@ -112,9 +122,16 @@ def test_a_pipeline_goes_on_when_a_worker_and_a_leader_are_killed(
         stack.callback(load.end)
         environment = spark_environment(tmp_path) | {"TZ": FAR_FROM_UTC}
         pipeline = ClusterPipeline(kind, way, tmp_path, topic, brokers, target, where, environment)
-        stack.callback(pipeline.process.terminate_group)
+        stack.callback(lambda: pipeline.process.terminate_group())
         pipeline.wait_for_batches(3)
 
+        pipeline.wait_for_work()
+        if way == "run":
+            pipeline.process.kill9()
+        else:
+            pipeline.stop()
+        load.burst(BURSTS.get(kind, BURST))
+        pipeline.start()
         pipeline.wait_for_tasks(load)
         assert cluster.replace_worker(0) == 1, "an executor of the pipeline"
         pipeline.wait_for_batches(3)
@@ -138,6 +155,36 @@ def test_a_pipeline_goes_on_when_a_worker_and_a_leader_are_killed(
     partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     with Client(brokers.bootstrap) as client:
         assert client.committed(kind, partitions) == {each: len(load.records[each.partition]) for each in partitions}
+
+
+@pytest.mark.long
+@pytest.mark.spec("D3")
+@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.parametrize("kind", ["delta", "online"])
+def test_a_client_of_spark_connect_that_is_killed_leaves_its_query_to_the_next_one(
+    cluster: SparkCluster, shared_ottla_server: RunningBroker, unique: str, kind: str, tmp_path: Path
+) -> None:
+    broker = shared_ottla_server
+    with ExitStack() as stack:
+        where = on_connect(stack.enter_context(cluster.connect_server()))
+        load = EventLoad(broker, unique)
+        load.start()
+        stack.callback(load.end)
+        environment = spark_environment(tmp_path)
+        pipeline = ClusterPipeline(kind, "connect", tmp_path, unique, broker, broker, where, environment)
+        stack.callback(lambda: pipeline.process.terminate_group())
+        pipeline.wait_for_batches(2)
+        pipeline.process.kill9()
+        before = pipeline.finished
+        wait_until(lambda: pipeline.finished >= before + 2, "batches of the query in the server", BATCH_TIMEOUT_S)
+        pipeline.start()
+        pipeline.process.wait_until_ready(lambda: f"{kind}: batch" in pipeline.process.stdout, BATCH_TIMEOUT_S)
+        pipeline.wait_for_batches(2)
+        load.end()
+        pipeline.wait_until_read()
+        pipeline.stop()
+    verdict, _ = pipeline.verdict(load.records)
+    assert verdict == ""
 
 
 def _kill_a_leader(brokers: FailingCluster, place: Place, load: EventLoad, pipeline: ClusterPipeline) -> None:
