@@ -28,6 +28,9 @@ PARTITIONS: Final = 3
 #: The load: so many events at a time, and seconds between two times.
 EVENTS_AT_ONCE: Final = 90
 PAUSE_S: Final = 0.5
+#: Spark gives a Python process ten seconds to start, whatever its settings say: on a busy machine it may take more.
+SLOW_START: Final = "connect back"
+MOST_STARTS: Final = 3
 #: What waits for the second driver, so that its tasks have something to do when a worker is killed. Archives have a
 #: folder for each 288 events.
 BURSTS: Final = {"mirror": 300_000}
@@ -119,10 +122,23 @@ class ClusterPipeline:
         )
         self._way = way
         self._starts = 0
+        #: The newest batches, planned and finished, when it was started.
+        self._before: tuple[int | None, int] = (None, -1)
         self.start()
 
     def start(self) -> None:
-        """Start it, after another driver has been stopped or killed."""
+        """Start it, after another driver has been stopped or killed; return when it plans its batches."""
+        for _ in range(MOST_STARTS):
+            self._before = self._checkpoint.newest_planned(), self.finished
+            self._start_once()
+            wait_until(self._has_begun, self.process.output_tail, BATCH_TIMEOUT_S)
+            if self.process.running or SLOW_START not in self.process.stderr:
+                return
+
+    def _has_begun(self) -> bool:
+        return not self.process.running or self._before != (self._checkpoint.newest_planned(), self.finished)
+
+    def _start_once(self) -> None:
         self._starts += 1
         command = [sys.executable, "-m", "ottla", "pipeline", "run", str(self.file)]
         if self._way == "submit":
