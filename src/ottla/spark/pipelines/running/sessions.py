@@ -21,6 +21,8 @@ STANDALONE = "spark://"
 ANSWER_TIMEOUT_S: Final = 20.0
 #: Days and hours are those of UTC wherever the driver runs, as in a local session, unless the file says otherwise.
 _CONF = {"spark.sql.session.timeZone": "UTC"}
+#: Packages whose errors are Spark's answers; a client of Spark Connect may lack py4j.
+_OF_SPARK = ("pyspark", "py4j")
 
 
 def is_local(settings: PipelineSettings) -> bool:
@@ -50,8 +52,6 @@ def open_session(
             log_file=log_file,
             conf=spark.conf,
         )
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     conf = _CONF | dict(spark.conf)
@@ -75,7 +75,9 @@ def open_session(
         for key, value in conf.items():
             builder = builder.config(key, value)
         return local.register(builder.getOrCreate())
-    except (Py4JError, PySparkException) as problem:
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] not in _OF_SPARK:
+            raise
         # The address of a server may have a token behind it.
         where = spark.master if spark.remote is None else spark.remote.partition(";")[0].rstrip("/")
         raise PipelineError(

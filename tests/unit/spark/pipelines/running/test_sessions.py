@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, Self
 
@@ -68,6 +69,13 @@ def test_days_are_those_of_utc_unless_the_file_says_otherwise(
     tmp_path: Path, where: dict[str, Any], conf: dict[str, str], zone: str
 ) -> None:
     assert _open(tmp_path, conf=conf, **where)[ZONE] == zone
+
+
+@pytest.mark.usefixtures("played")
+def test_a_client_of_spark_connect_needs_no_py4j(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [each for each in sys.modules if each.partition(".")[0] == "py4j"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    assert _open(tmp_path, remote="sc://h")["remote"] == "sc://h"
 
 
 def test_no_master_answers(tmp_path: Path) -> None:
