@@ -217,7 +217,7 @@ def test_an_offset_out_of_range(fake, with_cluster, start, told):
 def test_an_end_that_is_never_written(fake, with_cluster):
     [p] = fake.topic("t", 0)
     fake.fill(p, 10)
-    settings = {"default_api_timeout_ms": 1000, "request_timeout_ms": 1000}
+    settings = {"default_api_timeout_ms": 5000, "request_timeout_ms": 5000}
     with pytest.raises(ClientTimeoutError, match="t-0 had no records from offset 10 up to 20"):
         with_cluster(fake, read(p, 0, 20), **settings)
 

@@ -86,7 +86,7 @@ class FakeController:
 
 
 def running(body: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(body(), 30))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(body(), 240))  # type: ignore[arg-type]
 
 
 def proposed(*isr: int) -> IsrProposal:

@@ -112,7 +112,7 @@ async def settled(condition: Callable[[], object]) -> None:
 
 
 def run(body: Callable[[], Coroutine[object, object, None]]) -> None:
-    asyncio.run(asyncio.wait_for(body(), 30))
+    asyncio.run(asyncio.wait_for(body(), 4 * PATIENCE_S))
 
 
 def pending(*asked: Awaitable[object]) -> list[asyncio.Task[object]]:
@@ -556,7 +556,7 @@ def test_a_server_that_stood_still_reads_before_it_takes_clients_for_dead(monkey
             assert (await in_thread(ping)).error == 0
             assert (await ask(client, raw.EXISTS, raw.watching("/"))).error == 0
 
-    uvloop.run(asyncio.wait_for(body(), 30))
+    uvloop.run(asyncio.wait_for(body(), 4 * PATIENCE_S))
 
 
 def test_only_so_many_clients_may_leave_much_unread(monkeypatch: pytest.MonkeyPatch) -> None:
