@@ -55,8 +55,8 @@ def test_an_error_that_stays(fake, with_cluster):
 
 def test_a_partition_without_a_leader_times_out_with_the_reason(fake, with_cluster):
     fake.topic("t", -1)
-    settings = {"default_api_timeout_ms": 1000, "request_timeout_ms": 1000}
-    with pytest.raises(ClientTimeoutError, match=r"looking up offsets .*1000 ms: t-0 .*LEADER_NOT_AVAILABLE"):
+    settings = {"default_api_timeout_ms": 5000, "request_timeout_ms": 5000}
+    with pytest.raises(ClientTimeoutError, match=r"looking up offsets .*5000 ms: t-0 .*LEADER_NOT_AVAILABLE"):
         with_cluster(fake, lambda cluster: offsets_at(cluster, [TopicPartition("t", 0)], LATEST), **settings)
 
 
