@@ -83,7 +83,7 @@ def _open(contestant: str, folder: Path, jars: str | None) -> SparkSession:
         return make_session(folder, jars)
     from ottla.spark import local
 
-    return local.session("bench", memory=DRIVER_MEMORY, folder=folder)
+    return local.session("bench", memory=DRIVER_MEMORY, folder=folder, short_lived=False)
 
 
 def main() -> None:

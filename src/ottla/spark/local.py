@@ -43,9 +43,11 @@ _CONF = {
     # Times in Parquet as every reader knows them, not in the old 96 bits.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-# The collector for few cores, no second compiler (local queries are short, and their start is most of them), and a
-# first heap that is no part of the machine's memory: it grows where a query needs more.
-_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms64m"
+# The collector for few cores, and a first heap that is no part of the machine's memory: it grows where a query needs
+# more.
+_JAVA_OPTIONS = "-XX:+UseSerialGC -Xms64m"
+#: No second compiler: the start is most of short queries, and what runs for long is slower by it.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 
 
 def register(spark: SparkSession) -> SparkSession:
@@ -79,12 +81,14 @@ def session(
     folder: Path | None = None,
     log_file: Path | None = None,
     conf: Mapping[str, str] | None = None,
+    short_lived: bool = True,
 ) -> SparkSession:
     """A local session with `format("ottla")`; the running one, where this process has one.
 
     `java_home` names the Java to use (the caller reads JAVA_HOME if it wants to), else one is found. `folder` is for
     the launcher and Spark's scratch files; a temporary one by default. Spark's own log goes to `log_file`, by default
-    to standard error. `conf` adds Spark settings or replaces ours. Raises JavaNotFound, MissingExtraError.
+    to standard error. `conf` adds Spark settings or replaces ours. `short_lived`: Java compiles for a quick start, and
+    not for queries that compute for minutes. Raises JavaNotFound, MissingExtraError.
     """
     require_extra("ottla.spark", "spark", "pyspark", "pyarrow")
     from pyspark import SparkConf, SparkContext
@@ -100,7 +104,8 @@ def session(
         settings.set(name, value)
     settings.set("spark.driver.memory", memory)
     settings.set("spark.local.dir", str(scratch))
-    settings.set("spark.driver.extraJavaOptions", f'{_JAVA_OPTIONS} "-Djava.io.tmpdir={scratch}"')
+    options = f"{_JAVA_OPTIONS} {_SHORT_LIVED}" if short_lived else _JAVA_OPTIONS
+    settings.set("spark.driver.extraJavaOptions", f'{options} "-Djava.io.tmpdir={scratch}"')
     settings.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     for name, value in (conf or {}).items():
         settings.set(name, value)

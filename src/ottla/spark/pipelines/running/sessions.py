@@ -51,6 +51,7 @@ def open_session(
             folder=folder,
             log_file=log_file,
             conf=spark.conf,
+            short_lived=False,
         )
     from pyspark.sql import SparkSession
 

@@ -71,6 +71,12 @@ def test_days_are_those_of_utc_unless_the_file_says_otherwise(
     assert _open(tmp_path, conf=conf, **where)[ZONE] == zone
 
 
+def test_java_compiles_for_long_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "session", lambda name, **asked: asked)
+    asked = _open(tmp_path, master="local[3]", memory="2g")
+    assert (asked["short_lived"], asked["cores"], asked["memory"]) == (False, 3, "2g")
+
+
 @pytest.mark.usefixtures("played")
 def test_a_client_of_spark_connect_needs_no_py4j(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [each for each in sys.modules if each.partition(".")[0] == "py4j"]:
