@@ -27,7 +27,12 @@ def main(folder: str, batches: int) -> int:
         for number in range(last.batch_id if last else 0, batches):
             day = number // BATCHES_PER_DAY
             name = time.strftime("%Y-%m-%d", time.gmtime(day * 86_400))
-            table.commit(stage(table, number, {name: range(number * ROWS, (number + 1) * ROWS)}))
+            rows = {name: range(number * ROWS, (number + 1) * ROWS)}
+            try:
+                batch = stage(table, number, rows)
+            except FileNotFoundError:  # Another driver took over while it was written, and has removed it.
+                batch = stage(table, number, rows)
+            table.commit(batch)
             table.compact(day * _DAY_MS)
     except SupersededError as error:
         print(error)
