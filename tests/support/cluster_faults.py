@@ -171,9 +171,10 @@ class FaultCourse:
         for broker in self.cluster.brokers:
             self.cluster.stop(broker)
         for place, leader in leaders.items():
-            self.repeated += self.cluster.repeated_on(leader, place)
             for broker in self.cluster.replicas(place):
                 records = self.cluster.log_on(broker, place)
+                if broker == leader:
+                    self.repeated += self.cluster.repeated_on(broker, place, records)
                 end = max(records, default=-1) + 1
                 self.history.add(
                     partial(

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -393,12 +393,13 @@ class FailingCluster:
             if not header.is_control:
                 yield header, data
 
-    def repeated_on(self, broker: int, place: Place) -> list[str]:
-        """The batches, in a broker's files, of records that are there more than once: who wrote them, and as what."""
-        counts = Counter(self.log_on(broker, place).values())
+    def repeated_on(self, broker: int, place: Place, records: Mapping[int, Value]) -> list[str]:
+        """The batches of records that a broker's files, which hold `records`, have more than once: who wrote them."""
+        counts = Counter(records.values())
         found = []
-        for header, data in self._data_batches(broker, place):
-            if all(counts[value_of(each.value)] == 1 for each in decode_batch(data, header)):
+        for header, _ in self._data_batches(broker, place):
+            offsets = range(header.base_offset, header.last_offset + 1)
+            if all(counts[records[offset]] == 1 for offset in offsets):
                 continue
             found.append(
                 f"{name_of(place)} offsets {header.base_offset}-{header.last_offset}, leader epoch "

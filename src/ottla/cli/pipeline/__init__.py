@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.settings.model import PipelineSettings
 
 COMMAND = Command("ottla pipeline")
-#: Packages whose errors are Spark's answers.
-_OF_SPARK = ("pyspark", "py4j", "grpc")
 
 
 def load(file: Path, servers: str | None) -> PipelineSettings:
@@ -73,7 +71,7 @@ def spark_refusals(settings: PipelineSettings) -> Iterator[None]:
     The end of Spark's Java is one, too, whatever error it is noticed by.
     """
     from ottla.spark.pipelines.queries.ending import why_it_ended
-    from ottla.spark.pipelines.running.reasons import short_reason
+    from ottla.spark.pipelines.running.reasons import is_of_spark, short_reason
     from ottla.spark.pipelines.settings.references import redacted
 
     try:
@@ -82,7 +80,7 @@ def spark_refusals(settings: PipelineSettings) -> Iterator[None]:
         ended = java_end(problem)
         if ended is not None:
             raise CommandError(f"{settings.name} ended: {ended}") from None
-        if type(problem).__module__.partition(".")[0] not in _OF_SPARK:
+        if not is_of_spark(problem):
             raise
         text = why_it_ended(problem) or short_reason(str(problem))
         raise CommandError(redacted(f"{settings.name} cannot start: {text}", settings.secrets)) from None

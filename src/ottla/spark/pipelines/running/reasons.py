@@ -14,6 +14,15 @@ _CONDITION: Final = re.compile(
 _ERROR: Final = re.compile(r"^(?:Caused by: )?(?:[\w.$]+[.$])?(\w*(?:Error|Exception|Refusal): [^\n]+)$", re.MULTILINE)
 
 
+#: Packages whose errors are Spark's answers.
+_OF_SPARK: Final = ("pyspark", "py4j", "grpc")
+
+
+def is_of_spark(problem: Exception) -> bool:
+    """Whether an error is one of Spark's, told by its package: a client of Spark Connect may lack py4j."""
+    return type(problem).__module__.partition(".")[0] in _OF_SPARK
+
+
 def short_reason(text: str) -> str:
     """The sentence that matters in an exception's text: Spark's own, else the last error named, else its start."""
     found = _CONDITION.findall(text) or _ERROR.findall(text)

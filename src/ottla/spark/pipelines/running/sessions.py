@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.records.extras import require_extra
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.running.reasons import short_reason
+from ottla.spark.pipelines.running.reasons import is_of_spark, short_reason
 from ottla.spark.pipelines.settings.model import PipelineSettings
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ STANDALONE = "spark://"
 ANSWER_TIMEOUT_S: Final = 20.0
 #: Days and hours are those of UTC wherever the driver runs, as in a local session, unless the file says otherwise.
 _CONF = {"spark.sql.session.timeZone": "UTC"}
-#: Packages whose errors are Spark's answers; a client of Spark Connect may lack py4j.
-_OF_SPARK = ("pyspark", "py4j")
 
 
 def is_local(settings: PipelineSettings) -> bool:
@@ -77,7 +75,7 @@ def open_session(
             builder = builder.config(key, value)
         return local.register(builder.getOrCreate())
     except Exception as problem:
-        if type(problem).__module__.partition(".")[0] not in _OF_SPARK:
+        if not is_of_spark(problem):
             raise
         # The address of a server may have a token behind it.
         where = spark.master if spark.remote is None else spark.remote.partition(";")[0].rstrip("/")
