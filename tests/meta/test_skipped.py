@@ -56,9 +56,7 @@ CHECKS: dict[str, list[Callable[[], bool]]] = {
             "follower.replication.throttled.rate",
         )
     ],
-    "preferred leaders": [without_effect("auto.leader.rebalance.enable")],
     "reads from the nearest replica": [without_effect("replica.selector.class")],
-    "reassignment of partitions": [missing(ApiKey.ALTER_PARTITION_REASSIGNMENTS)],
     "KRaft": [refused(process__roles="broker"), missing(ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM)],
 }
 

@@ -70,6 +70,8 @@ SERVED: dict[int, Served] = {
     42: Served(0, 2, "delete_groups"),
     43: Served(0, 2, "elect_leaders"),
     44: Served(0, 1, "incremental_alter_configs"),
+    45: Served(0, 0, "alter_partition_reassignments"),
+    46: Served(0, 0, "list_partition_reassignments"),
     47: Served(0, 0, "offset_delete"),
     56: Served(0, 3, "alter_partition"),
     60: Served(0, 1, "describe_cluster"),

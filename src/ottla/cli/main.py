@@ -16,6 +16,7 @@ from ottla.cli.log.commands import app as log
 from ottla.cli.options import make_app
 from ottla.cli.pipeline.commands import app as pipeline
 from ottla.cli.profile.commands import profile
+from ottla.cli.reassign.commands import app as reassign
 from ottla.cli.rebalance.commands import app as rebalance
 from ottla.cli.topic.commands import app as topic
 
@@ -159,6 +160,7 @@ app.add_typer(log)
 app.add_typer(rebalance)
 app.add_typer(group)
 app.add_typer(topic)
+app.add_typer(reassign)
 app.add_typer(cluster)
 
 

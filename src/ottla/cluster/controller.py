@@ -10,7 +10,7 @@ Source: Apache Kafka 3.9, `KafkaController`, `TopicDeletionManager`, `ZkPartitio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.cluster.control_batches import UpdateMetadataBatch
@@ -32,8 +32,10 @@ from ottla.cluster.controller_events import (
     LeaderAndIsrAnswered,
     LogDirsFailed,
     Notified,
+    PartitionKey,
     PartitionsAsked,
     ReassignmentAsked,
+    ReplicaMove,
     ReplicasOffline,
     Report,
     Resigned,
@@ -47,7 +49,7 @@ from ottla.cluster.controller_events import (
     Written,
 )
 from ottla.cluster.controller_state import ControllerState, nothing, why
-from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta, TopicDelta
+from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicDelta
 from ottla.cluster.partition_changes import RETRY_MS, TAKING_OFFICE, PartitionChanges
 from ottla.cluster.proposed_isrs import ProposedIsrs
 from ottla.cluster.refusal import TopicRefusal
@@ -137,6 +139,17 @@ class Controller:
         """Topics whose deletion is under way."""
         return frozenset(self._state.deleting)
 
+    def reassignments(
+        self, keys: Iterable[PartitionKey] | None = None
+    ) -> dict[PartitionKey, tuple[PartitionImage, ReplicaMove]]:
+        """The reassignments under way, of these partitions or of all: all replicas, those added and removed."""
+        state, found = self._state, {}
+        for key in state.moves if keys is None else keys:
+            known, move = state.image.partition(*key), state.moves.get(key)
+            if known is not None and move is not None:
+                found[key] = (known, move)
+        return found
+
     @property
     def is_idle(self) -> bool:
         """Whether no effect is outstanding."""
@@ -216,7 +229,8 @@ class Controller:
         state.unannounced.update(new)  # the others hear of them only now
         effects.extend(state.inform(*state.others))
         state.unannounced.clear()
-        return effects + self._partitions.elect_leaders(self._partitions.reassignments.resume_after)
+        partitions = self._partitions
+        return effects + partitions.elect_leaders(partitions.reassignments.resume_after) + partitions.balance.begin()
 
     def _resigned(self, event: Resigned) -> list[Effect]:
         state = self._state

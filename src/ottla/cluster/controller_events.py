@@ -223,10 +223,15 @@ class ShutdownAsked(NamedTuple):
 
 
 class ReassignmentAsked(NamedTuple):
-    """Reassign partitions to other replicas. The answer, once that has begun, is an `Unapplied`."""
+    """Reassign partitions to other replicas; None cancels what is under way (KIP-455).
+
+    The answer, once that has begun, is a `ReassignmentResult`. With `needs_live` brokers that are to get a replica must
+    be alive; a request in the older znode waits for them.
+    """
 
     token: int
-    wanted: Mapping[PartitionKey, tuple[int, ...]]
+    wanted: Mapping[PartitionKey, tuple[int, ...] | None]
+    needs_live: bool = False
 
 
 class IsrProposed(NamedTuple):
@@ -346,12 +351,14 @@ class RemovePartitions(NamedTuple):
 class PutAssignment(NamedTuple):
     """Write which replicas a topic has, and those that are added and removed; its id, too, where it had none.
 
-    Partitions that are `done` are taken out of the tool's request to reassign them (`/admin/reassign_partitions`).
+    Partitions that are `done` are taken out of the tool's request to reassign them (`/admin/reassign_partitions`),
+    those that are `replaced` by a later request whatever it wants for them.
     """
 
     topic: TopicImage
     moves: Mapping[int, ReplicaMove] = MappingProxyType({})
     done: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    replaced: tuple[int, ...] = ()
 
 
 class PutState(NamedTuple):
@@ -495,10 +502,10 @@ class IsrRefused(NamedTuple):
     error_code: int
 
 
-class Unapplied(NamedTuple):
-    """Partitions for which a request failed, with the reasons."""
+class ReassignmentResult(NamedTuple):
+    """Partitions that are not reassigned, with the reasons (Kafka's errors)."""
 
-    reasons: Mapping[PartitionKey, str]
+    refusals: Mapping[PartitionKey, TopicRefusal]
 
 
 class ElectionResult(NamedTuple):

@@ -30,6 +30,7 @@ from ottla.cluster.controller_events import (
 from ottla.cluster.controller_state import ControllerState, nothing
 from ottla.cluster.elections import elect, hand_over, prefer
 from ottla.cluster.image import ImageDelta, PartitionImage, offline_delta
+from ottla.cluster.leader_balance import LEADER_BALANCE, LeaderBalance
 from ottla.cluster.reassignments import REASSIGNMENTS, Reassignments
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topic_deletions import TopicDeletions
@@ -53,6 +54,7 @@ class PartitionChanges:
         #: All that are registered: more than the live ones while the deaths of former registrations are not written.
         self.registered: Mapping[int, LiveBroker] = {}
         self.reassignments = Reassignments(state, self.put)
+        self.balance = LeaderBalance(state, self.put_in_parts)
         #: Whether elections of topics with a change under way were put off.
         self._is_put_off = False
 
@@ -106,11 +108,13 @@ class PartitionChanges:
         return effects + self.elect_leaders(lambda _: self.reassignments.resume(born))
 
     def timer_fired(self, event: TimerFired) -> list[Effect]:
-        """Retry failed elections."""
+        """Retry failed elections and reassignments, balance leaders."""
         if event.name == ELECTIONS:
             return self.elect_leaders(self._deaths_written)
         if event.name == REASSIGNMENTS:
             return self.reassignments.timer_fired()
+        if event.name == LEADER_BALANCE:
+            return self.balance.timer_fired()
         return [ReadAll()] if event.name == TAKING_OFFICE else []
 
     def elect_leaders(self, then: Callable[[Written | None], list[Effect]] = nothing) -> list[Effect]:

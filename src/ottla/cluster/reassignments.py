@@ -8,6 +8,10 @@ A. While a target replica is not in sync: the leader epoch is raised, and all re
 B. When all target replicas are in sync: one of them leads, the others leave the ISR and are deleted (StopReplica). The
    topic's znode is written last, since only there the former replicas are found after a failover.
 
+A move may be replaced by another one, or cancelled: then its target are the replicas from before it. Replicas that only
+the replaced move had leave the ISR first, in the states of the partitions; then the topic's znode is written. Whoever
+becomes controller in between still finds the replaced move, and goes on with it.
+
 Source: Apache Kafka 3.9, `KafkaController.onPartitionReassignment`. Where it writes the state for the new leader, and
 again for each replica that leaves the ISR, with an epoch each, here one write does all of this.
 """
@@ -15,23 +19,26 @@ again for each replica that leaves the ISR, with an epoch each, here one write d
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.cluster.controller_events import (
     Answer,
     Effect,
+    MetadataChange,
     PartitionKey,
     PutAssignment,
     ReadBack,
     ReassignmentAsked,
+    ReassignmentResult,
     ReplicaMove,
     Report,
     SetTimer,
-    Unapplied,
     Written,
 )
-from ottla.cluster.controller_state import NO_MOVE, ControllerState
+from ottla.cluster.controller_state import NO_MOVE, ControllerState, why
 from ottla.cluster.image import NO_LEADER, PartitionImage
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
 
 #: Timer after which reassignments go on whose writes failed, or whose topics were changed by something else.
 REASSIGNMENTS = "reassignments"
@@ -64,6 +71,35 @@ def is_complete(state: PartitionImage, move: ReplicaMove) -> bool:
     return not any(move) or set(target_of(state, move)).issubset(state.isr)
 
 
+class _Begun(NamedTuple):
+    """A move to begin: the partition's state with all replicas of it, and which are added and removed."""
+
+    state: PartitionImage
+    move: ReplicaMove
+
+
+class _Request:
+    """A request, and the topics whose moves are not written yet.
+
+    One by the API takes precedence over one in the older znode, as in Kafka.
+    """
+
+    def __init__(
+        self, asked: ReassignmentAsked, refusals: dict[PartitionKey, TopicRefusal], topics: Iterable[str]
+    ) -> None:
+        self.is_by_api = asked.needs_live
+        self._token = asked.token
+        self._refusals = refusals
+        self._waiting = set(topics)
+
+    def note(self, name: str, indexes: Iterable[int], refusal: TopicRefusal | None) -> list[Effect]:
+        """The answer, if this was the last topic."""
+        if refusal is not None:
+            self._refusals.update(dict.fromkeys(((name, index) for index in indexes), refusal))
+        self._waiting.discard(name)
+        return [] if self._waiting else [Answer(self._token, ReassignmentResult(self._refusals))]
+
+
 class Reassignments:
     """Handles the events that begin and drive reassignments."""
 
@@ -74,63 +110,112 @@ class Reassignments:
         self._ending: dict[PartitionKey, ReplicaMove] = {}
 
     def asked(self, event: ReassignmentAsked) -> list[Effect]:
-        """Begin reassignments that a tool asks for; one that is under way is replaced."""
+        """Begin reassignments that a tool asks for; one that is under way is replaced, or cancelled."""
         state = self._state
         for name, _ in event.wanted:
             if state.must_wait(name, event):
                 return []
-        reasons: dict[PartitionKey, str] = {}
-        begun: dict[PartitionKey, tuple[PartitionImage, ReplicaMove]] = {}
+        refusals: dict[PartitionKey, TopicRefusal] = {}
+        begun: dict[str, dict[int, _Begun]] = {}
         for key, target in event.wanted.items():
-            begins = self._begins(key, target)
-            if isinstance(begins, str):
-                reasons[key] = begins
+            begins = self._begins(key, target, needs_live=event.needs_live)
+            if isinstance(begins, TopicRefusal):
+                refusals[key] = begins
             elif begins is not None:
-                begun[key] = begins
-        effects: list[Effect] = [Answer(event.token, Unapplied(reasons))]
-        for name in dict.fromkeys(name for name, _ in begun):
-            effects.extend(self._begin(name, {index: begun[topic, index] for topic, index in begun if topic == name}))
-        return effects
+                begun.setdefault(key[0], {})[key[1]] = begins
+        if not begun:
+            return [Answer(event.token, ReassignmentResult(refusals))]
+        request = _Request(event, refusals, begun)
+        return [effect for name, moves in begun.items() for effect in self._begin(name, moves, request)]
 
-    def _begins(self, key: PartitionKey, target: tuple[int, ...]) -> tuple[PartitionImage, ReplicaMove] | str | None:
-        """The state and the move to begin with; why it cannot be; None if there is nothing to be done."""
+    def _begins(
+        self, key: PartitionKey, target: tuple[int, ...] | None, *, needs_live: bool
+    ) -> _Begun | TopicRefusal | None:
+        """What to begin with; why it cannot be; None if there is nothing to be done. The order is Kafka's."""
         state = self._state
-        topic = state.image.topics.get(key[0])
-        if topic is None or not 0 <= key[1] < len(topic.partitions) or key[0] in state.deleting:
-            return "it is not there"
-        if not target or len(set(target)) < len(target):
-            return f"its replicas cannot be {', '.join(map(str, target)) or 'none'}"
-        known, move = topic.partitions[key[1]], state.moves.get(key, NO_MOVE)
-        if key in self._ending or (any(move) and target == target_of(known, move)):
+        known = state.image.partition(*key) if key[0] not in state.deleting else None
+        move = state.moves.get(key, NO_MOVE)
+        if target is None:
+            if known is None or not any(move):
+                error = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+                return TopicRefusal(error, error.message)
+            target = tuple(broker for broker in known.replicas if broker not in move.adding)
+        else:
+            problem = self._problem(known, move, target, needs_live=needs_live)
+            if problem is not None:
+                return TopicRefusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+        if known is None:
+            return TopicRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+        if (any(move) and target == target_of(known, move)) or (key in self._ending and target == known.replicas):
             return None
         if not known.isr:
-            return "it has had no leader yet"
+            return TopicRefusal(ErrorCode.LEADER_NOT_AVAILABLE, "The partition has had no leader yet.")
         replicas, after = reassigned(known, move, target)
-        return known._replace(replicas=replicas), after
+        if not any(broker in replicas for broker in known.isr):
+            # Kafka with ZooKeeper goes on, and deletes the only replicas that have all records; with KRaft it refuses.
+            unclean = (
+                f"Unable to revert partition assignment for {key[0]}:{key[1]} because it would require an unclean "
+            )
+            return TopicRefusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{unclean}leader election.")
+        return _Begun(self._without_dropped(key, known, replicas), after)
 
-    def _begin(self, name: str, begun: Mapping[int, tuple[PartitionImage, ReplicaMove]]) -> list[Effect]:
+    def _problem(
+        self, known: PartitionImage | None, move: ReplicaMove, target: tuple[int, ...], *, needs_live: bool
+    ) -> str | None:
+        """What is wrong with the brokers that a tool names. Source: `KafkaController.validateReplicas`."""
+        if not target:
+            return "Empty replica list specified in partition reassignment."
+        if len(set(target)) < len(target):
+            return f"Duplicate replica ids in partition reassignment replica list: {list(target)}"
+        if any(broker < 0 for broker in target):
+            return f"Invalid broker id in replica list: {list(target)}"
+        there = known.replicas if known is not None else ()
+        adding = [broker for broker in target if broker not in there or broker in move.adding]
+        live = self._state.electable
+        if needs_live and not live.issuperset(adding):
+            return (
+                f"Replica assignment has brokers that are not alive. Replica list: {adding}, live broker list: "
+                f"{sorted(live)}"
+            )
+        return None
+
+    def _begin(self, name: str, begun: Mapping[int, _Begun], request: _Request) -> list[Effect]:
         """Write the moves of a topic, then carry them out."""
         state = self._state
         before = state.image.topics[name]
         partitions = tuple(
-            begun[index][0] if index in begun else known for index, known in enumerate(before.partitions)
+            begun[index].state if index in begun else known for index, known in enumerate(before.partitions)
         )
-        topic = before._replace(partitions=partitions)
         moves = {**state.moves_of(name), **{index: move for index, (_, move) in begun.items()}}
-        keys = [(name, index) for index in begun]
+        # The topic's znode is written as it is to be: that ends moves whose end could not be written before.
+        done = {index: partitions[index].replicas for topic, index in self._ending if topic == name}
+        changes: list[MetadataChange] = [
+            state.put((name, index), before.partitions[index], after, state.version(name, index))
+            for index, (after, _) in begun.items()
+            if after.isr != before.partitions[index].isr
+        ]
+        replaced = tuple(begun) if request.is_by_api else ()
+        changes.append(PutAssignment(before._replace(partitions=partitions), moves, done, replaced))
 
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
-                return state.end(name, [Report(f"partitions of topic {name} are not moved: {outcome.refusal}", True)])
-            state.moves.update({(name, index): move for index, (_, move) in begun.items() if any(move)})
-            for key in keys:
-                if not any(begun[key[1]][1]):
-                    state.moves.pop(key, None)
-            # Replicas that only a replaced move had are dropped with it.
-            return state.end(name, self._carry_out(keys, {key: begun[key[1]][0].replicas for key in keys}))
+                problem = Report(f"partitions of topic {name} are not moved: {why(outcome)}", True)
+                refusal = outcome.refusal or TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, problem.message)
+                return state.end(name, [problem, ReadBack(name), *request.note(name, begun, refusal)])
+            state.note_versions(changes)
+            for index in done:
+                self._ending.pop((name, index), None)
+            for index, (_, move) in begun.items():
+                if any(move):
+                    state.moves[name, index] = move
+                else:
+                    state.moves.pop((name, index), None)
+            # Replicas that only a replaced move had are told to stop when the brokers hear of these states.
+            states = {(name, index): after for index, (after, _) in begun.items()}
+            return state.end(name, [*self._carry_out(states, states), *request.note(name, (), None)])
 
         state.begin(name)
-        return state.write([PutAssignment(topic, moves)], written)
+        return state.write(changes, written)
 
     def resume_after(self, outcome: Written | None) -> list[Effect]:
         """Go on with all reassignments after an election, or later where that could not be written."""
@@ -173,9 +258,9 @@ class Reassignments:
         self._ending.clear()
 
     def _carry_out(
-        self, keys: Iterable[PartitionKey], replicas: Mapping[PartitionKey, tuple[int, ...]] | None = None
+        self, keys: Iterable[PartitionKey], states: Mapping[PartitionKey, PartitionImage] | None = None
     ) -> list[Effect]:
-        """Phase A or B of these partitions. `replicas` are those of a move that has just begun."""
+        """Phase A or B of these partitions. `states` are those of moves that have just begun."""
         state = self._state
         changed: dict[PartitionKey, PartitionImage] = {}
         ending: dict[PartitionKey, ReplicaMove] = {}
@@ -183,8 +268,8 @@ class Reassignments:
             known, move = state.image.partition(*key), state.moves.get(key, NO_MOVE)
             if known is None or not known.isr or key[0] in state.deleting:
                 continue
-            if replicas is not None:
-                known = self._without_dropped(key, known, replicas[key])
+            if states is not None:
+                known = states[key]
             if not is_complete(known, move):
                 changed[key] = known._replace(leader_epoch=known.leader_epoch + 1)
                 continue
@@ -209,21 +294,23 @@ class Reassignments:
 
     def _without_dropped(self, key: PartitionKey, known: PartitionImage, replicas: tuple[int, ...]) -> PartitionImage:
         """The state with these replicas: those of a replaced move that are not among them leave the ISR, too."""
-        isr = tuple(broker for broker in known.isr if broker in replicas) or known.isr[-1:]
+        isr = tuple(broker for broker in known.isr if broker in replicas)
+        if isr == known.isr:
+            return known._replace(replicas=replicas)
         leader = known.leader
         if leader not in isr:
-            alive, _ = self._state.alive(*key)
-            leader = next((broker for broker in replicas if broker in isr and broker in alive), NO_LEADER)
-        return known._replace(replicas=replicas, isr=isr, leader=leader)
+            _, electable = self._state.alive(*key)
+            leader = next((broker for broker in replicas if broker in isr and broker in electable), NO_LEADER)
+        return known._replace(replicas=replicas, isr=isr, leader=leader, leader_epoch=known.leader_epoch + 1)
 
     def _completed(self, key: PartitionKey, known: PartitionImage, move: ReplicaMove) -> PartitionImage | None:
-        """The state after phase B; None if no target replica can lead."""
+        """The state after phase B; None if replicas are to be removed, and no target replica can lead."""
         target = target_of(known, move)
         isr = tuple(broker for broker in known.isr if broker in target)
         alive, _ = self._state.alive(*key)
         candidates = (known.leader, *target)
         leader = next((broker for broker in candidates if broker in isr and broker in alive), NO_LEADER)
-        if leader == NO_LEADER:
+        if leader == NO_LEADER and any(move):
             return None
         return known._replace(leader=leader, leader_epoch=known.leader_epoch + 1, replicas=target, isr=isr)
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cluster.controller_events import FoundPartitionState, FoundTopic, MetadataChange, PutAssignment
+from ottla.cluster.controller_events import (
+    FoundPartitionState,
+    FoundTopic,
+    MetadataChange,
+    PutAssignment,
+    ReplicaMove,
+)
 from ottla.cluster.elections import first_state
 from ottla.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.cluster.topics import MOST_PARTITIONS, topic_name_problem
@@ -53,12 +59,13 @@ def _take_up(
     configs = known.configs if known is not None else found.configs
     states = list(known.partitions) if known is not None else []
     writes: list[MetadataChange] = []
-    for index, partition in enumerate(found.partitions):
+    for index, as_found in enumerate(found.partitions):
+        partition = _with_left_over(as_found) if is_election else as_found
         # With no other broker alive nothing is written: at the next start this one leads as before.
         offline = state.offline_replicas(found.name, index) if not state.others else ()
         key = (found.name, index)
         is_edited = index < len(states) and states[index].replicas != partition.replicas
-        if is_edited and not (is_election and set(partition.replicas).issuperset(partition.isr)):
+        if is_edited and not is_election:
             continue
         if any(partition.move) and (is_election or index >= len(states)):
             state.moves[key] = partition.move
@@ -95,6 +102,21 @@ def _take_up(
     taken_up.changes.extend(writes)
     if known is None or topic.partitions != known.partitions:
         taken_up.topics.append(topic)
+
+
+def _with_left_over(partition: FoundPartitionState) -> FoundPartitionState:
+    """The partition with those members of the ISR that are no replicas any more, as replicas to be removed.
+
+    A controller has written the end of a reassignment, as Apache Kafka does first where one is replaced or cancelled,
+    and died before they left the ISR. One of them may lead, or be the only one that has all records.
+    """
+    left_over = tuple(broker for broker in partition.isr if broker not in partition.replicas)
+    if not left_over:
+        return partition
+    adding, removing = partition.move
+    return partition._replace(
+        replicas=(*partition.replicas, *left_over), move=ReplicaMove(adding, (*removing, *left_over))
+    )
 
 
 def _registered_since(partition: FoundPartitionState, state: ControllerState) -> frozenset[int]:

@@ -1,5 +1,6 @@
 """Runs transcripts of the controller: `> command` lines, each followed by the effects of the event. Commands:
 
+settings name=value ..                   of the controller's broker, in the first line
 elected EPOCH [BROKERS] [TOPIC ..]       found topics, as in `found`; BROKERS as in `brokers`, with commas; !t is marked
 resigned
 brokers 1 2 3@7                          those registered now; @ is another epoch than 1
@@ -8,6 +9,7 @@ create t [partitions=1] [factor=1] [assigned=1+2,2+3] [validate] [setting=value 
 grow t COUNT | delete t | marked t u | configs t setting=value
 offline BROKER t-0 .. | prefer t-0 .. | unclean t-0 .. | move t-0 2+3 .. | shutdown BROKER [EPOCH] | dirs BROKER ..
 isr t-0 1+2 [from=1] [broker-epoch=1] [epoch=0] [partition-epoch=0] [recovering]
+reassign t-0 2+3 t-1 cancel ..           by AlterPartitionReassignments; `move` is one in the older znode
 isrs t-0=1+2 t-1=2 [from=1] [epoch=0] [partition-epoch=0]
 answered BROKER t-0 .. [offline=t-1,t-2] LeaderAndIsr, by a broker with epoch 1 unless @ says another
 deleted BROKER t-0 .. [failed=t-1,t-2]   StopReplica
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import shlex
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from ottla.cluster import controller_events as events
@@ -40,8 +42,10 @@ class Transcript:
     """A controller and what is under way; a broker that follows its notices when `applied` says so."""
 
     def __init__(self, broker_id: int = BROKER) -> None:
-        config = parse_broker_config({"broker.id": str(broker_id)})
+        # Balancing of leaders has a transcript of its own.
+        config = parse_broker_config({"broker.id": str(broker_id), "auto.leader.rebalance.enable": "false"})
         assert isinstance(config, BrokerConfig)
+        self.broker_id = broker_id
         self.controller = Controller(broker_id, config)
         self.applied = ClusterImage()
         self.writes: deque[int] = deque()
@@ -52,6 +56,12 @@ class Transcript:
     def run(self, line: str) -> list[str]:
         """The effects of a command, a line each."""
         command, *words = shlex.split(line)
+        if command == "settings":
+            settings = dict(word.split("=") for word in words)
+            config = parse_broker_config({"broker.id": str(self.broker_id), **settings})
+            assert isinstance(config, BrokerConfig)
+            self.controller = Controller(self.broker_id, config)
+            return ["(nothing)"]
         event = getattr(self, f"_{command}")(words)
         effects = self.controller.handle(event, NOW_MS)
         self.controller.check_invariants()
@@ -135,6 +145,14 @@ class Transcript:
     def _move(self, words: list[str]) -> events.Event:
         wanted = dict(zip(map(key, words[::2]), map(numbers, words[1::2]), strict=True))
         return events.ReassignmentAsked(self._token(), wanted)
+
+    def _reassign(self, words: list[str]) -> events.Event:
+        targets = [
+            None if word == "cancel" else tuple(int(each) for each in word.split("+") if each) for word in words[1::2]
+        ]
+        return events.ReassignmentAsked(
+            self._token(), dict(zip(map(key, words[::2]), targets, strict=True)), needs_live=True
+        )
 
     def _isr(self, words: list[str]) -> events.Event:
         options = dict(word.partition("=")[::2] for word in words[2:])
@@ -292,6 +310,7 @@ def change_text(change: events.MetadataChange) -> str:
             for index, move in change.moves.items()
         )
         done = f"; done {join(tuple(change.done))}" if change.done else ""
+        done += f"; replaced {join(change.replaced)}" if change.replaced else ""
         replicas = "; ".join(
             f"{change.topic.name}-{index} of {join(known.replicas)}"
             for index, known in enumerate(change.topic.partitions)
@@ -336,14 +355,17 @@ def result_text(result: object) -> str:
     if isinstance(result, events.ShutdownProgress):
         return f"still led: {', '.join(f'{topic}-{index}' for topic, index in result.remaining) or 'nothing'}"
     if isinstance(result, events.ElectionResult):
-        refused = "; ".join(
-            f"{topic}-{index}: {refusal.error.name} {refusal.message}"
-            for (topic, index), refusal in result.refusals.items()
-        )
+        refused = _refusals(result.refusals)
         return f"elected{', but ' if refused else ''}{refused}"
-    assert isinstance(result, events.Unapplied)
-    reasons = "; ".join(f"{topic}-{index}: {reason}" for (topic, index), reason in result.reasons.items())
-    return f"done{', but ' if reasons else ''}{reasons}"
+    assert isinstance(result, events.ReassignmentResult)
+    refused = _refusals(result.refusals)
+    return f"moved{', but ' if refused else ''}{refused}"
+
+
+def _refusals(refusals: Mapping[events.PartitionKey, TopicRefusal]) -> str:
+    return "; ".join(
+        f"{topic}-{index}: {refusal.error.name} {refusal.message}" for (topic, index), refusal in refusals.items()
+    )
 
 
 def rerun(text: str) -> str:

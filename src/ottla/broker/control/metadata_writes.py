@@ -130,7 +130,7 @@ class MetadataWriter:
 
     async def _ends_of_requests(self, change: PutAssignment) -> list[Operation]:
         """Operations that take what is done out of the request of a tool, and end it where nothing is left."""
-        if not change.done:
+        if not change.done and not change.replaced:
             return []
         try:
             data, stat = await self._zk.get(ReassignPartitionsZnode.PATH)
@@ -138,9 +138,9 @@ class MetadataWriter:
         except (NoNodeError, ZnodeDataError):
             return []
         done = {(change.topic.name, index): replicas for index, replicas in change.done.items()}
-        return requests_left(
-            wanted, [key for key, replicas in wanted.items() if done.get(key) == replicas], stat.version
-        )
+        replaced = {(change.topic.name, index) for index in change.replaced}
+        ended = [key for key, replicas in wanted.items() if done.get(key) == replicas or key in replaced]
+        return requests_left(wanted, ended, stat.version)
 
     async def _deletion(self, change: DeleteTopic) -> list[Operation]:
         """Operations that remove a topic's nodes and its settings, where they exist, and its deletion mark.

@@ -40,12 +40,12 @@ from ottla.cluster.controller_events import (
     PartitionKey,
     PartitionsAsked,
     ReassignmentAsked,
+    ReassignmentResult,
     ReplicasOffline,
     Resigned,
     TopicAsked,
     TopicCreated,
     TopicsFound,
-    Unapplied,
 )
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import (
@@ -550,9 +550,13 @@ class ControlPlane:
         for callback in self._config_subscribers:
             callback(name, log_config)
 
-    async def reassign(self, wanted: Mapping[PartitionKey, tuple[int, ...]]) -> Mapping[PartitionKey, str]:
-        """Begin to reassign partitions to other replicas; return those for which that is refused, with reasons."""
-        return _reasons(await self.controller.ask(lambda token: ReassignmentAsked(token, wanted)))
+    async def reassign(
+        self, wanted: Mapping[PartitionKey, tuple[int, ...] | None], *, needs_live: bool = False
+    ) -> ReassignmentResult | TopicRefusal:
+        """Begin to reassign partitions, or cancel (None); a refusal of the whole request if there is one."""
+        result = await self.controller.ask(lambda token: ReassignmentAsked(token, wanted, needs_live))
+        assert isinstance(result, ReassignmentResult | TopicRefusal)
+        return result
 
     async def elect_preferred(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, str]:
         """Elect the preferred replicas; return the partitions that failed, with reasons."""
@@ -607,10 +611,6 @@ class ControlPlane:
             value = self._randomness.uuid()
             if not format_uuid(value).startswith("-"):
                 return value
-
-
-def _reasons(answer: object) -> Mapping[PartitionKey, str]:
-    return answer.reasons if isinstance(answer, Unapplied) else {}
 
 
 def _refusal(answer: object) -> TopicRefusal | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.control.metadata_writes import requests_left
 from ottla.broker.control.refusals import is_passing
 from ottla.cluster.controller_events import LogDirsFailed
+from ottla.cluster.refusal import TopicRefusal
 from ottla.env.disk import DiskError
 from ottla.zk.layout import (
     BrokerConfigZnode,
@@ -185,11 +186,14 @@ class WatchedChanges:
             data, stat = await self._zk.get(path)
             if path == ReassignPartitionsZnode.PATH:
                 wanted = ReassignPartitionsZnode.decode(data)
-                reasons = await self._control.reassign(wanted)
+                result = await self._control.reassign(wanted)
+                if isinstance(result, TopicRefusal):
+                    return  # the next controller reads it
+                reasons = {key: refusal.message for key, refusal in result.refusals.items()}
                 # The controller takes out what is done.
                 ended = requests_left(wanted, reasons, stat.version)
             else:
-                reasons = await self._control.elect_preferred(PreferredReplicaElectionZnode.decode(data))
+                reasons = dict(await self._control.elect_preferred(PreferredReplicaElectionZnode.decode(data)))
                 ended = [Delete(path, stat.version)]
             for (topic, number), reason in reasons.items():
                 log.error("partition %s-%d stays as it is: %s", topic, number, reason)

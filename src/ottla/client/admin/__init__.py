@@ -14,6 +14,7 @@ from ottla.client.admin.model import (
     MemberToRemove,
     NewPartitions,
     NewTopic,
+    PartitionReassignment,
     ReplicaSize,
     ResourceType,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "MemberToRemove",
     "NewPartitions",
     "NewTopic",
+    "PartitionReassignment",
     "ReplicaSize",
     "ResourceType",
 ]

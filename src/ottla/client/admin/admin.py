@@ -20,6 +20,7 @@ from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.groups import GroupAdmin
 from ottla.client.admin.partitions import PartitionAdmin
+from ottla.client.admin.reassignments import ReassignmentAdmin
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.configs import parse_admin_config
 from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints
@@ -27,7 +28,7 @@ from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 
 
-class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, GroupAdmin, BrokerAdmin, MethodHints):
+class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, ReassignmentAdmin, GroupAdmin, BrokerAdmin, MethodHints):
     """Administers a cluster; may be used by any number of tasks concurrently.
 
     Settings have Kafka's names, in `config` ("bootstrap.servers") or as keywords (bootstrap_servers). All

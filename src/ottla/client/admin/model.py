@@ -132,6 +132,19 @@ class ConfigOperation(NamedTuple):
     value: str | None = None
 
 
+class PartitionReassignment(NamedTuple):
+    """A move under way: all replicas, those that are added, and those that are removed at its end."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas at its end."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing_replicas)
+
+
 class ClusterDescription(NamedTuple):
     """The brokers; `controller` is None while there is none."""
 

@@ -20,6 +20,7 @@ from ottla.client.admin.model import (
     MemberToRemove,
     NewPartitions,
     NewTopic,
+    PartitionReassignment,
 )
 from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints
 from ottla.client.groups import GroupDescription
@@ -202,3 +203,25 @@ class Admin(MethodHints):
     ) -> dict[int, dict[str, LogDirDescription]]:
         """As `ottla.client.Admin.describe_log_dirs`."""
         return self._thread.run(self._async.describe_log_dirs, brokers, timeout_ms=timeout_ms)
+
+    def alter_partition_reassignments(
+        self, reassignments: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: int | None = None
+    ) -> None:
+        """As `ottla.client.Admin.alter_partition_reassignments`."""
+        self._thread.run(self._async.alter_partition_reassignments, reassignments, timeout_ms=timeout_ms)
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """As `ottla.client.Admin.list_partition_reassignments`."""
+        return self._thread.run(self._async.list_partition_reassignments, partitions, timeout_ms=timeout_ms)
+
+    def elect_leaders(
+        self,
+        election_type: str = "preferred",
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, bool]:
+        """As `ottla.client.Admin.elect_leaders`."""
+        return self._thread.run(self._async.elect_leaders, election_type, partitions, timeout_ms=timeout_ms)

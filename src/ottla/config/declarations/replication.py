@@ -40,11 +40,11 @@ ROWS: tuple[Row, ...] = (
         "KRaft mode only: whether eligible leader replicas are kept.",
     ),
     (
-        "leader.imbalance.check.interval.seconds", "long", "300", "[1,...]", "high", "read-only", "no_effect",
+        "leader.imbalance.check.interval.seconds", "long", "300", "[1,...]", "high", "read-only", "honoured",
         "How often the balance of leaders is looked at, in seconds.",
     ),
     (
-        "leader.imbalance.per.broker.percentage", "int", "10", "", "high", "read-only", "no_effect",
+        "leader.imbalance.per.broker.percentage", "int", "10", "", "high", "read-only", "honoured",
         "The share of partitions of a broker, in percent, that may be led by others before leadership is moved.",
     ),
     (

@@ -27,9 +27,8 @@ ROWS: tuple[Row, ...] = (
         "Whether metrics are reported by JMX, which only a JVM has.",
     ),
     (
-        "auto.leader.rebalance.enable", "boolean", "true", "", "high", "read-only", "no_effect",
-        "Whether leadership is moved back to preferred replicas from time to time; ask for it with "
-        "kafka-leader-election.",
+        "auto.leader.rebalance.enable", "boolean", "true", "", "high", "read-only", "honoured",
+        "Whether the controller moves leadership back to preferred replicas from time to time.",
     ),
     (
         "background.threads", "int", "10", "[1,...]", "high", "cluster-wide", "no_effect",

@@ -1,0 +1,94 @@
+"""AlterPartitionReassignments (key 45), version 0: place partitions on other brokers, or give that up (KIP-455).
+
+The answer comes when the moves have begun; ListPartitionReassignments says which are under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.authorization import Access
+    from ottla.broker.context import RequestContext
+    from ottla.cluster.controller_events import PartitionKey
+
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+#: Partitions that the controller is asked to move in one event, which bounds the time on the loop.
+MOST_AT_ONCE = 500
+
+
+def accesses(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Iterable[Access]:
+    """ALTER of the cluster."""
+    return (on_cluster(Operation.ALTER),)
+
+
+def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
+    """Have the controller begin, replace or cancel moves."""
+    if not context.permits(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        refused = TopicRefusal(error, error.message)
+        keys = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+        context.reply(_whole(refused, _results(keys, dict.fromkeys(keys, refused))))
+    elif not context.broker.control.is_controller:
+        context.reply(_whole(TopicRefusal(ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER.message)))
+    else:
+        context.spawn(_alter(context, request))
+
+
+def _whole(
+    refusal: TopicRefusal, responses: list[ReassignableTopicResponse] | None = None
+) -> AlterPartitionReassignmentsResponse:
+    """The refusal of the whole request."""
+    return AlterPartitionReassignmentsResponse(
+        error_code=int(refusal.error), error_message=refusal.message, responses=responses or []
+    )
+
+
+async def _alter(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
+    control, slices = context.broker.control, context.broker.slices
+    wanted: dict[PartitionKey, tuple[int, ...] | None] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            await slices.point()
+            wanted[topic.name, each.partition_index] = None if each.replicas is None else tuple(each.replicas)
+    refusals: dict[PartitionKey, TopicRefusal] = {}
+    keys = list(wanted)
+    for start in range(0, len(keys), MOST_AT_ONCE):
+        part = {key: wanted[key] for key in keys[start : start + MOST_AT_ONCE]}
+        result = await control.reassign(part, needs_live=True)
+        if isinstance(result, TopicRefusal):
+            await context.replied(_whole(result))
+            return
+        refusals.update(result.refusals)
+        await slices.point()
+    await context.replied(AlterPartitionReassignmentsResponse(responses=_results(keys, refusals)))
+
+
+def _results(
+    keys: Iterable[PartitionKey], refusals: Mapping[PartitionKey, TopicRefusal]
+) -> list[ReassignableTopicResponse]:
+    results: dict[str, ReassignableTopicResponse] = {}
+    for name, index in keys:
+        refusal = refusals.get((name, index))
+        topic = results.setdefault(name, ReassignableTopicResponse(name=name, partitions=[]))
+        topic.partitions.append(
+            ReassignablePartitionResponse(partition_index=index)
+            if refusal is None
+            else ReassignablePartitionResponse(
+                partition_index=index, error_code=int(refusal.error), error_message=refusal.response_message
+            )
+        )
+    return list(results.values())

@@ -1,0 +1,68 @@
+"""ListPartitionReassignments (key 46), version 0: the moves of partitions that are under way (KIP-455).
+
+None as topics stands for all; partitions that do not move, or do not exist, are left out of the response.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+
+def accesses(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Iterable[Access]:
+    """DESCRIBE of the cluster."""
+    return (on_cluster(Operation.DESCRIBE),)
+
+
+def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
+    """Reply with what the controller drives."""
+    error = ErrorCode.NONE
+    if not context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    elif not context.broker.control.served.is_active:
+        error = ErrorCode.NOT_CONTROLLER
+    if error is not ErrorCode.NONE:
+        context.reply(ListPartitionReassignmentsResponse(error_code=int(error), error_message=error.message))
+        return
+    context.spawn(_list(context, request))
+
+
+async def _list(context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
+    slices = context.broker.slices
+    asked = None
+    if request.topics is not None:
+        asked = []
+        for topic in request.topics:
+            for index in topic.partition_indexes:
+                await slices.point()
+                asked.append((topic.name, index))
+    found: dict[str, OngoingTopicReassignment] = {}
+    moves = context.broker.control.controller.controller.reassignments(asked)
+    for (name, index), (known, move) in sorted(moves.items()):
+        await slices.point()
+        found.setdefault(name, OngoingTopicReassignment(name=name, partitions=[])).partitions.append(
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(known.replicas),
+                adding_replicas=list(move.adding),
+                removing_replicas=list(move.removing),
+            )
+        )
+    await context.replied(ListPartitionReassignmentsResponse(topics=list(found.values())))
