@@ -14,7 +14,8 @@ import pytest
 
 from ottla.broker.control import metadata_writes
 from ottla.broker.control.membership import Term
-from ottla.broker.handlers import fetch, produce
+from ottla.broker.fetches import reading
+from ottla.broker.handlers import produce
 from ottla.broker.replicas.awaited import AwaitedOffsets
 from ottla.broker.replicas.fetching import fetcher as fetchers
 from ottla.broker.replicas.fetching.machine import FetcherMachine
@@ -153,7 +154,7 @@ def _never_shrinks(patch: pytest.MonkeyPatch) -> None:
 
 def _has_no_divergence(patch: pytest.MonkeyPatch) -> None:
     """A leader does not tell followers that their logs have diverged."""
-    patch.setattr(fetch, "_diverged", lambda *_: None)
+    patch.setattr(reading, "diverged", lambda *_: None)
 
 
 def _truncates_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.context import ConnectionState, RequestContext
+from ottla.broker.fetches import answering
 from ottla.broker.handlers import fetch
 from ottla.broker.server import Broker
 from ottla.cluster.topics import TopicSpec
@@ -134,7 +135,7 @@ def test_a_late_answer_that_fails_ends_its_own_connection_only(
         def broken(*_: object) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(fetch, "encode_fetch_response", broken)
+        monkeypatch.setattr(answering, "encode_fetch_response", broken)
         with caplog.at_level(logging.ERROR):
             produce(broker)
         assert client.closed

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.context import RequestContext
+from ottla.broker.fetches.versions import TOPIC_IDS_SINCE
 from ottla.broker.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.server import Broker
@@ -107,7 +108,7 @@ def ask_fetch(
     partition = FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
     )
-    by_id = version >= fetch.TOPIC_IDS_SINCE
+    by_id = version >= TOPIC_IDS_SINCE
     topic_id = topic_of(broker).topic_id if by_id else UUID(int=0)
     request = FetchRequest(
         max_wait_ms=max_wait_ms,

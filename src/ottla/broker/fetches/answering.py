@@ -1,0 +1,138 @@
+"""The response of one fetch: results put together by topic, converted for old clients, with leaders named."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.broker.current_leaders import ASKED_WRONGLY, CurrentLeaders
+from ottla.broker.fetch_sessions import NO_SESSION, TopicKey
+from ottla.broker.fetches.asked import PARTITIONS_AT_ONCE
+from ottla.broker.fetches.conversion import CONVERTED_BYTES, PartitionConversion
+from ottla.broker.fetches.results import UNKNOWN, Found, failed, release, topic_response, unknown
+from ottla.broker.fetches.versions import BATCHES_SINCE, FORMAT_1_SINCE, LEADERS_SINCE
+from ottla.records.message_set import MAGIC_0, MAGIC_1
+from ottla.wire.hot import encode_fetch_response
+from ottla.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from ottla.wire.stepwise import encode_steps, joined, mapped
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.fetches.asked import BegunFetch
+
+log = logging.getLogger("ottla.broker")
+
+
+class FetchAnswer:
+    """Sends the one response of a fetch. `beyond` are partitions not hosted here, of which only numbers were kept."""
+
+    __slots__ = ("_beyond", "_context", "_incremental", "_session")
+
+    def __init__(self, context: RequestContext, begun: BegunFetch, beyond: dict[TopicKey, set[int]]) -> None:
+        self._context = context
+        self._session = begun.session
+        self._incremental = begun.is_incremental
+        self._beyond = beyond
+
+    def give(self, found: Found) -> None:
+        """Reply with these results."""
+        if self._context.api_version < BATCHES_SINCE and any(data.records for _, data in found):
+            self._answer_converted(found)
+        else:
+            self._answer_with(found)
+
+    def _answer_converted(self, found: Found) -> None:
+        """Reply with message sets, once a thread has computed their sizes."""
+        context = self._context
+        version = context.api_version
+        magic = MAGIC_1 if version >= FORMAT_1_SINCE else MAGIC_0
+        jobs = [PartitionConversion(wanted, data, magic) for wanted, data in found if data.records]
+
+        def work() -> None:
+            keep_bytes = CONVERTED_BYTES
+            for job in jobs:
+                keep_bytes -= job.prepare(keep_bytes)
+
+        def prepared(_result: None, error: BaseException | None) -> None:
+            if error is not None:
+                log.error("a fetch of %s could not be converted", context.client_host, exc_info=error)
+                for job in jobs:
+                    job.drop()
+                context.disconnect()
+                return
+            try:
+                answers = {id(job.wanted): job.answer(version) for job in jobs}
+                self._answer_with([(wanted, answers.get(id(wanted), data)) for wanted, data in found])
+            except Exception:
+                log.exception("a fetch of %s failed", context.client_host)
+                context.disconnect()
+
+        context.broker.conversions.run(work, prepared)
+
+    def _answer_with(self, found: Found) -> None:
+        session = self._session
+        leaders = CurrentLeaders(self._context, NodeEndpoint)
+        by_topic: dict[TopicKey, list[PartitionData]] = {}
+        for wanted, data in found:
+            if data.error_code in ASKED_WRONGLY:
+                self._name_leader(wanted.topic, data, leaders)
+            size = data.records.length if data.records else 0
+            if session is not None:
+                is_included = wanted.must_include(data.error_code, size, data.high_watermark, data.log_start_offset)
+                if self._incremental and not is_included and data.diverging_epoch.epoch < 0:
+                    continue
+                if size:
+                    session.served(wanted)
+            by_topic.setdefault(wanted.topic, []).append(data)
+        topics = [topic_response(topic, data) for topic, data in by_topic.items()]
+        if self._beyond:
+            topics = joined(topics, mapped(self._beyond.items(), lambda each: self._answer_beyond(*each, leaders)))
+        response = FetchResponse(
+            error_code=0,
+            session_id=session.session_id if session is not None else NO_SESSION,
+            responses=topics,
+            throttle_time_ms=self._context.throttle_ms,
+            node_endpoints=leaders.endpoints,
+        )
+        if len(found) > PARTITIONS_AT_ONCE or self._beyond:
+            self._context.run(self._reply_in_slices(response, found))
+            return
+        parts, length = encode_fetch_response(response, self._context.api_version)
+        self._context.reply_parts(parts, length)
+
+    async def _reply_in_slices(self, response: FetchResponse, found: Found) -> None:
+        is_encoded = False
+        try:
+            parts, length = await self._context.broker.slices.through(encode_steps(response, self._context.api_version))
+            is_encoded = True
+        finally:
+            if not is_encoded:
+                release(found)
+        self._context.reply_parts(parts, length)
+        await self._context.broker.slices.empty(self._beyond)
+
+    def _answer_beyond(
+        self, topic: TopicKey, indexes: set[int], leaders: CurrentLeaders[NodeEndpoint]
+    ) -> FetchableTopicResponse:
+        """The errors of the partitions of one topic in `beyond`."""
+
+        def refused(index: int) -> PartitionData:
+            error = unknown(self._context, topic, index)
+            data = failed(index, error, is_unknown=error in UNKNOWN)
+            if error in ASKED_WRONGLY:
+                self._name_leader(topic, data, leaders)
+            return data
+
+        return topic_response(topic, mapped(indexes, refused))
+
+    def _name_leader(self, topic: TopicKey, data: PartitionData, leaders: CurrentLeaders[NodeEndpoint]) -> None:
+        name = topic if isinstance(topic, str) else self._context.broker.image.topic_names.get(topic)
+        if name is not None and self._context.api_version >= LEADERS_SINCE:
+            leader_id, leader_epoch = leaders.find(name, data.partition_index)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
