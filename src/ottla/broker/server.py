@@ -27,11 +27,14 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.metrics.service import MetricsService
+from ottla.broker.quotas.replication import ReplicationQuotas
 from ottla.broker.replicas.losses import LossFile
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.partition import Replication
 from ottla.broker.slices import LoopSlices
 from ottla.broker.zookeeper_offsets import OffsetZnodes
+from ottla.cluster.controller_events import UncleanElectionsChanged
+from ottla.cluster.controller_state import UNCLEAN
 from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
@@ -124,6 +127,8 @@ class Broker:
         self.fetch_sessions = self._session_cache()
         self.follower_sessions = self._session_cache()
         self.connections = ConnectionSet(self._most_connections(), config.get_int("max.connections.per.ip"))
+        #: Limits on replication.
+        self.replication_quotas = ReplicationQuotas(config, self.clock.monotonic_ms)
         self.dispatcher = Dispatcher(self)
         #: The endpoints listened on, with resolved ports.
         self.listening: list[Endpoint] = []
@@ -141,6 +146,7 @@ class Broker:
         self.groups: GroupCoordinatorService
         self.zookeeper_offsets: OffsetZnodes
         self.dynamic_settings: DynamicSettings
+        self._allows_unclean_elections = False
         self._idle_limit_ms = config.get_long("connections.max.idle.ms")
         self._coordination = coordination
         self._watched_changes: WatchedChanges | None = None
@@ -357,6 +363,7 @@ class Broker:
         control.subscribe_configs(self._topic_config_changed)
         self.dynamic_settings = DynamicSettings(zk, self.config, broker_id, self.clock, self._settings_changed)
         await self.dynamic_settings.load()
+        self._allows_unclean_elections = self.config.get_boolean(UNCLEAN)
         self._apply_settings()
         started = await startup.start()
         if started is not None:
@@ -390,6 +397,7 @@ class Broker:
             self.clock,
             settings,
             connect,
+            self.replication_quotas.follower,
         )
         return ReplicaFetcherManager(surroundings, lambda: self.config.get_int("num.replica.fetchers"))
 
@@ -464,6 +472,10 @@ class Broker:
     def _settings_changed(self) -> None:
         """Apply changed broker settings, which topics inherit."""
         self._apply_settings()
+        allowed = self.config.get_boolean(UNCLEAN)
+        if allowed != self._allows_unclean_elections and self.control.is_controller:
+            self.control.controller.post(UncleanElectionsChanged())
+        self._allows_unclean_elections = allowed
         configs: dict[str, LogConfig] = {}
         for hosted in self.logs.logs():
             config = configs.get(hosted.topic)
@@ -490,6 +502,7 @@ class Broker:
         self.connections.limit_per_host = self.config.get_int("max.connections.per.ip")
         self.logs.apply_settings(StorageSettings.of(self.config))
         self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
+        self.replication_quotas.apply_settings(self.config)
         if self.partitions.fetchers is not None:
             self.partitions.fetchers.spread()
 

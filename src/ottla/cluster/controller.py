@@ -46,6 +46,7 @@ from ottla.cluster.controller_events import (
     TimerFired,
     TopicAsked,
     TopicsFound,
+    UncleanElectionsChanged,
     Written,
 )
 from ottla.cluster.controller_state import ControllerState, nothing, why
@@ -103,6 +104,8 @@ class Controller:
             DeletionsMarked: deletions.deletions_marked,
             DeletionMarked: deletions.deletion_marked,
             ConfigsChanged: topics.configs_changed,
+            # As in Kafka, partitions without a leader get one as soon as an unclean election is allowed.
+            UncleanElectionsChanged: lambda _: partitions.elect_leaders(),
             ReplicasOffline: partitions.replicas_offline,
             TopicAsked: topics.topic_asked,
             PartitionsAsked: topics.partitions_asked,

@@ -127,6 +127,10 @@ class ConfigsChanged(NamedTuple):
     configs: Mapping[str, str]
 
 
+class UncleanElectionsChanged(NamedTuple):
+    """The brokers' default of `unclean.leader.election.enable` has changed."""
+
+
 class ReplicasOffline(NamedTuple):
     """A log directory with these replicas of a broker has failed."""
 
@@ -304,6 +308,7 @@ Event: TypeAlias = (
     | DeletionsMarked
     | DeletionMarked
     | ConfigsChanged
+    | UncleanElectionsChanged
     | ReplicasOffline
     | LogDirsFailed
     | LeaderAndIsrAnswered

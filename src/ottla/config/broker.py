@@ -9,7 +9,7 @@ from ottla.config import listeners as listener_parsing
 from ottla.config.listeners import Endpoint, ListenerError
 from ottla.config.refusals import refusal_of, refusal_of_listener_override
 from ottla.config.rules import broken_rules
-from ottla.config.settings import BROKER_SETTINGS, NO_EFFECT, nearest_name
+from ottla.config.settings import BROKER_SETTINGS, NO_EFFECT, RUN_TIME_SETTINGS, broker_setting, nearest_name
 from ottla.config.values import ConfigError, Value, parse_value
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class BrokerConfig:
         """The parsed value of a setting, its default where it was not set."""
         value = self._values.get(name)
         if value is None and name not in self._values:
-            setting = BROKER_SETTINGS[name]
+            setting = BROKER_SETTINGS.get(name) or RUN_TIME_SETTINGS[name]
             value = self._values[name] = parse_value(setting, setting.default)
         return value
 
@@ -149,7 +149,7 @@ class BrokerConfig:
         self._values = dict(self._static)
         self.topic_defaults = None
         for name, text in [*default.items(), *own.items()]:
-            setting = BROKER_SETTINGS.get(name)
+            setting = broker_setting(name)
             if setting is None:
                 continue
             try:
@@ -238,7 +238,7 @@ def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str
 
 def warning_of(name: str, text: str) -> str | None:
     """The warning for a setting that is unknown or has no effect; None for any other."""
-    setting = BROKER_SETTINGS.get(name)
+    setting = broker_setting(name)
     if setting is None:
         return _unknown(name)
     without = setting.effect == NO_EFFECT and parse_value(setting, text) != parse_value(setting, setting.default)
@@ -246,6 +246,8 @@ def warning_of(name: str, text: str) -> str | None:
 
 
 def _unknown(name: str) -> str:
+    if name in RUN_TIME_SETTINGS:
+        return f"{name} has no effect in a file; set it while the brokers run, with `ottla config set`"
     nearest = nearest_name(name, BROKER_SETTINGS)
     hint = f"did you mean {nearest}?" if nearest is not None else "no setting has a name like it."
     return f"{name} is not a known setting; {hint}"

@@ -9,10 +9,12 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.settings import (
     BROKER_SETTINGS,
     INTERNAL_SETTINGS,
+    RUN_TIME_SETTINGS,
     SYNONYM_GROUPS,
     TOPIC_SETTINGS,
     TOPIC_SYNONYMS,
     Setting,
+    broker_setting,
 )
 from ottla.config.topic import LogConfig
 from ottla.config.values import format_value, parse_value
@@ -63,9 +65,11 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
         for name, setting in BROKER_SETTINGS.items()
         if name not in INTERNAL_SETTINGS or name in broker.overridden
     ]
+    default, own = broker.dynamic_default, broker.dynamic_own
+    entries += [_broker_entry(each, broker) for name, each in RUN_TIME_SETTINGS.items() if name in {**default, **own}]
     unknown = dict.fromkeys(broker.unknown, STATIC_BROKER_CONFIG)
-    unknown |= {name: DYNAMIC_DEFAULT_BROKER_CONFIG for name in broker.dynamic_default if name not in BROKER_SETTINGS}
-    unknown |= {name: DYNAMIC_BROKER_CONFIG for name in broker.dynamic_own if name not in BROKER_SETTINGS}
+    unknown |= {name: DYNAMIC_DEFAULT_BROKER_CONFIG for name in default if broker_setting(name) is None}
+    unknown |= {name: DYNAMIC_BROKER_CONFIG for name in own if broker_setting(name) is None}
     entries.extend(_unknown_entry(name, source) for name, source in unknown.items())
     return entries
 
@@ -75,7 +79,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedConfig]:
     source = DYNAMIC_DEFAULT_BROKER_CONFIG
     entries = []
     for name, text in broker.dynamic_default.items():
-        setting = BROKER_SETTINGS.get(name)
+        setting = broker_setting(name)
         if setting is None:
             entries.append(_unknown_entry(name, source))
             continue
@@ -132,18 +136,19 @@ def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
         *_present(names, broker.dynamic_own, DYNAMIC_BROKER_CONFIG),
         *_present(names, broker.dynamic_default, DYNAMIC_DEFAULT_BROKER_CONFIG),
         *_present(names, broker.overridden, STATIC_BROKER_CONFIG),
-        *_present(names, _defaults(names), DEFAULT_CONFIG),
+        *([] if name in RUN_TIME_SETTINGS else _present(names, _defaults(names), DEFAULT_CONFIG)),
     ]
     places = [place for place, synonym in enumerate(found) if synonym.name == name]
     return tuple(found[places[0] :]) if places else ()
 
 
 def _present(names: tuple[str, ...], values: Mapping[str, str], source: int) -> list[Synonym]:
-    return [
-        Synonym(name, None if BROKER_SETTINGS[name].is_sensitive else values[name], source)
-        for name in names
-        if name in values
-    ]
+    return [Synonym(name, None if _is_sensitive(name) else values[name], source) for name in names if name in values]
+
+
+def _is_sensitive(name: str) -> bool:
+    setting = broker_setting(name)
+    return setting is not None and setting.is_sensitive
 
 
 def _defaults(names: tuple[str, ...]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ottla.config.broker import BrokerConfig, log_dirs_of
 from ottla.config.refusals import refusal_of, refusal_of_listener_override
 from ottla.config.rules import broken_rules
-from ottla.config.settings import BROKER_SETTINGS
+from ottla.config.settings import BROKER_SETTINGS, broker_setting
 from ottla.config.values import ConfigError, parse_value
 
 #: Settings of the listeners, which ottla opens once, at its start.
@@ -75,7 +75,7 @@ def _names_problem(properties: Mapping[str, str]) -> str | None:
 
 def _types_problem(properties: Mapping[str, str]) -> str | None:
     for name, text in properties.items():
-        setting = BROKER_SETTINGS.get(name)
+        setting = broker_setting(name)
         if setting is not None:
             try:
                 parse_value(setting, text)

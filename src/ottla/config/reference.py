@@ -50,6 +50,9 @@ def render() -> str:
     for title, rows in _SECTIONS:
         parts.append(_section(title, (Setting._make(row) for row in rows)))
     parts.append(
+        _section("Given while brokers run, not in a file", (Setting._make(row) for row in replication.RUN_TIME_ROWS))
+    )
+    parts.append(
         _section("Topics", (Setting._make(row) for row in topic.ROWS))
         + "\nWhere a topic does not set something itself, it has the broker's:\n\n"
         + "\n".join(

@@ -62,6 +62,15 @@ BROKER_SETTINGS: dict[str, Setting] = {
 }
 """Every setting of a broker, by name."""
 
+RUN_TIME_SETTINGS: dict[str, Setting] = {row[0]: Setting._make(row) for row in replication.RUN_TIME_ROWS}
+"""Settings of a broker that are given while it runs, and in no file, by name."""
+
+
+def broker_setting(name: str) -> Setting | None:
+    """A broker's setting, given in a file or while it runs; None for an unknown name."""
+    return BROKER_SETTINGS.get(name) or RUN_TIME_SETTINGS.get(name)
+
+
 TOPIC_SETTINGS: dict[str, Setting] = {row[0]: Setting._make(row) for row in topic.ROWS}
 """Every setting of a topic, by name."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.config import rules
 from ottla.config.broker import BrokerConfig, ConfigRefusal
@@ -11,6 +11,10 @@ from ottla.config.settings import TOPIC_SETTINGS, TOPIC_SYNONYMS
 from ottla.config.values import ConfigError, Value, parse_value
 
 LONGEST = 9223372036854775807
+
+ThrottledReplicas: TypeAlias = bool | frozenset[tuple[int, int]]
+"""Replicas as partition and broker id; True for all of them, False for none."""
+
 NO_TIERED_STORAGE = (
     "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
 )
@@ -25,7 +29,8 @@ class LogConfig:
     __slots__ = (
         "cleanup_policy", "compact", "compression_gzip_level", "compression_lz4_level", "compression_type",
         "compression_zstd_level", "delete_retention_ms", "file_delete_delay_ms", "flush_messages", "flush_ms",
-        "index_interval_bytes", "max_compaction_lag_ms", "max_message_bytes", "message_downconversion_enable",
+        "follower_throttled", "index_interval_bytes", "leader_throttled", "max_compaction_lag_ms",
+        "max_message_bytes", "message_downconversion_enable",
         "message_timestamp_after_max_ms", "message_timestamp_before_max_ms", "message_timestamp_type",
         "min_cleanable_dirty_ratio", "min_compaction_lag_ms", "min_insync_replicas", "overrides", "preallocate",
         "reads_records", "retention_bytes", "retention_ms", "segment_bytes", "segment_index_bytes", "segment_jitter_ms",
@@ -70,6 +75,9 @@ class LogConfig:
             setattr(self, name.replace(".", "_"), tuple(value) if isinstance(value, list) else value)
         #: Whether the log is compacted.
         self.compact: bool = "compact" in self.cleanup_policy
+        #: Replicas whose copying is limited, at the leader's side and at the follower's (KIP-73).
+        self.leader_throttled: ThrottledReplicas = _throttled(values["leader.replication.throttled.replicas"])
+        self.follower_throttled: ThrottledReplicas = _throttled(values["follower.replication.throttled.replicas"])
         self._apply_older_timestamp_bound()
         #: Whether batches cannot simply be appended as they come: records are looked at, or compressed anew.
         self.reads_records: bool = (
@@ -127,6 +135,17 @@ class LogConfig:
             except ConfigError as error:
                 problems.append(f"{error}")
         return LogConfig(values, taken), problems
+
+
+def _throttled(value: Value) -> ThrottledReplicas:
+    """Replicas of `partition:broker,...` or `*`."""
+    if not value:
+        return False
+    assert isinstance(value, list)
+    if "".join(value) == "*":
+        return True
+    pairs = [replica.split(":") for replica in value if replica]
+    return frozenset((int(partition), int(broker)) for partition, broker in pairs)
 
 
 _ATTRIBUTES = tuple(name for name in TOPIC_SETTINGS if name.replace(".", "_") in LogConfig.__slots__)

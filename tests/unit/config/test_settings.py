@@ -62,7 +62,9 @@ def test_a_setting_is_honoured_if_and_only_if_something_reads_it() -> None:
     code = sources()
     # The older bound of timestamps is read where a LogConfig is made.
     # The controller reads whether unclean elections are allowed from the topic's own settings.
+    # Throttled replicas are parsed where a LogConfig is made.
     topic_settings_read = {"message.timestamp.difference.max.ms", "unclean.leader.election.enable"}
+    topic_settings_read |= {f"{side}.replication.throttled.replicas" for side in ("leader", "follower")}
     topic_settings_read |= {name for name in TOPIC_SETTINGS if re.search(rf"\.{name.replace('.', '_')}\b", code)}
     # Mentioned where values and listeners are parsed, not acted on.
     parsing = {

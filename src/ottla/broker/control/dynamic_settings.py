@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
-from ottla.broker.control.znodes import read_broker_config, reconfiguration
+from ottla.broker.control.znodes import CHANGED_MEANWHILE, MOST_ATTEMPTS, find_broker_config, reconfiguration
 from ottla.cluster.configs import oversized
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import warning_of
 from ottla.config.dynamic import dynamic_problem
 from ottla.wire.errors import ErrorCode
-from ottla.zk.layout import BrokerConfigZnode
+from ottla.zk.layout import BrokerConfigZnode, ZnodeDataError
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -47,17 +47,24 @@ class DynamicSettings:
 
     async def load(self) -> None:
         """Load the settings from the metadata; log and ignore invalid values. Raises ZnodeDataError."""
-        default = await read_broker_config(self._zk, BrokerConfigZnode.DEFAULT)
-        own = await read_broker_config(self._zk, str(self._broker_id))
-        for problem in self._config.set_dynamic(default, own):
+        default = await find_broker_config(self._zk, BrokerConfigZnode.DEFAULT)
+        own = await find_broker_config(self._zk, str(self._broker_id))
+        self._take_over(default.configs, own.configs)
+
+    def _take_over(self, default: Mapping[str, str], own: Mapping[str, str]) -> bool:
+        """Have these settings in force; False if they were already."""
+        config = self._config
+        before = config.dynamic_default, config.dynamic_own
+        for problem in config.set_dynamic(default, own):
             log.error("a setting given while the broker ran is not used: %s", problem)
+        return (config.dynamic_default, config.dynamic_own) != before
 
     async def reload(self) -> None:
         """Reload the settings after another process changed them. Raises `ZkError`, `ZnodeDataError`."""
         async with self._changing:
-            before = self._config.dynamic_default, self._config.dynamic_own
-            await self.load()
-            if (self._config.dynamic_default, self._config.dynamic_own) != before:
+            default = await find_broker_config(self._zk, BrokerConfigZnode.DEFAULT)
+            own = await find_broker_config(self._zk, str(self._broker_id))
+            if self._take_over(default.configs, own.configs):
                 self._changed()
 
     async def change(
@@ -67,34 +74,52 @@ class DynamicSettings:
         per_broker: bool,
         validate_only: bool,
     ) -> TopicRefusal | None:
-        """Apply `change` to the settings of this broker, or of all; return the refusal if that fails."""
+        """Apply `change` to the settings of this broker, or of all; return the refusal if that fails.
+
+        They are in force here when this returns. The settings of all brokers may be changed by several at once: each
+        change is made to what the znode has.
+        """
         async with self._changing:
-            config = self._config
-            present = config.dynamic_own if per_broker else config.dynamic_default
-            wanted = change(present)
-            if isinstance(wanted, TopicRefusal):
-                return wanted
-            problem = dynamic_problem(wanted, config, per_broker=per_broker)
-            if problem is not None:
-                return TopicRefusal(ErrorCode.INVALID_REQUEST, problem)
-            name = str(self._broker_id) if per_broker else BrokerConfigZnode.DEFAULT
-            path, data = BrokerConfigZnode.path(name), BrokerConfigZnode.encode(wanted)
-            refusal = oversized(wanted, len(data))
-            if refusal is not None:
-                return refusal
-            if validate_only or wanted == present:
-                return None
-            try:
-                await self._zk.multi(
-                    await reconfiguration(self._zk, path, f"brokers/{name}", data, self._clock.now_ms())
-                )
-            except METADATA_ERRORS as error:
-                return metadata_refusal(error)
-            default, own = (config.dynamic_default, wanted) if per_broker else (wanted, config.dynamic_own)
-            config.set_dynamic(default, own)
+            for attempt in range(1, MOST_ATTEMPTS + 1):
+                try:
+                    return await self._change(change, per_broker, validate_only)
+                except CHANGED_MEANWHILE as error:
+                    if attempt == MOST_ATTEMPTS:
+                        return metadata_refusal(error)
+                except METADATA_ERRORS as error:
+                    return metadata_refusal(error)
+                except ZnodeDataError as error:
+                    return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The present settings are damaged: {error}")
+        raise AssertionError("the last attempt returns")
+
+    async def _change(
+        self,
+        change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal],
+        per_broker: bool,
+        validate_only: bool,
+    ) -> TopicRefusal | None:
+        """As `change`, once. Raises `DiskError`, `ZkError`, `ZnodeDataError`."""
+        config = self._config
+        name = str(self._broker_id) if per_broker else BrokerConfigZnode.DEFAULT
+        present, version = await find_broker_config(self._zk, name)
+        wanted = change(present)
+        if isinstance(wanted, TopicRefusal):
+            return wanted
+        problem = dynamic_problem(wanted, config, per_broker=per_broker)
+        if problem is not None:
+            return TopicRefusal(ErrorCode.INVALID_REQUEST, problem)
+        path, data = BrokerConfigZnode.path(name), BrokerConfigZnode.encode(wanted)
+        refusal = oversized(wanted, len(data))
+        if refusal is not None or validate_only:
+            return refusal
+        if wanted != present:
+            now_ms = self._clock.now_ms()
+            await self._zk.multi(await reconfiguration(self._zk, path, f"brokers/{name}", data, now_ms, version))
             _warn(sorted(wanted.items() - present.items()))
+        default, own = (config.dynamic_default, wanted) if per_broker else (wanted, config.dynamic_own)
+        if self._take_over(default, own):
             self._changed()
-            return None
+        return None
 
 
 def _warn(changes: Sequence[tuple[str, str]]) -> None:

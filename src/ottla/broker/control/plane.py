@@ -23,7 +23,14 @@ from ottla.broker.control.metadata_writes import MetadataWriter, announcement
 from ottla.broker.control.producer_ids import ProducerIds
 from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
 from ottla.broker.control.unheard_topics import UnheardTopics
-from ottla.broker.control.znodes import read_topic_config, read_topics, reconfiguration
+from ottla.broker.control.znodes import (
+    CHANGED_MEANWHILE,
+    MOST_ATTEMPTS,
+    find_topic_config,
+    read_topic_config,
+    read_topics,
+    reconfiguration,
+)
 from ottla.broker.slices import LoopSlices
 from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
 from ottla.cluster.controller import Controller
@@ -498,33 +505,47 @@ class ControlPlane:
         """Apply `change` to a topic's settings; return the refusal if that fails.
 
         The settings are in force when this returns. Any broker does this, as in Apache Kafka, and notifies the others
-        by a znode under `/config/changes`.
+        by a znode under `/config/changes`. Several may do so at once: each change is made to what the znode has.
         """
         async with self._configuring:
-            topic = self.image.topics.get(name)
-            if topic is None:
-                return unknown_topic(name)
-            configs = change(topic.configs)
-            if isinstance(configs, TopicRefusal):
-                return configs
-            log_config = LogConfig.of(self.config, configs)
-            if isinstance(log_config, ConfigRefusal):
-                return topic_refusal(name, log_config)
-            path, data = TopicConfigZnode.path(name), TopicConfigZnode.encode(configs)
-            refusal = oversized(configs, len(data))
-            if refusal is not None:
-                return refusal
-            if validate_only or configs == topic.configs:
-                return None
-            try:
-                now_ms = self._clock.now_ms()
-                operations = await reconfiguration(self._zk, path, f"topics/{name}", data, now_ms)
-                fence = () if self.session.accepts_others else (self.membership.term.fence(),)
-                await self._zk.multi([*fence, *operations])
-            except METADATA_ERRORS as error:
-                return metadata_refusal(error)
+            for attempt in range(1, MOST_ATTEMPTS + 1):
+                try:
+                    return await self._change_configs(name, change, validate_only)
+                except CHANGED_MEANWHILE as error:
+                    if attempt == MOST_ATTEMPTS or is_passing(error):
+                        return metadata_refusal(error)
+                except METADATA_ERRORS as error:
+                    return metadata_refusal(error)
+                except ZnodeDataError as error:
+                    return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The present settings are damaged: {error}")
+        raise AssertionError("the last attempt returns")
+
+    async def _change_configs(
+        self, name: str, change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal], validate_only: bool
+    ) -> TopicRefusal | None:
+        """As `change_configs`, once. Raises `DiskError`, `ZkError`, `ZnodeDataError`."""
+        topic = self.image.topics.get(name)
+        if topic is None:
+            return unknown_topic(name)
+        present, version = await find_topic_config(self._zk, name)
+        configs = change(present)
+        if isinstance(configs, TopicRefusal):
+            return configs
+        log_config = LogConfig.of(self.config, configs)
+        if isinstance(log_config, ConfigRefusal):
+            return topic_refusal(name, log_config)
+        path, data = TopicConfigZnode.path(name), TopicConfigZnode.encode(configs)
+        refusal = oversized(configs, len(data))
+        if refusal is not None or validate_only:
+            return refusal
+        if configs != present:
+            now_ms = self._clock.now_ms()
+            operations = await reconfiguration(self._zk, path, f"topics/{name}", data, now_ms, version)
+            fence = () if self.session.accepts_others else (self.membership.term.fence(),)
+            await self._zk.multi([*fence, *operations])
+        if configs != topic.configs:
             self._configured(name, configs)
-            return None
+        return None
 
     async def reload_config(self, name: str) -> None:
         """Reload a topic's settings after another process changed them. Raises `ZkError`, `ZnodeDataError`."""

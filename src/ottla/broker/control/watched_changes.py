@@ -71,6 +71,10 @@ class WatchedChanges:
         #: Topics that are read even if they seem to be known.
         self._doubtful: set[str] = set()
         self._last_change = -1
+        #: When the changes of settings were last read, and whether older ones than those still there may be missing:
+        #: notifications are removed after a while.
+        self._settings_read_ms = clock.now_ms()
+        self._is_all_due = False
         self._running: asyncio.Task[None] | None = None
         self._stopped = False
         #: Whether there was a reconnection since the current round began.
@@ -85,6 +89,7 @@ class WatchedChanges:
         if is_new_session:
             self._watched.clear()
             self._due.update(dict.fromkeys(_ROOTS))
+            self._is_all_due = True
         self._resumed = True
         self._wake()
 
@@ -245,5 +250,17 @@ class WatchedChanges:
                 await self._control.reload_config(entity.removeprefix(_TOPIC_CONFIGS))
             elif entity.startswith(_BROKER_CONFIGS) and entity.removeprefix(_BROKER_CONFIGS) in self._broker_names:
                 await self._settings.reload()
+        if self._is_all_due:
+            await self._read_all_settings()
         # Only now: if the connection is lost before all were applied, all are read again.
         self._last_change = last
+        self._settings_read_ms = self._clock.now_ms()
+
+    async def _read_all_settings(self) -> None:
+        """Read the settings of brokers, and after a long time those of all topics, whatever the notifications say."""
+        await self._settings.reload()
+        if self._clock.now_ms() - self._settings_read_ms > ConfigChangeZnode.EXPIRATION_MS:
+            names = list(self._control.image.topics)
+            for start in range(0, len(names), LOOKS_AT_ONCE):
+                await asyncio.gather(*map(self._control.reload_config, names[start : start + LOOKS_AT_ONCE]))
+        self._is_all_due = False

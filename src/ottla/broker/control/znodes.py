@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ottla.cluster.controller_events import FoundPartitionState, FoundTopic, LiveBroker, ReplicaMove
@@ -45,6 +45,8 @@ FIRST_CONTROLLER_EPOCH = 0
 MOST_REMOVED = 100
 #: Topics read together: over the network, many pipelined reads take little longer than one.
 READ_AT_ONCE = 50
+#: Errors of `reconfiguration` where others have changed the settings since they were read.
+CHANGED_MEANWHILE = (BadVersionError, NodeExistsError, NoNodeError)
 #: Attempts to create nodes that others create at the same time, or of which no answer came.
 MOST_ATTEMPTS = 10
 
@@ -199,22 +201,37 @@ async def _read_partition(
     )
 
 
-async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:
+class FoundSettings(NamedTuple):
+    """Settings as read from a znode, and its version; None where there is no znode."""
+
+    configs: dict[str, str]
+    version: int | None
+
+
+async def find_topic_config(zk: ZkClient, topic: str) -> FoundSettings:
     """A topic's own settings. Raises `ZnodeDataError`."""
     try:
-        data, _ = await zk.get(TopicConfigZnode.path(topic))
+        data, stat = await zk.get(TopicConfigZnode.path(topic))
     except NoNodeError:
-        return {}
-    return TopicConfigZnode.decode(topic, data)
+        return FoundSettings({}, None)
+    return FoundSettings(TopicConfigZnode.decode(topic, data), stat.version)
 
 
-async def reconfiguration(zk: ZkClient, path: str, entity_path: str, data: bytes, now_ms: int) -> list[Operation]:
+async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:
+    """As `find_topic_config`, the settings alone."""
+    return (await find_topic_config(zk, topic)).configs
+
+
+async def reconfiguration(
+    zk: ZkClient, path: str, entity_path: str, data: bytes, now_ms: int, version: int | None
+) -> list[Operation]:
     """Operations that replace the settings at `path`, notify brokers, and remove old notifications.
 
-    `entity_path` is the path below `/config`, such as `topics/<topic>`.
+    `entity_path` is the path below `/config`, such as `topics/<topic>`; `version` that of the settings replaced, None
+    if there are none. They fail if another broker changes the settings at the same time (`CHANGED_MEANWHILE`).
     """
     operations: list[Operation] = [
-        Create(path, data) if await zk.exists(path) is None else Set(path, data),
+        Create(path, data) if version is None else Set(path, data, version),
         Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(entity_path), sequential=True),
     ]
     # Names are in order of creation, so the nodes after a recent one are recent, too.
@@ -226,13 +243,13 @@ async def reconfiguration(zk: ZkClient, path: str, entity_path: str, data: bytes
     return operations
 
 
-async def read_broker_config(zk: ZkClient, name: str) -> dict[str, str]:
+async def find_broker_config(zk: ZkClient, name: str) -> FoundSettings:
     """The dynamic settings of a broker, or of all with `BrokerConfigZnode.DEFAULT`. Raises ZnodeDataError."""
     try:
-        data, _ = await zk.get(BrokerConfigZnode.path(name))
+        data, stat = await zk.get(BrokerConfigZnode.path(name))
     except NoNodeError:
-        return {}
-    return BrokerConfigZnode.decode(name, data)
+        return FoundSettings({}, None)
+    return FoundSettings(BrokerConfigZnode.decode(name, data), stat.version)
 
 
 async def take_producer_ids(zk: ZkClient, broker_id: int, seen_in_logs: int = -1) -> ProducerIdBlock:

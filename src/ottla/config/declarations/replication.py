@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 # fmt: off
 ROWS: tuple[Row, ...] = (
     (
-        "alter.log.dirs.replication.quota.window.num", "int", "11", "[1,...]", "low", "read-only", "no_effect",
+        "alter.log.dirs.replication.quota.window.num", "int", "11", "[1,...]", "low", "read-only", "honoured",
         "Samples kept for the quota on moving replicas between log directories.",
     ),
     (
@@ -20,7 +20,7 @@ ROWS: tuple[Row, ...] = (
         "[1,...]",
         "low",
         "read-only",
-        "no_effect",
+        "honoured",
         "Time of one such sample, in seconds.",
     ),
     (
@@ -280,11 +280,11 @@ ROWS: tuple[Row, ...] = (
         "Time limit of a follower's requests, in milliseconds.",
     ),
     (
-        "replication.quota.window.num", "int", "11", "[1,...]", "low", "read-only", "no_effect",
+        "replication.quota.window.num", "int", "11", "[1,...]", "low", "read-only", "honoured",
         "Samples kept for the quota on replication.",
     ),
     (
-        "replication.quota.window.size.seconds", "int", "1", "[1,...]", "low", "read-only", "no_effect",
+        "replication.quota.window.size.seconds", "int", "1", "[1,...]", "low", "read-only", "honoured",
         "Time of one such sample, in seconds.",
     ),
     (
@@ -295,5 +295,26 @@ ROWS: tuple[Row, ...] = (
     (
         "unclean.leader.election.interval.ms", "long", "300000", "[1,...]", "medium", "read-only", "no_effect",
         "KRaft mode only: how often partitions without a leader are looked at, in milliseconds.",
+    ),
+)
+
+#: Settings that are only ever given while brokers run (Kafka's `DynamicConfig.Broker`); not those of a file.
+RUN_TIME_ROWS: tuple[Row, ...] = (
+    (
+        "leader.replication.throttled.rate", "long", "9223372036854775807", "[0,...]", "medium", "read-only",
+        "honoured",
+        "The most bytes a second that a broker sends to the followers of the partitions which "
+        "`leader.replication.throttled.replicas` of their topics names.",
+    ),
+    (
+        "follower.replication.throttled.rate", "long", "9223372036854775807", "[0,...]", "medium", "read-only",
+        "honoured",
+        "The most bytes a second that a broker fetches of the partitions which "
+        "`follower.replication.throttled.replicas` of their topics names.",
+    ),
+    (
+        "replica.alter.log.dirs.io.max.bytes.per.second", "long", "9223372036854775807", "[0,...]", "medium",
+        "read-only", "honoured",
+        "The most bytes a second that a broker moves between its log directories.",
     ),
 )

@@ -53,7 +53,7 @@ ROWS: tuple[Row, ...] = (
         "After this time a record is forced to disk, in milliseconds.",
     ),
     (
-        "follower.replication.throttled.replicas", "list", "", "throttled replicas", "medium", "topic", "no_effect",
+        "follower.replication.throttled.replicas", "list", "", "throttled replicas", "medium", "topic", "honoured",
         "Replicas whose copying is limited on the follower's side, as `partition:broker,...` or `*`.",
     ),
     (
@@ -61,7 +61,7 @@ ROWS: tuple[Row, ...] = (
         "An index entry is made about every so many bytes.",
     ),
     (
-        "leader.replication.throttled.replicas", "list", "", "throttled replicas", "medium", "topic", "no_effect",
+        "leader.replication.throttled.replicas", "list", "", "throttled replicas", "medium", "topic", "honoured",
         "Replicas whose copying is limited on the leader's side, as `partition:broker,...` or `*`.",
     ),
     (

@@ -30,7 +30,8 @@ class Ground:
     def __init__(self) -> None:
         self.clock = VirtualClock(1_700_000_000_000)
         self.disk = FaultyDisk(MemoryDisk())
-        self.zk = LocalClient(TreeStore.open(self.disk, "/t", self.clock))
+        self.store = TreeStore.open(self.disk, "/t", self.clock)
+        self.zk = LocalClient(self.store)
         self.config = BrokerConfig({}, {}, {}).with_broker_id(7)
         self.changes = 0
         self.settings = DynamicSettings(self.zk, self.config, 7, self.clock, self._changed)
@@ -166,5 +167,69 @@ def test_settings_in_the_tree_that_cannot_be_read(caplog: pytest.LogCaptureFixtu
         await ground.zk.set(OWN, b"nonsense")
         with pytest.raises(ZnodeDataError):
             await ground.settings.load()
+
+    run(scenario())
+
+
+class Beside(Ground):
+    """Another broker, with a session of its own in the same tree; it has not heard of any change."""
+
+    def __init__(self, first: Ground, broker_id: int) -> None:
+        self.clock = first.clock
+        self.zk = LocalClient(first.store, broker_id)
+        self.config = BrokerConfig({}, {}, {}).with_broker_id(broker_id)
+        self.changes = 0
+        self.settings = DynamicSettings(self.zk, self.config, broker_id, self.clock, self._changed)
+
+
+def test_brokers_that_change_the_same_settings_do_not_undo_each_other() -> None:
+    async def scenario() -> None:
+        first = await Ground().ready()
+        second = Beside(first, 8)
+        assert await first.change({"log.retention.ms": "5"}, per_broker=False) is None
+        # The second broker makes its change before it has read the notification of the first one's.
+        assert await second.change({"message.max.bytes": "77"}, per_broker=False) is None
+        both = {"log.retention.ms": "5", "message.max.bytes": "77"}
+        assert second.config.dynamic_default == both
+        await first.settings.reload()
+        assert first.config.dynamic_default == both
+        made = [
+            each.change({f"mine{number}": "x"}, per_broker=False) for number in range(9) for each in (first, second)
+        ]
+        assert await asyncio.gather(*made) == [None] * 18
+        await first.settings.reload()
+        assert first.config.dynamic_default.keys() >= {*both, *(f"mine{number}" for number in range(9))}
+
+    run(scenario())
+
+
+def test_a_change_to_what_the_tree_has_already_is_taken_over() -> None:
+    async def scenario() -> None:
+        first = await Ground().ready()
+        second = Beside(first, 8)
+        assert await first.change({"log.retention.ms": "5"}, per_broker=False) is None
+        told = await first.told()
+        assert await second.change({"log.retention.ms": "5"}, per_broker=False) is None
+        assert (await first.told(), second.changes) == (told, 1)
+        assert second.config.get_long("log.retention.ms") == 5
+
+    run(scenario())
+
+
+def test_a_notification_that_another_broker_removes_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        ground = await Ground().ready()
+        assert await ground.change({"log.retention.ms": "5"}) is None
+        ground.clock.advance(ConfigChangeZnode.EXPIRATION_MS + 1)
+        multi, others = ground.zk.multi, [await ground.told()]
+
+        async def beside(operations: object) -> object:
+            for name in others.pop() if others else ():
+                await ground.zk.delete(f"{ConfigChangeZnode.ROOT}/{name}")
+            return await multi(operations)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(ground.zk, "multi", beside)
+        assert await ground.change({"log.retention.ms": "6"}) is None
+        assert ground.config.get_long("log.retention.ms") == 6
 
     run(scenario())

@@ -26,7 +26,7 @@ from ottla.env.randomness import Randomness
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError, LocalClient, SessionEvent, Watcher
-from ottla.zk.layout import PreferredReplicaElectionZnode, ReassignPartitionsZnode, TopicZnode
+from ottla.zk.layout import ConfigChangeZnode, PreferredReplicaElectionZnode, ReassignPartitionsZnode, TopicZnode
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import Create, Delete, Operation, Result, Set, Stat
 
@@ -536,6 +536,36 @@ def test_old_notifications_are_removed_and_those_of_others_not_followed() -> Non
         later.start()
         await broker.until(lambda: broker.store.tree.get("/config/changes").children == {"other"})
         await later.stop()
+
+    run(body)
+
+
+def test_settings_of_a_topic_that_two_brokers_change() -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
+        # Another broker has written it, and its notification has not come yet.
+        change = {"segment.ms": "6"}
+        refusal = await broker.control.change_configs("t", lambda now: {**now, **change}, validate_only=False)
+        assert refusal is None
+        assert broker.control.image.topics["t"].configs == {"retention.ms": "5", "segment.ms": "6"}
+
+    run(body)
+
+
+def test_settings_whose_notifications_were_removed_before_this_broker_was_back() -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
+        await broker.other.create("/config/brokers/7", b'{"version":1,"config":{"message.max.bytes":"77"}}')
+        late = VirtualClock(CLOCK.now_ms())
+        settings = DynamicSettings(broker.zk, broker.config, 7, late, lambda: None)
+        changes = WatchedChanges(broker.zk, broker.control, settings, 7, late)
+        late.advance(ConfigChangeZnode.EXPIRATION_MS + 1)
+        changes.start()
+        await broker.until(lambda: broker.control.image.topics["t"].configs == {"retention.ms": "5"})
+        assert broker.config.get_int("message.max.bytes") == 77
+        await changes.stop()
 
     run(body)
 

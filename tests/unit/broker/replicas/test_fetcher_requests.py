@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.quotas.replication import ReplicationQuota
 from ottla.broker.replicas.fetching.fetcher import FETCH_VERSION, FetcherSurroundings, ReplicaFetcher
 from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
 from ottla.env.clock import Clock, SystemClock, VirtualClock
@@ -56,7 +57,10 @@ def fetcher_of(leaders: list[Leader], clock: Clock) -> ReplicaFetcher:
 
     settings = ReplicaFetcherSettings(1, 1, 1, 1, backoff_ms=1, timeout_ms=TIMEOUT_MS)
     nothing: Any = None
-    return ReplicaFetcher(1, 0, FetcherSurroundings(2, lambda: 1, nothing, nothing, nothing, clock, settings, connect))
+    quota = ReplicationQuota(clock.monotonic_ms)
+    return ReplicaFetcher(
+        1, 0, FetcherSurroundings(2, lambda: 1, nothing, nothing, nothing, clock, settings, connect, quota)
+    )
 
 
 def test_requests_after_the_first_take_the_short_way() -> None:

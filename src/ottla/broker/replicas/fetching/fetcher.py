@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
+from ottla.broker.quotas.replication import is_throttled
 from ottla.broker.replicas.fetching.machine import (
     EARLIEST,
     LATEST,
@@ -38,6 +39,7 @@ from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.quotas.replication import ReplicationQuota
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.replicas.partition import Partition
     from ottla.broker.slices import LoopSlices
@@ -52,6 +54,8 @@ log = logging.getLogger("ottla.broker")
 
 #: A fetcher without partitions closes its connection after this time.
 IDLE_S: Final = 10.0
+#: While a quota is exceeded, its limit is looked at again after this time.
+LONGEST_HOLD_S: Final = 1.0
 #: Fetch with topic ids, and without.
 FETCH_VERSION: Final = 17
 FETCH_BY_NAME_VERSION: Final = 12
@@ -73,6 +77,8 @@ class FetcherSurroundings(NamedTuple):
     settings: ReplicaFetcherSettings
     #: Connects to a broker, with a client id. Raises ClientError.
     connect: Callable[[int, str], Awaitable[PeerConnection]]
+    #: How much of throttled partitions may be fetched.
+    quota: ReplicationQuota
 
 
 class CopyAnew(NamedTuple):
@@ -156,6 +162,8 @@ class ReplicaFetcher:
         """Wait for the next partition or the end of a delay; False if there is nothing to do any more."""
         deadline_ms = self.machine.next_deadline_ms
         seconds = IDLE_S if deadline_ms is None else max(0.0, deadline_ms - self._now_ms()) / 1000
+        if self.machine.holds_any:
+            seconds = min(seconds, self._broker.quota.wait_ms / 1000, LONGEST_HOLD_S)
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -169,10 +177,19 @@ class ReplicaFetcher:
         for key, leader_epoch, action in machine.first_cuts():
             self._act(key, leader_epoch, action, None)
         await self._store_cuts()
+        quota = self._broker.quota
+        machine.hold(self._is_throttled if quota.is_exceeded else None)
         asked = machine.plan(self._now_ms())
         if asked is None:
             return False
-        request = fetch_request(asked, settings, self._topic_id_of, self._broker.broker_id, self._broker.broker_epoch())
+        request = fetch_request(
+            asked,
+            settings,
+            self._topic_id_of,
+            self._broker.broker_id,
+            self._broker.broker_epoch(),
+            self._max_bytes_of(asked.changed) if quota.is_limited else None,
+        )
         version = FETCH_VERSION if asked.with_topic_ids else FETCH_BY_NAME_VERSION
         response: FetchResponse = await self._request(request, version)
         error = KNOWN_CODES.get(response.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -186,6 +203,20 @@ class ReplicaFetcher:
         followed = self.machine.get(key)
         assert followed is not None, "what is asked for is followed"
         return followed.topic_id
+
+    def _is_throttled(self, key: PartitionKey) -> bool:
+        """Whether the topic's settings throttle this broker's replica."""
+        partition = self._broker.replicas.get(*key)
+        if partition is None:
+            return False
+        return is_throttled(partition.log.config.follower_throttled, key[1], self._broker.broker_id)
+
+    def _max_bytes_of(self, asked: Iterable[PartitionKey]) -> Callable[[PartitionKey], int]:
+        """How many bytes to ask for of each partition: all throttled ones together no more than the quota allows."""
+        most = self._broker.settings.max_bytes
+        limited = {key for key in asked if self._is_throttled(key)}
+        share = max(1, min(most, self._broker.quota.most_at_once // max(1, len(limited))))
+        return lambda key: share if key in limited else most
 
     async def _request(self, message: Any, version: int) -> Any:
         """Send a request on the fetcher's connection, which is opened if need be. Raises ClientError."""
@@ -344,6 +375,8 @@ class ReplicaFetcher:
                     machine.gave_up(key, leader_epoch, done.error)
                 return
             self.bytes_in += done.size
+            if hosted.config.follower_throttled and self._is_throttled(key):
+                self._broker.quota.record(done.size, is_free=not followed.lags)
         partition.learn_high_watermark(data.high_watermark)
         hosted.raise_log_start(min(data.log_start_offset, hosted.high_watermark))
         machine.moved(key, leader_epoch, ends_of(hosted), data.high_watermark)

@@ -8,6 +8,7 @@ event names the leader epoch in which its request was made: what belongs to anot
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -129,6 +130,8 @@ class FollowedPartition:
     leader_end: int | None = None
     #: For a log without epochs: where it is cut before anything is fetched, the high watermark.
     first_cut: int | None = None
+    #: Whether a quota keeps it out of the requests.
+    is_held: bool = False
     #: How often in turn the leader has not heard of it yet.
     unheard: int = 0
     #: Logs that were truncated since the leader last gave records.
@@ -137,7 +140,12 @@ class FollowedPartition:
     @property
     def is_asked_for(self) -> bool:
         """Whether the leader is to be asked for it now."""
-        return self.delayed_until_ms is None and self.first_cut is None
+        return self.delayed_until_ms is None and self.first_cut is None and not self.is_held
+
+    @property
+    def lags(self) -> bool:
+        """Whether it lacks committed records, or may lack some."""
+        return self.lag is None or self.lag > 0
 
 
 def truncation_offset(asked: TruncateByEpoch, own_epoch: int, own_end: int, log_end: int) -> int:
@@ -165,6 +173,8 @@ class FetcherMachine:
         self._forgotten: dict[tuple[PartitionKey, UUID], None] = {}
         self._to_cut: dict[PartitionKey, None] = {}
         self._delays: list[tuple[float, PartitionKey]] = []
+        #: Partitions that a quota keeps out of the requests; None while it keeps out none.
+        self._held: dict[PartitionKey, None] | None = None
         #: How many partitions are of topics without ids.
         self._without_ids = 0
         self._with_topic_ids = True
@@ -213,6 +223,8 @@ class FetcherMachine:
             return
         self._without_ids -= followed.topic_id == NO_TOPIC_ID
         self._to_cut.pop(key, None)
+        if self._held is not None:
+            self._held.pop(key, None)
         self._leave_session(key, followed)
 
     def _leave_session(self, key: PartitionKey, followed: FollowedPartition) -> None:
@@ -232,6 +244,37 @@ class FetcherMachine:
                 found.append((key, followed.position.leader_epoch, TruncateTo(followed.first_cut)))
         return found
 
+    def hold(self, is_throttled: Callable[[PartitionKey], bool] | None) -> None:
+        """Leave out of the requests what lags and `is_throttled`: a quota is exceeded. None: it is not any more.
+
+        As in Kafka a partition that has all records is asked for all the same.
+        """
+        held = self._held
+        if is_throttled is None:
+            self._held = None
+            for key in held or ():
+                followed = self._followed[key]
+                followed.is_held = False
+                if followed.is_asked_for:
+                    self._changed[key] = None
+            return
+        if held is None:
+            self._held = held = {}
+            looked_at = tuple(self._followed)
+        else:  # whatever else was asked for in a former round had been looked at then
+            looked_at = tuple(self._changed)
+        for key in looked_at:
+            followed = self._followed[key]
+            if followed.lags and not followed.is_held and is_throttled(key):
+                followed.is_held = True
+                held[key] = None
+                self._leave_session(key, followed)
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether a quota keeps any partition out of the requests."""
+        return bool(self._held)
+
     def plan(self, now_ms: float) -> FetchRound | None:
         """The next request; None if there is nothing to ask for now."""
         while self._delays and self._delays[0][0] <= now_ms:
@@ -239,7 +282,7 @@ class FetcherMachine:
             followed = self._followed.get(key)
             if followed is not None and followed.delayed_until_ms is not None and followed.delayed_until_ms <= now_ms:
                 followed.delayed_until_ms = None
-                if followed.first_cut is None:
+                if followed.is_asked_for:
                     self._changed[key] = None
         if self._with_topic_ids != (self._without_ids == 0):
             self._with_topic_ids = not self._with_topic_ids
@@ -350,7 +393,7 @@ class FetcherMachine:
         self._to_cut.pop(key, None)
         if was_uncut or log != followed.position.log:
             followed.position = ReplicaPosition(leader_epoch, log)
-            if followed.delayed_until_ms is None:
+            if followed.is_asked_for:
                 self._changed[key] = None
 
     def refused(self, key: PartitionKey, leader_epoch: int, now_ms: float) -> None:
@@ -406,6 +449,10 @@ class FetcherMachine:
             if each.delayed_until_ms is not None:
                 assert each.asked is None
                 assert (each.delayed_until_ms, key) in self._delays
+            elif each.is_held:
+                assert each.asked is None
+                assert self._held is not None
+                assert key in self._held
             elif each.first_cut is not None:
                 assert key in self._to_cut
             else:

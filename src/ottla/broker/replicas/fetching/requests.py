@@ -48,8 +48,12 @@ def fetch_request(
     topic_id_of: Callable[[PartitionKey], UUID],
     broker_id: int,
     broker_epoch: int,
+    max_bytes_of: Callable[[PartitionKey], int] | None = None,
 ) -> FetchRequest:
-    """The request of a round: topics by ids, with the replica's state, or in older versions by names."""
+    """The request of a round: topics by ids, with the replica's state, or in older versions by names.
+
+    `max_bytes_of` says how many bytes of a partition are asked for, where a quota limits some.
+    """
     by_id = asked.with_topic_ids
     topics: list[FetchTopic] = []
     by_name: dict[str, FetchTopic] = {}
@@ -67,7 +71,7 @@ def fetch_request(
                 fetch_offset=hosted.end_offset,
                 last_fetched_epoch=hosted.last_epoch,
                 log_start_offset=hosted.start_offset,
-                partition_max_bytes=settings.max_bytes,
+                partition_max_bytes=settings.max_bytes if max_bytes_of is None else max_bytes_of(key),
             )
         )
     forgotten: dict[tuple[str, UUID], ForgottenTopic] = {}

@@ -1,0 +1,1 @@
+"""Limits on what the broker does for others."""
