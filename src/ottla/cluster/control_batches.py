@@ -109,8 +109,9 @@ class ControlBatches:
                 if is_commanded:
                     self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, False))
             elif is_commanded or (was is not None and broker_id not in was.replicas):
-                # A replica that is added may be made where others are in a failed log directory.
-                is_added = broker_id in entry.adding
+                # A replica that is added may be made where others are in a failed log directory. One that was in sync
+                # has records, which it may have lost: then it must not lead with an empty log.
+                is_added = broker_id in entry.adding and broker_id not in now.isr
                 self._roles[broker_id].append(entry._replace(is_new=True) if is_added else entry)
         for broker_id in was.replicas if was is not None else ():
             if broker_id in self._roles and broker_id not in now.replicas:

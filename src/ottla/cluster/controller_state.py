@@ -158,7 +158,7 @@ class ControllerState:
                         if version:
                             epochs[after.name, index] = version
         new = self._new_in(delta) if self.unannounced else frozenset()
-        added = {key for key, move in self.moves.items() if self.broker_id in move.adding}
+        added = {key for key, move in self.moves.items() if self.broker_id in move.adding and self._lags(key)}
         recovering = frozenset(self.recovering)
         delta = delta._replace(partition_epochs=epochs, new_partitions=new | added, recovering=recovering)
         self.image.apply(delta)
@@ -173,6 +173,11 @@ class ControllerState:
                 effects.extend(self.send(broker_id, *requests))
         self.unannounced -= new
         return effects
+
+    def _lags(self, key: PartitionKey) -> bool:
+        """Whether this broker's replica is not in sync."""
+        known = self.image.partition(*key)
+        return known is not None and self.broker_id not in known.isr
 
     def _await_logs(self, broker_id: int, roles: LeaderAndIsrBatch) -> None:
         """Note the new partitions whose logs the broker is asked to make."""

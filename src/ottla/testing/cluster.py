@@ -52,6 +52,10 @@ FIRST_SESSION: Final = 1_000
 NOT_RUNNING: Final = "the test cluster is not running: use it inside `with Cluster(3) as cluster:`"
 
 
+#: A leader changes when the test says so, not when the controller finds the leaders unbalanced.
+LEADERS_STAY: Final = {"auto.leader.rebalance.enable": "false"}
+
+
 @dataclass(slots=True)
 class _Place:
     """What a broker keeps while it is down: its disk and its port."""
@@ -189,7 +193,7 @@ class EmbeddedCluster(StartedAndStopped):
         if self._racks is not None:
             own["broker.rack"] = self._racks[broker_id]
         factors = settings_of_internal_topics(self._count)
-        given = {**DEFAULTS, **factors, **self._settings, **own}
+        given = {**DEFAULTS, **LEADERS_STAY, **factors, **self._settings, **own}
         parsed = parse_broker_config(given, strict=frozenset(self._settings))
         if isinstance(parsed, ConfigRefusal):
             raise TestBrokerError("\n".join(parsed.problems))

@@ -14,6 +14,7 @@ import pytest
 from ottla.cluster import controller_events as events
 from ottla.cluster.control_batches import LEADER_DURING_DELETE, LeaderAndIsrBatch, StopEntry
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
+from ottla.cluster.leader_balance import LEADER_BALANCE
 from ottla.cluster.topics import Chance, TopicSpec
 from scenarios.controller.runner import Transcript
 
@@ -31,6 +32,7 @@ class Script:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.transcript = Transcript(OWN)
+        self.transcript.run("settings auto.leader.rebalance.enable=true")
         self.epochs = dict.fromkeys(BROKERS, 1)
         self.live = set(BROKERS)
         self.term = 0
@@ -113,9 +115,9 @@ class Script:
     def step(self) -> None:
         chance, token = self.chance, self.transcript._token()
         kind = chance.choice(
-            ("die", "come", "come", "restart", "create", "grow", "delete", "isr", "isr", "isr", "move")
+            ("die", "come", "come", "restart", "create", "grow", "delete", "isr", "isr", "isr", "move", "cancel")
         )
-        kind = chance.choice((kind, kind, kind, kind, "prefer", "unclean", "shutdown", "term"))
+        kind = chance.choice((kind, kind, kind, kind, "prefer", "unclean", "shutdown", "term", "balance"))
         keys = [(name, index) for name, topic in self.image.topics.items() for index in range(len(topic.partitions))]
         others = sorted(self.live - {OWN})
         if kind in ("die", "restart") and others:
@@ -136,6 +138,8 @@ class Script:
             self.handle(events.TopicAsked(token, spec, drawn, self.transcript._new_id()))
         elif kind == "shutdown" and others:
             self.handle(events.ShutdownAsked(token, chance.choice(others), -1))
+        elif kind == "balance":
+            self.handle(events.TimerFired(LEADER_BALANCE))
         elif kind == "term":
             self.begin()
         elif keys:
@@ -149,7 +153,11 @@ class Script:
             self.handle(events.DeletionAsked(token, key[0]))
         elif kind == "move":
             target = tuple(chance.sample(sorted(self.live), chance.randint(1, len(self.live))))
-            self.handle(events.ReassignmentAsked(token, {key: target}))
+            self.handle(events.ReassignmentAsked(token, {key: target}, chance.random() < 0.5))
+        elif kind == "cancel":
+            moves = self.transcript.controller.reassignments()
+            cancelled = chance.choice(sorted(moves)) if moves else key
+            self.handle(events.ReassignmentAsked(token, {cancelled: None}, needs_live=True))
         elif kind in ("prefer", "unclean"):
             self.handle(events.ElectionAsked(token, [key], kind == "unclean"))
         elif known.leader != NO_LEADER:
