@@ -18,13 +18,15 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from support.apache import ApacheKafka, ApacheZooKeeper
+from support.former_release import former_environment
 from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, free_port
 from support.recording_tap import Recording, RecordingTap
 from support.waiting import wait_until
 
-Maker = Literal["apache", "ottla"]
+#: `former` is the release of ottla before this one.
+Maker = Literal["apache", "ottla", "former"]
 
 BETWEEN = "BETWEEN"
 BROKER_HEAP = "256m"
@@ -89,7 +91,9 @@ class ClusterBroker:
                 overrides=self._overrides | {"log.dirs": str(self.log_dir)},
             )
         arguments = ["--id", str(self.broker_id), "--zookeeper", self._zookeeper.connect]
-        return OttlaServer(self.folder, data=self.log_dir, overrides=self._overrides, arguments=arguments)
+        return OttlaServer(
+            self.folder, data=self.log_dir, overrides=self._overrides, arguments=arguments, env=_environment(maker)
+        )
 
     @property
     def log_dir(self) -> Path:
@@ -102,12 +106,17 @@ class ClusterBroker:
         One of ottla is given the `server.properties` that Apache Kafka's has left, as a user would do it.
         """
         self.maker = maker
-        if maker == "apache":
+        properties = self.folder / "server.properties"
+        if maker == "apache" or not properties.exists():
             self.server = self._made_by(maker)
         else:
-            listeners = {"listeners": self._overrides["listeners"]}
-            arguments = ["--properties", str(self.folder / "server.properties")]
-            self.server = OttlaServer(self.folder, data=self.log_dir, overrides=listeners, arguments=arguments)
+            self.server = OttlaServer(
+                self.folder,
+                data=self.log_dir,
+                overrides={"listeners": self._overrides["listeners"]},
+                arguments=["--properties", str(properties)],
+                env=_environment(maker),
+            )
 
     def start(self) -> None:
         """Start it, or start it again: the registration of its last life must be gone."""
@@ -146,6 +155,10 @@ class ClusterBroker:
                 self.server.kill9()
         finally:
             self.tap.close()
+
+
+def _environment(maker: Maker) -> dict[str, str]:
+    return former_environment() if maker == "former" else {}
 
 
 class TappedCluster:

@@ -27,11 +27,33 @@ PARTITION_METADATA_FILE: Final = "partition.metadata"
 LOCK_FILE: Final = ".lock"
 
 _VERSION: Final = 0
+#: Of the `meta.properties` that a node in KRaft mode writes.
+_KRAFT_VERSION: Final = 1
+#: Versions are short numbers.
+_LONGEST_VERSION: Final = 16
 TopicPartitionKey = tuple[str, int]
 
 
 class CheckpointError(ValueError):
     """A file has invalid contents; the message names the file and the problem."""
+
+
+class NewerVersionError(CheckpointError):
+    """A file of a version that a later release writes: what it says must not be passed over, nor written anew."""
+
+
+def _newer(path: str, version: int) -> NewerVersionError:
+    return NewerVersionError(
+        f"{path}: version {version} is of a newer release, and this one knows {_VERSION}; start the release that wrote "
+        f"it, or a later one, with this directory"
+    )
+
+
+def refuse_newer_checkpoint(data: bytes, path: str) -> None:
+    """Raise NewerVersionError for a checkpoint file of a newer version; whatever else is wrong is not looked at."""
+    first, end, _ = data[:_LONGEST_VERSION].partition(b"\n")
+    if end and first.isdigit() and int(first) > _VERSION:
+        raise _newer(path, int(first))
 
 
 def encode_entries(lines: Sequence[str]) -> bytes:
@@ -43,6 +65,7 @@ def decode_entries(data: bytes, path: str) -> list[str]:
     """The entries of a checkpoint file; an empty file has none. Raises CheckpointError."""
     if not data:
         return []
+    refuse_newer_checkpoint(data, path)
     try:
         lines = data.decode().splitlines()
         version, count = int(lines[0]), int(lines[1])
@@ -104,8 +127,11 @@ def decode_partition_metadata(data: bytes, path: str) -> UUID:
     """The topic id. Raises CheckpointError."""
     fields = dict(_pairs(data.decode("utf-8", "replace").splitlines(), ":"))
     try:
-        if int(fields["version"]) != _VERSION:
-            raise CheckpointError(f"{path}: unknown version {fields['version']}, only {_VERSION} is known")
+        version = int(fields["version"])
+        if version > _VERSION:
+            raise _newer(path, version)
+        if version != _VERSION:
+            raise CheckpointError(f"{path}: unknown version {version}, only {_VERSION} is known")
         return parse_uuid(fields["topic_id"])
     except (KeyError, ValueError) as error:
         if isinstance(error, CheckpointError):
@@ -132,12 +158,17 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
-    """Read the file. Raises CheckpointError if it is malformed, or written by another kind of node (version 1)."""
+    """Read the file. Raises CheckpointError if it is malformed, or written by another kind of node (version 1).
+
+    NewerVersionError: it is a later release's.
+    """
     lines = [line for line in data.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
     fields = dict(_pairs(lines, "="))
     version = fields.get("version")
     if version is None:
         raise CheckpointError(f"{path}: there is no version in it, so that it is damaged")
+    if version.isdecimal() and int(version) > _KRAFT_VERSION:
+        raise _newer(path, int(version))
     if version != str(_VERSION):
         whose = "belongs to a node in KRaft mode" if version == "1" else "is not known"
         raise CheckpointError(

@@ -10,6 +10,7 @@ from typing import Final
 
 from ottla.env.disk import DiskError
 from ottla.env.executor import Executor
+from ottla.storage.checkpoints import NewerVersionError
 from ottla.storage.index import DEFAULT_INDEX_MEMORY
 from ottla.storage.log import PartitionLog
 from ottla.storage.recovery import LogPlace, load_log
@@ -77,6 +78,8 @@ def _load(
 
 
 def _unreadable(place: LogPlace, error: Exception) -> Unreadable:
+    if isinstance(error, NewerVersionError):
+        return Unreadable(f"{place.topic}-{place.partition} is offline: {error}")
     return Unreadable(
         f"{place.directory} cannot be opened ({type(error).__name__}: {error}), so that "
         f"{place.topic}-{place.partition} is offline. "

@@ -18,12 +18,14 @@ from ottla.storage.checkpoints import (
     RECOVERY_POINT_FILE,
     CheckpointError,
     MetaProperties,
+    NewerVersionError,
     TopicPartitionKey,
     decode_meta_properties,
     decode_offsets,
     encode_clean_shutdown,
     encode_meta_properties,
     encode_offsets,
+    refuse_newer_checkpoint,
 )
 from ottla.storage.results import StorageRefusal
 
@@ -159,6 +161,7 @@ class LogDirectory:
             return None
         try:
             self.meta = self._read_meta()
+            self._refuse_newer_checkpoints()
             marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
             self.clean = self._disk.exists(marker)
             if self.clean:
@@ -170,6 +173,8 @@ class LogDirectory:
                     self._disk.remove(f"{self.path}/{name}")
         except DiskError as error:
             self.failure = str(error)
+        except NewerVersionError as error:
+            return StorageRefusal(f"{error}, or choose another directory (log.dirs)")
         except CheckpointError as error:
             return StorageRefusal(f"{error}. Repair or remove the file, or choose another directory (log.dirs)")
         return None
@@ -187,6 +192,13 @@ class LogDirectory:
         if not self._disk.exists(path):
             return MetaProperties(None, None)
         return decode_meta_properties(self._disk.read_bytes(path), path)
+
+    def _refuse_newer_checkpoints(self) -> None:
+        """Raise NewerVersionError for what a later release wrote; nothing is changed by then."""
+        for name in _CHECKPOINTS[1:]:
+            path = f"{self.path}/{name}"
+            if self._disk.exists(path):
+                refuse_newer_checkpoint(self._disk.read_bytes(path), path)
 
     def write_meta(self, meta: MetaProperties) -> None:
         """Write `meta.properties`, if its contents differ. Raises DiskError."""

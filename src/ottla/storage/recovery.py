@@ -18,6 +18,7 @@ from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import (
     PARTITION_METADATA_FILE,
     CheckpointError,
+    NewerVersionError,
     decode_partition_metadata,
 )
 from ottla.storage.damage import Damage, batches_and_damage, keep_aside, rewrite_without
@@ -214,6 +215,8 @@ class _Loader:
             if not data:
                 raise CheckpointError(f"{path}: empty")
             self._epochs = decode_leader_epochs(data, path)
+        except NewerVersionError:
+            raise
         except CheckpointError as error:
             self._place.notes.append(f"{error}; its epochs are read from the log instead")
             self._epochs.dirty = True
@@ -226,6 +229,8 @@ class _Loader:
         path = f"{self._place.directory}/{PARTITION_METADATA_FILE}"
         try:
             return decode_partition_metadata(self._disk.read_bytes(path), path)
+        except NewerVersionError:
+            raise
         except CheckpointError as error:
             self._place.notes.append(f"{error}; the partition is taken to have no topic id yet")
             return None

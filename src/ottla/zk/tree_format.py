@@ -182,6 +182,8 @@ def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
     head, *parts = _records_of_snapshot(content) or [[None]]
     if head[0] in OLD_FORMATS and not parts:
         parts = [[head[2], head[3] if len(head) > 3 else []]]
+    elif isinstance(head[0], int) and head[0] > SNAPSHOT_FORMAT:
+        raise _newer(path, head[0], SNAPSHOT_FORMAT)
     elif head[0] != SNAPSHOT_FORMAT or parts[-1:] != [[[], []]] or sum(len(nodes) for nodes, _ in parts) != head[2]:
         raise TreeDamaged(
             f"{path} is damaged or of another format. Restore the files ottla-tree.* from a copy, or move all of them "
@@ -197,6 +199,13 @@ def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
         if node_path != "/":
             parent, _, name = node_path.rpartition("/")
             tree.nodes[parent or "/"].add_child(name)
+
+
+def _newer(path: str, found: int, known: int) -> TreeDamaged:
+    return TreeDamaged(
+        f"{path}: format {found} is of a newer release, and this one knows {known}; start the release that wrote it, or "
+        "a later one, or restore the files ottla-tree.* from a copy of before it"
+    )
 
 
 def _records_of_snapshot(content: bytes) -> list[Any]:
@@ -258,7 +267,9 @@ def replay_log(tree: Tree, content: bytes, path: str) -> ReplayedLog:
     """Apply the log's records that the snapshot does not include, up to the first incomplete one."""
     position = 0
     while (found := _next_record(content, position)) is not None:
-        (zxid, time_ms, changes, *_), position_after = found
+        (zxid, time_ms, changes, *rest), position_after = found
+        if rest and rest[0] > FORMAT:
+            raise _newer(path, rest[0], FORMAT)
         if zxid > tree.last_zxid:
             try:
                 tree.replay(zxid, time_ms, [_change(*change) for change in changes])

@@ -56,7 +56,7 @@ def test_meta_properties() -> None:
         decode_meta_properties(b"version=1\nnode.id=3\n", "f")
     with pytest.raises(CheckpointError, match="not a number"):
         decode_meta_properties(b"version=0\nbroker.id=x\n", "f")
-    with pytest.raises(CheckpointError, match="version 7 is not known"):
+    with pytest.raises(CheckpointError, match="version 7 is of a newer release"):
         decode_meta_properties(b"version=7\nbroker.id=3\n", "f")
     for damaged in (b"", b"\0" * 60, b"garbage\n"):
         with pytest.raises(CheckpointError, match="no version in it, so that it is damaged"):

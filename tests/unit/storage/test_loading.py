@@ -134,3 +134,25 @@ def test_an_exception_in_one_partition_takes_only_that_one_offline(
     loaded = load_logs(LogResources(RealDisk()), InlineExecutor(), [places(tmp_path, 3)], 1, NOW_MS)
     assert [type(log) for log in loaded[0]] == [PartitionLog, Unreadable, PartitionLog]
     assert "ValueError: bytes that nobody thought of" in str(loaded[0][1])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("leader-epoch-checkpoint", b"1\n1\n0 0\n"),
+        ("partition.metadata", b"version: 1\ntopic_id: wP_uABI0SryN7wEjRWeJ_w"),
+    ],
+)
+def test_a_partition_of_a_newer_release_is_offline_and_stays_as_it_is(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    written(tmp_path, 2)
+    newer = tmp_path / "t-1" / name
+    newer.write_bytes(content)
+    loaded = load_logs(LogResources(RealDisk()), InlineExecutor(), [places(tmp_path, 2)], 1, NOW_MS)
+    assert [type(log) for log in loaded[0]] == [PartitionLog, Unreadable]
+    assert str(loaded[0][1]) == (
+        f"t-1 is offline: {newer}: version 1 is of a newer release, and this one knows 0; start the release that wrote "
+        "it, or a later one, with this directory"
+    )
+    assert newer.read_bytes() == content
