@@ -14,10 +14,12 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[1]
 # The harness that starts brokers belongs to the tests.
@@ -204,9 +206,7 @@ class Bench:
         yield
         turns = sorted(self._noted(began_s), key=lambda turn: -turn[1])
         for at_s, cpu_ms, wall_ms, collected_ms, seen in turns[:6]:
-            say(
-                f"  turn of {cpu_ms:.0f} ms (clock {wall_ms:.0f}, collector {collected_ms:.0f}) at {at_s - began_s:.1f} s"
-            )
+            say(f"  {cpu_ms:.0f} ms (clock {wall_ms:.0f}, collector {collected_ms:.0f}) at {at_s - began_s:.1f} s")
             for stack, count in seen:
                 say(f"    {count:4} {stack}")
         longest = turns[0][1] if turns else 0.0
@@ -214,7 +214,7 @@ class Bench:
         if turns:
             rows.add(f"{what}: turns above 50 ms", "", sum(turn[1] > TURN_GOAL_MS for turn in turns))
 
-    def _noted(self, since_s: float) -> Iterator[list]:
+    def _noted(self, since_s: float) -> Iterator[list[Any]]:
         for report in self._reports:
             for line in report.read_text().splitlines() if report.exists() else ():
                 turn = json.loads(line)
@@ -262,7 +262,9 @@ class Bench:
         with self._turns(rows, what):
             began_s = time.monotonic()
             cluster.restart(broker_id)
-            rows.add(f"{what}: until its ready line", "s", cluster.brokers[broker_id].ready_after_s)
+            server = cluster.brokers[broker_id]
+            assert isinstance(server, OttlaServer)
+            rows.add(f"{what}: until its ready line", "s", server.ready_after_s)
             wait_until_told(cluster, names)
             rows.add(f"{what}: until all brokers have all in sync", "s", time.monotonic() - began_s)
 
@@ -310,8 +312,7 @@ def wait_until_told(cluster: Cluster, names: Sequence[str], without: int | None 
     def look(broker_id: int) -> None:
         with Caller(cluster.ports[broker_id], SETTLE_TIMEOUT_S) as caller:
             for name in names:
-                done: Callable[[], bool] = lambda name=name: is_over(caller, name)
-                wait_until(done, f"{name} at broker {broker_id}", SETTLE_TIMEOUT_S, LOOK_S)
+                wait_until(partial(is_over, caller, name), f"{name} at {broker_id}", SETTLE_TIMEOUT_S, LOOK_S)
 
     for broker_id in cluster.running():
         look(broker_id)

@@ -2,11 +2,11 @@
 
     python bench/watched_broker.py REPORT [--stacks] serve …
 
-A timer that is due every few milliseconds says how much processor time the loop's thread has used since it last ran: one
-turn, and the little that others of the same round took. Each long one becomes a line of REPORT: the moment (monotonic
-seconds), its processor time and its time by the clock, and that of the garbage collector in it, milliseconds. With
-`--stacks` the lines say what the loop was seen doing, which costs some time itself. Turns before the ready line, and once
-nobody is served any more, do not count.
+A timer that is due every few milliseconds says how much processor time the loop's thread has used since it last ran:
+one turn, and the little that others of the same round took. Each long one becomes a line of REPORT: the moment
+(monotonic seconds), its processor time and its time by the clock, and that of the garbage collector in it, in
+milliseconds. With `--stacks` the lines say what the loop was seen doing, which costs some time itself. Turns before
+the ready line, and once nobody is served any more, do not count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -48,7 +48,7 @@ class Stacks:
 
 
 def _shown(frame: FrameType | None) -> str:
-    lines = []
+    lines: list[str] = []
     while frame is not None and len(lines) < FRAMES_SHOWN:
         lines.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}:{frame.f_lineno}")
         frame = frame.f_back
@@ -73,8 +73,8 @@ class Watch:
         self._again()
 
     def ready(self) -> None:
-        """Count turns from here on, the one that goes on included."""
-        self.is_serving = True
+        """Count turns from here on, and of the one that goes on what is left."""
+        self._cpu_s, self._wall_s, self.is_serving = time.thread_time(), time.monotonic(), True
 
     def closing(self) -> None:
         """Count no turn from here on, but for what the present one has used."""
@@ -117,7 +117,7 @@ def main() -> None:
     def watched(work: Coroutine[Any, Any, int]) -> int:
         watch = Watch(Path(report), stacks)
 
-        def ready(*arguments: Any) -> list[str]:
+        def ready(*arguments: Any) -> Iterator[str]:
             watch.ready()
             return first_lines(*arguments)
 
@@ -125,7 +125,8 @@ def main() -> None:
             watch.closing()
             return close(logs)
 
-        serve._first_lines, LogManager.close = ready, closing  # type: ignore[method-assign]
+        setattr(serve, "_first_lines", ready)  # noqa: B010  what is patched has other types
+        setattr(LogManager, "close", closing)  # noqa: B010
 
         async def both() -> int:
             watch.begin()

@@ -203,8 +203,8 @@ def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
 
 def _newer(path: str, found: int, known: int) -> TreeDamaged:
     return TreeDamaged(
-        f"{path}: format {found} is of a newer release, and this one knows {known}; start the release that wrote it, or "
-        "a later one, or restore the files ottla-tree.* from a copy of before it"
+        f"{path}: format {found} is of a newer release, and this one knows {known}; start the release that wrote it, "
+        "or a later one, or restore the files ottla-tree.* from a copy of before it"
     )
 
 

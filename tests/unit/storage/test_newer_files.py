@@ -56,8 +56,8 @@ def test_a_newer_file_of_the_folder_is_named_and_the_folder_stays_as_it_is(
     refusal = LogDirectory(disk, ROOT).open()
     assert refusal is not None
     assert refusal.message == (
-        f"{ROOT}/{name}: version {version} is of a newer release, and this one knows 0; start the release that wrote it, "
-        "or a later one, with this directory, or choose another directory (log.dirs)"
+        f"{ROOT}/{name}: version {version} is of a newer release, and this one knows 0; start the release that wrote "
+        "it, or a later one, with this directory, or choose another directory (log.dirs)"
     )
     assert everything(disk) == before
 
@@ -75,7 +75,7 @@ def test_newer_metadata_are_named(name: str, record: str, found: int, known: int
     with pytest.raises(TreeDamaged) as refused:
         TreeStore.open(disk, ROOT, VirtualClock(), InlineExecutor())
     assert str(refused.value) == (
-        f"{ROOT}/{name}: format {found} is of a newer release, and this one knows {known}; start the release that wrote "
-        "it, or a later one, or restore the files ottla-tree.* from a copy of before it"
+        f"{ROOT}/{name}: format {found} is of a newer release, and this one knows {known}; start the release that "
+        "wrote it, or a later one, or restore the files ottla-tree.* from a copy of before it"
     )
     assert everything(disk) == before
