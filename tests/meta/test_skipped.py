@@ -56,7 +56,6 @@ CHECKS: dict[str, list[Callable[[], bool]]] = {
             "follower.replication.throttled.rate",
         )
     ],
-    "reads from the nearest replica": [without_effect("replica.selector.class")],
     "KRaft": [refused(process__roles="broker"), missing(ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM)],
 }
 

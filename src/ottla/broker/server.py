@@ -25,6 +25,7 @@ from ottla.broker.coordinators.coordinator_log import HostedLog
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
+from ottla.broker.fetches.nearest import RackReads
 from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.metrics.service import MetricsService
 from ottla.broker.quotas.replication import ReplicationQuotas
@@ -119,6 +120,7 @@ class Broker:
         )
         self.log_dirs = config.log_dirs
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
+        self.rack_reads = RackReads(config)
         self.conversions = Conversions(self.executor)
         #: Shares the loop between long-running work.
         self.slices = LoopSlices(self.clock.monotonic_ms)

@@ -11,6 +11,10 @@ _NO_KRAFT = "this broker coordinates through ZooKeeper's znodes and takes no KRa
 _REMOVE_KRAFT = "remove the settings of KRaft (process.roles, controller.*) and set broker.id"
 _JAVA_CLASS = "it names a Java class, which cannot be loaded here"
 
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The replica selector with which consumers read in their racks (KIP-392)."""
+LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
+
 _CAUSES: dict[str, tuple[str, str]] = {
     "authorizer.class.name": ("access control is not supported yet, so every client may do everything", _LEAVE_OUT),
     "principal.builder.class": (_JAVA_CLASS, "remove it"),
@@ -36,6 +40,11 @@ def refusal_of(setting: Setting, value: Value, default: Value) -> str | None:
 
     A setting that is given the value it has anyway changes nothing and is never refused.
     """
+    if setting.name == "replica.selector.class" and value not in (None, "", RACK_AWARE, LEADER_ONLY):
+        return (
+            f"{setting.name} cannot be honoured: {value} is a Java class, which cannot be loaded here. Set it to "
+            f"{RACK_AWARE} or {LEADER_ONLY}, or remove it."
+        )
     if setting.effect != REFUSED or value == default or value in ("", []):
         return None
     cause, cure = _CAUSES.get(setting.name) or _by_prefix(setting.name)

@@ -115,6 +115,7 @@ def test_all_problems_are_reported_at_once() -> None:
         ("remote.log.storage.system.enable", "true"),
         ("listener.name.external.ssl.keystore.location", "/k.jks"),
         ("delegation.token.secret.key", "secret"),
+        ("replica.selector.class", "org.example.NearestDatacentre"),
     ],
 )
 def test_what_cannot_be_honoured_refuses_with_cause_and_cure(name: str, value: str) -> None:
@@ -129,7 +130,9 @@ def test_what_cannot_be_honoured_refuses_with_cause_and_cure(name: str, value: s
 @pytest.mark.parametrize(
     ("name", "value"),
     [("authorizer.class.name", ""), ("ssl.client.auth", "none"), ("security.inter.broker.protocol", "PLAINTEXT"),
-     ("process.roles", ""), ("sasl.enabled.mechanisms", "GSSAPI"), ("zookeeper.set.acl", "false")],
+     ("process.roles", ""), ("sasl.enabled.mechanisms", "GSSAPI"), ("zookeeper.set.acl", "false"), ("replica.selector.class", ""),
+     ("replica.selector.class", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
+     ("replica.selector.class", "org.apache.kafka.common.replica.LeaderSelector")],
 )  # fmt: skip
 def test_what_changes_nothing_is_not_refused(name: str, value: str) -> None:
     config = parse_broker_config({name: value})

@@ -85,7 +85,7 @@ class FetchAnswer:
             size = data.records.length if data.records else 0
             if session is not None:
                 is_included = wanted.must_include(data.error_code, size, data.high_watermark, data.log_start_offset)
-                if self._incremental and not is_included and data.diverging_epoch.epoch < 0:
+                if self._incremental and not (is_included or _must_be_told(data)):
                     continue
                 if size:
                     session.served(wanted)
@@ -136,3 +136,8 @@ class FetchAnswer:
         if name is not None and self._context.api_version >= LEADERS_SINCE:
             leader_id, leader_epoch = leaders.find(name, data.partition_index)
             data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+
+
+def _must_be_told(data: PartitionData) -> bool:
+    """Whether a client must be told what it has no offset of: that its log diverged, or where to read instead."""
+    return data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.broker.fetches.asked import PARTITIONS_PER_STEP, BegunFetch, replica_id
+from ottla.broker.fetches.nearest import nearest_follower, read_elsewhere
 from ottla.broker.fetches.results import UNKNOWN, Found, diverged, failed, not_converted, release, success, unknown
 from ottla.broker.fetches.versions import (
     BATCHES_SINCE,
@@ -52,6 +53,7 @@ class FetchReader:
     __slots__ = (
         "_context",
         "_incremental",
+        "_rack",
         "_replica_id",
         "_request",
         "_terms",
@@ -67,6 +69,10 @@ class FetchReader:
         self._replica_id = replica_id(request)
         #: Whether a broker asks.
         self.is_follower = self._replica_id > CONSUMER_REPLICA_ID
+        #: The rack of a consumer that is to be told of followers there; empty for any other.
+        self._rack = ""
+        if request.rack_id and context.broker.rack_reads.are_told and not self.is_follower:
+            self._rack = request.rack_id
         #: The partitions to read.
         self.wanted = begun.wanted
         session = begun.session
@@ -158,6 +164,10 @@ class FetchReader:
             found.append((wanted, refusal))
             reading.at_once = True
             return
+        if self._rack and (elsewhere := self._read_elsewhere(wanted, partition)) is not None:
+            found.append((wanted, elsewhere))
+            reading.at_once = True
+            return
         try:
             read = self._read_log(wanted, partition, reading)
         except ColdRange as missing:
@@ -185,12 +195,32 @@ class FetchReader:
             if followed is not None and followed.due and partition.is_settled(self._replica_id):
                 followed.due.pop(wanted, None)
             return
+        if followed is not None and self._incremental and self._is_read_from(partition):
+            reading.at_once = True
         try:
             found.append((wanted, success(wanted, partition, read, self._request.isolation_level)))
         except ColdRange as missing:
             if read is not None and read.slice is not None and read.slice.release is not None:
                 read.slice.release()
             reading.cold += missing.ranges
+
+    def _read_elsewhere(self, wanted: SessionPartition, partition: Partition) -> PartitionData | None:
+        """The answer for a consumer that is to read from a follower in its rack; None if it is to read here."""
+        replica_id = nearest_follower(self._context, partition, self._rack, wanted.fetch_offset)
+        leader = partition.leader
+        if replica_id is None or leader is None:
+            return None
+        broker = self._context.broker
+        broker.rack_reads.told += 1
+        leader.is_read_at(replica_id, broker.clock.monotonic_ms())
+        return read_elsewhere(wanted, partition, replica_id)
+
+    def _is_read_from(self, partition: Partition) -> bool:
+        """Whether consumers wait for this follower to hear of the high watermark."""
+        leader = partition.leader
+        if leader is None or not leader.has_read_replicas:
+            return False
+        return self._replica_id in leader.read_replicas(self._context.broker.clock.monotonic_ms())
 
     def _read_log(
         self, wanted: SessionPartition, partition: Partition, reading: FetchedSoFar
@@ -212,6 +242,8 @@ class FetchReader:
         if isinstance(read, ReadRefusal):
             return read
         reading.total += read.size
+        if partition.leader is None:
+            self._context.broker.rack_reads.bytes_read += read.size
         if read.slice is not None and not read.slice.active:
             reading.at_once = True
         reading.budget = max(reading.budget - read.size, 0)

@@ -158,6 +158,18 @@ def _of_requests() -> Iterator[BrokerMetric]:
             "Ranges of files that were not in the page cache and read by a disk thread first.",
             _one(lambda broker: broker.dispatcher.cold_reads),
         ),
+        _ottla(
+            "rack_reads_told_total",
+            COUNTER,
+            "How often a leader here told a consumer to read a partition from a follower in its rack.",
+            _one(lambda broker: broker.rack_reads.told),
+        ),
+        _ottla(
+            "follower_read_bytes_total",
+            COUNTER,
+            "Bytes of records that consumers read from partitions followed here.",
+            _one(lambda broker: broker.rack_reads.bytes_read),
+        ),
     )
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: An unknown leader epoch: the client does not know it, or the replica has had no role yet.
 NO_EPOCH = -1
+#: More bytes than any fetch waits for.
+ENOUGH = 2**62
 
 
 def _any_is_alive(_broker_id: int) -> bool:
@@ -240,6 +242,18 @@ class Partition:
             self.committed.reached(log.high_watermark)
             self._show(before)
             self.changed()
+            self._tell_read_replicas(leader)
+
+    def _tell_read_replicas(self, leader: Leader) -> None:
+        """Answer the waiting fetches of followers that consumers read from: these wait for the high watermark there.
+
+        Others learn it with the next records, or when their fetch has waited long enough, as in Kafka.
+        """
+        for replica_id in leader.read_replicas(self.replication.monotonic_ms()) if leader.has_read_replicas else ():
+            watching = self.watched_by.get(replica_id)
+            if watching is not None and watching.session is not None:
+                for waiting in tuple(watching.session.waiting):
+                    waiting.grown(ENOUGH)
 
     def _may_join(self, replica_id: int) -> bool:
         """Whether a follower's broker is alive, and has fetched under its present registration (KIP-903).

@@ -268,8 +268,9 @@ ROWS: tuple[Row, ...] = (
         "A follower that did not catch up for this long leaves the in-sync replicas, in milliseconds.",
     ),
     (
-        "replica.selector.class", "string", None, "", "medium", "read-only", "no_effect",
-        "A Java class that chooses the replica a consumer reads from.",
+        "replica.selector.class", "string", None, "", "medium", "read-only", "honoured",
+        "Kafka's class that chooses the replica a consumer reads from: `org.apache.kafka.common.replica.` with "
+        "`RackAwareReplicaSelector` (one in the consumer's rack) or `LeaderSelector`. Others refuse to start.",
     ),
     (
         "replica.socket.receive.buffer.bytes", "int", "65536", "", "high", "read-only", "no_effect",

@@ -170,6 +170,33 @@ def test_a_follower_that_has_caught_up_is_proposed_for_the_isr(tmp_path: Path) -
     with_broker(tmp_path, scenario)
 
 
+def test_a_follower_that_consumers_read_hears_of_the_high_watermark_at_once(tmp_path: Path) -> None:
+    """KIP-392: in Apache Kafka it hears of it with the next records, or when its fetch has waited long enough."""
+
+    async def scenario(broker: Broker) -> None:
+        partition = led(broker)
+        two, three = [await Follower.connect(replica, broker) for replica in FOLLOWERS]
+        for follower in (two, three):
+            await follower.fetch(broker, 0)
+        assert await produced(ask_produce(broker, 1)) is ErrorCode.NONE
+        assert partition.leader is not None
+        partition.leader.is_read_at(3, broker.clock.monotonic_ms())
+        late = asyncio.create_task(three.fetch(broker, 1, wait_ms=60_000))
+        await until_a_fetch_waits(partition)
+        assert await two.position(broker, 1) == 1
+        data = await asyncio.wait_for(late, 20)
+        assert data is not None
+        assert (data.high_watermark, bytes(data.records or b"")) == (1, b"")
+        waits = asyncio.create_task(three.more(broker, wait_ms=60_000))
+        await until_a_fetch_waits(partition)
+        assert not waits.done(), "and once only"
+        waits.cancel()
+        for follower in (two, three):
+            follower.close()
+
+    with_broker(tmp_path, scenario)
+
+
 def test_only_what_changed_is_read_for_a_follower(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         partition = led(broker)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -104,6 +105,8 @@ def ask_fetch(
     epoch: int = -1,
     max_wait_ms: int = LONG_MS,
     isolation_level: int = 0,
+    rack: str = "",
+    session: tuple[int, int] = (0, -1),
 ) -> Asked:
     partition = FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
@@ -115,7 +118,9 @@ def ask_fetch(
         isolation_level=isolation_level,
         min_bytes=min_bytes,
         max_bytes=1 << 20,
-        session_epoch=-1,
+        session_id=session[0],
+        session_epoch=session[1],
+        rack_id=rack,
         topics=[FetchTopic(topic="" if by_id else "t", topic_id=topic_id, partitions=[partition])],
     )
     return asked(broker, fetch, 1, version, request)
@@ -157,9 +162,16 @@ def lead(broker: Broker, epoch: int, replicas: tuple[int, ...] = (), isr: tuple[
     return broker.partitions.make_leader(topic_of(broker), 0, state, broker.control.log_config("t"))
 
 
-def with_broker(folder: Path, scenario: Callable[[Broker], Awaitable[None]], **configs: str) -> None:
+def with_broker(
+    folder: Path,
+    scenario: Callable[[Broker], Awaitable[None]],
+    settings: Mapping[str, str] = MappingProxyType({}),
+    **configs: str,
+) -> None:
+    """Run a scenario with a broker and a topic `t`; `configs` are the topic's."""
+
     async def run() -> None:
-        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder)})
+        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder), **settings})
         assert isinstance(config, BrokerConfig), config
         broker = Broker(config)
         assert await broker.start() is None

@@ -1,0 +1,73 @@
+"""Which replica a consumer is told to read from (KIP-392): with Kafka's `RackAwareReplicaSelector`, one in its rack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.config.refusals import RACK_AWARE
+from ottla.wire.messages.fetch import PartitionData
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.fetch_sessions import SessionPartition
+    from ottla.broker.replicas.partition import Partition
+    from ottla.config.broker import BrokerConfig
+
+
+class RackReads:
+    """Whether consumers are told of replicas in their racks, and how much they read from followers here."""
+
+    __slots__ = ("are_told", "bytes_read", "told")
+
+    def __init__(self, config: BrokerConfig) -> None:
+        #: Whether a leader names followers: `replica.selector.class`.
+        self.are_told = config.get_string_or_none("replica.selector.class") == RACK_AWARE
+        #: How often a leader here named a follower.
+        self.told = 0
+        #: Bytes of records that consumers read from partitions followed here.
+        self.bytes_read = 0
+
+
+def nearest_follower(context: RequestContext, partition: Partition, rack: str, offset: int) -> int | None:
+    """The follower that a consumer in `rack` is to read `offset` from; None where the leader, this broker, is to be.
+
+    That is where the leader is in the rack, too, or no follower there is alive, in sync, has the offset, and is reached
+    on the listener of this client. Of several the most caught up one is taken, then the one with the highest id. A
+    lagging follower is never named: the consumer would stay behind with it. Source: Apache Kafka 3.9,
+    `ReplicaManager.findPreferredReadReplica`, `RackAwareReplicaSelector`, `ReplicaView.comparator`.
+    """
+    leader = partition.leader
+    if leader is None or leader.is_alone:
+        return None
+    brokers = context.broker.image.brokers
+    own = brokers.get(context.broker.id)
+    if own is not None and own.rack == rack:
+        return None
+    best: tuple[int, float, int] | None = None
+    for broker_id, follower in leader.replicas.followers.items():
+        broker = brokers.get(broker_id)
+        if (
+            broker is not None
+            and broker.rack == rack
+            and broker_id in leader.isr
+            and follower.log_start_offset <= offset <= follower.end_offset
+            and broker.endpoint(context.listener_name) is not None
+        ):
+            found = (follower.end_offset, follower.last_caught_up_ms, broker_id)
+            if best is None or found > best:
+                best = found
+    return None if best is None else best[2]
+
+
+def read_elsewhere(wanted: SessionPartition, partition: Partition, replica_id: int) -> PartitionData:
+    """The leader's answer that names another replica to read from: the offsets, and no records."""
+    log = partition.log
+    return PartitionData(
+        partition_index=wanted.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=replica_id,
+        records=b"",
+    )
