@@ -130,7 +130,8 @@ def test_what_cannot_be_honoured_refuses_with_cause_and_cure(name: str, value: s
 @pytest.mark.parametrize(
     ("name", "value"),
     [("authorizer.class.name", ""), ("ssl.client.auth", "none"), ("security.inter.broker.protocol", "PLAINTEXT"),
-     ("process.roles", ""), ("sasl.enabled.mechanisms", "GSSAPI"), ("zookeeper.set.acl", "false"), ("replica.selector.class", ""),
+     ("process.roles", ""), ("sasl.enabled.mechanisms", "GSSAPI"), ("zookeeper.set.acl", "false"),
+     ("replica.selector.class", ""),
      ("replica.selector.class", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
      ("replica.selector.class", "org.apache.kafka.common.replica.LeaderSelector")],
 )  # fmt: skip
