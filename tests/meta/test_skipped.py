@@ -47,15 +47,7 @@ CHECKS: dict[str, list[Callable[[], bool]]] = {
         refused(authorizer__class__name="kafka.security.authorizer.AclAuthorizer"),
         missing(ApiKey.SASL_HANDSHAKE, ApiKey.CREATE_ACLS),
     ],
-    "quotas": [missing(ApiKey.ALTER_CLIENT_QUOTAS)],
-    "quotas on replication": [
-        without_effect(
-            "leader.replication.throttled.replicas",
-            "follower.replication.throttled.replicas",
-            "leader.replication.throttled.rate",
-            "follower.replication.throttled.rate",
-        )
-    ],
+    "quotas of clients": [missing(ApiKey.ALTER_CLIENT_QUOTAS)],
     "KRaft": [refused(process__roles="broker"), missing(ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM)],
 }
 

@@ -50,6 +50,7 @@ class SessionPartition:
         "follower_log_start",
         "high_watermark",
         "index",
+        "is_held_back",
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
@@ -81,6 +82,8 @@ class SessionPartition:
         #: Of a follower: the session, and the replica that tells it of its changes (`Partition.watched_by`).
         self.session: FetchSession | None = None
         self.replica: Partition | None = None
+        #: Of a follower: whether a quota holds its records back, so that it is not woken for more of them.
+        self.is_held_back = False
 
     def changed(self) -> bool:
         """Of a follower: have the next fetch look at this partition; return whether it was not going to."""

@@ -363,7 +363,7 @@ class Broker:
         if claimed is not None:
             return claimed.message
         control.subscribe_configs(self._topic_config_changed)
-        self.dynamic_settings = DynamicSettings(zk, self.config, broker_id, self.clock, self._settings_changed)
+        self.dynamic_settings = DynamicSettings(zk, self.config, broker_id, self._settings_changed)
         await self.dynamic_settings.load()
         self._allows_unclean_elections = self.config.get_boolean(UNCLEAN)
         self._apply_settings()

@@ -21,7 +21,6 @@ from ottla.zk.layout import BrokerConfigZnode, ZnodeDataError
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
-    from ottla.env.clock import Clock
     from ottla.zk.client import ZkClient
 
 #: Warnings logged for one change.
@@ -35,13 +34,10 @@ log = logging.getLogger("ottla.broker")
 class DynamicSettings:
     """Reads and changes the dynamic settings. `changed` is called once new ones are in force, inside the change."""
 
-    def __init__(
-        self, zk: ZkClient, config: BrokerConfig, broker_id: int, clock: Clock, changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, zk: ZkClient, config: BrokerConfig, broker_id: int, changed: Callable[[], None]) -> None:
         self._zk = zk
         self._config = config
         self._broker_id = broker_id
-        self._clock = clock
         self._changed = changed
         self._changing = asyncio.Lock()
 
@@ -113,8 +109,7 @@ class DynamicSettings:
         if refusal is not None or validate_only:
             return refusal
         if wanted != present:
-            now_ms = self._clock.now_ms()
-            await self._zk.multi(await reconfiguration(self._zk, path, f"brokers/{name}", data, now_ms, version))
+            await self._zk.multi(await reconfiguration(self._zk, path, f"brokers/{name}", data, version))
             _warn(sorted(wanted.items() - present.items()))
         default, own = (config.dynamic_default, wanted) if per_broker else (wanted, config.dynamic_own)
         if self._take_over(default, own):

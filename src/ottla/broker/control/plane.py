@@ -89,6 +89,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.topics")
 
+#: Topics whose settings changed before this broker heard of them; of more the oldest are forgotten.
+MOST_CONFIGURED_EARLY = 10_000
 #: Pause before the controller is told again of a failed log directory.
 NOTIFY_AGAIN_S = 1.0
 #: Pause before a controller that is elected reads the metadata again, where ZooKeeper could not be read.
@@ -173,7 +175,6 @@ class ControlPlane:
         self.session = session
         self.host: Host = NoHost()
         self._zk = session.zk
-        self._clock = clock
         self._randomness = randomness
         registration = BrokerRegistration(broker_id, self.endpoints, config.get_string_or_none("broker.rack"))
         self.membership = ClusterMembership(
@@ -208,6 +209,8 @@ class ControlPlane:
         self.applying = asyncio.Lock()
         #: Settings of topics that are hosted here, or about to be, while the image does not have them yet.
         self.unheard_configs: dict[str, Mapping[str, str]] = {}
+        #: Topics that were not in the image when their settings changed; their names, at most so many.
+        self._configured_early: dict[str, bool] = {}
         self.unheard_topics, self.first_brokers = UnheardTopics(clock.monotonic_ms), FirstBrokers()
         self._configuring = asyncio.Lock()
         self._subscribers: list[Callable[[ImageDelta], None]] = []
@@ -308,6 +311,8 @@ class ControlPlane:
     def note_configs(self, name: str) -> None:
         """Pass the settings of a topic that is new in the image to its logs here."""
         self.unheard_configs.pop(name, None)
+        if self._configured_early.pop(name, None) is not None:
+            self._spawn(self._reload_early(name))
         log_config = self.log_config(name)
         for callback in self._config_subscribers:
             callback(name, log_config)
@@ -539,8 +544,7 @@ class ControlPlane:
         if refusal is not None or validate_only:
             return refusal
         if configs != present:
-            now_ms = self._clock.now_ms()
-            operations = await reconfiguration(self._zk, path, f"topics/{name}", data, now_ms, version)
+            operations = await reconfiguration(self._zk, path, f"topics/{name}", data, version)
             fence = () if self.session.accepts_others else (self.membership.term.fence(),)
             await self._zk.multi([*fence, *operations])
         if configs != topic.configs:
@@ -552,11 +556,21 @@ class ControlPlane:
         async with self._configuring:
             topic = self.image.topics.get(name)
             if topic is None:
+                # It may be in the image soon, with settings that were read before this change.
                 self.unheard_configs.pop(name, None)
+                self._configured_early[name] = True
+                if len(self._configured_early) > MOST_CONFIGURED_EARLY:
+                    del self._configured_early[next(iter(self._configured_early))]
                 return
             configs = await read_topic_config(self._zk, name)
             if configs != topic.configs:
                 self._configured(name, configs)
+
+    async def _reload_early(self, name: str) -> None:
+        try:
+            await self.reload_config(name)
+        except (*METADATA_ERRORS, ZnodeDataError) as error:
+            log.error("the settings of topic %s, which have changed, cannot be read: %s", name, error)
 
     def _configured(self, name: str, configs: Mapping[str, str]) -> None:
         topic = self.image.topics.get(name)

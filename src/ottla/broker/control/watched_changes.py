@@ -231,6 +231,7 @@ class WatchedChanges:
     async def _look_at_config_changes(self) -> None:
         entities: dict[str, None] = {}
         last = self._last_change
+        read: dict[str, int] = {}
         for name in await self._zk.children(ConfigChangeZnode.ROOT, self._changed):
             path = f"{ConfigChangeZnode.ROOT}/{name}"
             number = path.removeprefix(ConfigChangeZnode.PREFIX)
@@ -238,8 +239,7 @@ class WatchedChanges:
                 continue
             with suppress(NoNodeError):
                 data, stat = await self._zk.get(path)
-                if self._clock.now_ms() - stat.ctime_ms > ConfigChangeZnode.EXPIRATION_MS:
-                    await self._zk.delete(path)
+                read[path] = stat.ctime_ms
                 try:
                     entities[ConfigChangeZnode.decode(path, data)] = None
                 except ZnodeDataError as error:
@@ -250,6 +250,12 @@ class WatchedChanges:
                 await self._control.reload_config(entity.removeprefix(_TOPIC_CONFIGS))
             elif entity.startswith(_BROKER_CONFIGS) and entity.removeprefix(_BROKER_CONFIGS) in self._broker_names:
                 await self._settings.reload()
+        # By ZooKeeper's clock, as where changes are made.
+        newest_ms = max(read.values(), default=0)
+        for path, ctime_ms in read.items():
+            if newest_ms - ctime_ms > ConfigChangeZnode.EXPIRATION_MS:
+                with suppress(NoNodeError):
+                    await self._zk.delete(path)
         if self._is_all_due:
             await self._read_all_settings()
         # Only now: if the connection is lost before all were applied, all are read again.

@@ -223,7 +223,7 @@ async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:
 
 
 async def reconfiguration(
-    zk: ZkClient, path: str, entity_path: str, data: bytes, now_ms: int, version: int | None
+    zk: ZkClient, path: str, entity_path: str, data: bytes, version: int | None
 ) -> list[Operation]:
     """Operations that replace the settings at `path`, notify brokers, and remove old notifications.
 
@@ -234,10 +234,13 @@ async def reconfiguration(
         Create(path, data) if version is None else Set(path, data, version),
         Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(entity_path), sequential=True),
     ]
-    # Names are in order of creation, so the nodes after a recent one are recent, too.
-    for name in (await zk.children(ConfigChangeZnode.ROOT))[:MOST_REMOVED]:
+    # Names are in order of creation, so the nodes after a recent one are recent, too. Ages are those by ZooKeeper's
+    # clock: by one of a broker that is wrong others would not see new ones before they are removed.
+    names = await zk.children(ConfigChangeZnode.ROOT)
+    newest = await zk.exists(f"{ConfigChangeZnode.ROOT}/{names[-1]}") if names else None
+    for name in names[:MOST_REMOVED]:
         stat = await zk.exists(f"{ConfigChangeZnode.ROOT}/{name}")
-        if stat is None or now_ms - stat.ctime_ms <= ConfigChangeZnode.EXPIRATION_MS:
+        if stat is None or newest is None or newest.ctime_ms - stat.ctime_ms <= ConfigChangeZnode.EXPIRATION_MS:
             break
         operations.append(Delete(f"{ConfigChangeZnode.ROOT}/{name}"))
     return operations

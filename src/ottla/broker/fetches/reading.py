@@ -17,6 +17,7 @@ from ottla.broker.fetches.versions import (
     ZSTD_SINCE,
     code_for_version,
 )
+from ottla.broker.quotas.leader import LeaderThrottle
 from ottla.env.warmth import ColdRange, Range, without_waiting
 from ottla.storage.log import ReadRefusal
 from ottla.wire.errors import ErrorCode
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 class FetchedSoFar:
     """The data read so far for one response."""
 
-    __slots__ = ("at_once", "budget", "cold", "found", "total")
+    __slots__ = ("at_once", "budget", "cold", "found", "throttle", "total")
 
     def __init__(self, budget: int) -> None:
         #: Bytes of records that may still be added.
@@ -42,6 +43,8 @@ class FetchedSoFar:
         self.cold: list[Range] = []
         #: Bytes of records.
         self.total = 0
+        #: Of a follower: limits the records of throttled partitions; None if there are none.
+        self.throttle: LeaderThrottle | None = None
         #: Whether to reply at once: there is an error or, as in Kafka, data at the end of an older segment, which will
         #: not grow.
         self.at_once = False
@@ -231,16 +234,26 @@ class FetchReader:
         """
         log = partition.log
         up_to = log.log_end_offset if self.is_follower else partition.visible_end(self._request.isolation_level)
+        wanted.is_held_back = False
         if wanted.fetch_offset == up_to:
             return None
+        most = min(wanted.max_bytes, reading.budget)
+        throttle = self._throttle_of(reading) if log.config.leader_throttled else None
+        if throttle is not None and (allowed := throttle.allowed(partition)) is not None:
+            if not allowed:
+                wanted.is_held_back = True
+                return None
+            most = min(most, allowed)
         read = log.read(
             wanted.fetch_offset,
-            min(wanted.max_bytes, reading.budget),
+            most,
             up_to_offset=up_to,
             min_one_batch=self._context.api_version >= WHOLE_BATCH_SINCE and not reading.total,
         )
         if isinstance(read, ReadRefusal):
             return read
+        if throttle is not None:
+            throttle.read(partition, read.size)
         reading.total += read.size
         if partition.leader is None:
             self._context.broker.rack_reads.bytes_read += read.size
@@ -248,6 +261,13 @@ class FetchReader:
             reading.at_once = True
         reading.budget = max(reading.budget - read.size, 0)
         return read
+
+    def _throttle_of(self, reading: FetchedSoFar) -> LeaderThrottle | None:
+        """What limits a follower's reading of throttled partitions; None for a consumer."""
+        if self.is_follower and reading.throttle is None:
+            broker = self._context.broker
+            reading.throttle = LeaderThrottle(broker.replication_quotas.leader, broker.id, self._replica_id)
+        return reading.throttle
 
     def _refuse(self, wanted: SessionPartition, partition: Partition | None) -> PartitionData | None:
         """Check whether this request may read a partition; None if it may."""

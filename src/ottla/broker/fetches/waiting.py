@@ -56,16 +56,19 @@ class Fetch:
         size = reading.total
         at_once = reading.at_once or self._answers_at_once
         if at_once or size >= request.min_bytes or request.max_wait_ms <= 0:
-            self._answer.give(reading.found)
+            self._give(reading)
             return
         release(reading.found)
         reader = self._reader
         reader.bind()
+        throttle, max_wait_ms = reading.throttle, float(request.max_wait_ms)
+        if throttle is not None and throttle.holds_back:
+            max_wait_ms = min(max_wait_ms, throttle.wait_ms)
         DelayedFetch(
             self._context.client_state,
             self._queues(),
             request.min_bytes - size,
-            request.max_wait_ms,
+            max_wait_ms,
             self._answer_late,
             reader.has_visible if request.isolation_level == READ_COMMITTED and not reader.is_follower else None,
             gathers=reader.is_follower,
@@ -77,7 +80,9 @@ class Fetch:
         followed = reader.followed_session
         if followed is not None:
             return [followed.waiting]
-        partitions = [partition for wanted in reader.wanted if (partition := reader.find(wanted)) is not None]
+        # What is appended to a partition that a quota holds back is no reason to look.
+        free = [wanted for wanted in reader.wanted if not wanted.is_held_back]
+        partitions = [partition for wanted in free if (partition := reader.find(wanted)) is not None]
         return [each.waiting_followers if reader.is_follower else each.waiting for each in partitions]
 
     def _answer_late(self) -> None:
@@ -86,7 +91,7 @@ class Fetch:
         reader.begin_late()
         try:
             if len(reader.wanted) <= PARTITIONS_AT_ONCE:
-                when_warm(self._context, lambda: self._answer.give(reader.read_all().found))
+                when_warm(self._context, lambda: self._give(reader.read_all()))
             else:
                 self._context.run(self._read_and_answer())
         except Exception:
@@ -94,4 +99,9 @@ class Fetch:
             self._context.disconnect()
 
     async def _read_and_answer(self) -> None:
-        self._answer.give((await self._reader.read_in_slices()).found)
+        self._give(await self._reader.read_in_slices())
+
+    def _give(self, reading: FetchedSoFar) -> None:
+        if reading.throttle is not None:
+            reading.throttle.sent()
+        self._answer.give(reading.found)

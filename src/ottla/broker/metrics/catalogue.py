@@ -6,6 +6,7 @@ derives from Kafka's MBean, so that dashboards for Kafka show it; the others beg
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -252,6 +253,46 @@ def _of_partitions() -> Iterator[BrokerMetric]:
     )
 
 
+def _of_replication_quotas() -> Iterator[BrokerMetric]:
+    """Rates of throttled replication."""
+    yield from (
+        _kafka(
+            "kafka.server:type=LeaderReplication,byte-rate",
+            "kafka_server_leaderreplication_byte_rate",
+            GAUGE,
+            "Bytes a second that followers get of the partitions whose leaders here are throttled.",
+            _one(lambda broker: broker.replication_quotas.leader.rate),
+        ),
+        _kafka(
+            "kafka.server:type=FollowerReplication,byte-rate",
+            "kafka_server_followerreplication_byte_rate",
+            GAUGE,
+            "Bytes a second that are copied to the throttled followers here.",
+            _one(lambda broker: broker.replication_quotas.follower.rate),
+        ),
+        _kafka(
+            "kafka.server:type=AlterLogDirsReplication,byte-rate",
+            "kafka_server_alterlogdirsreplication_byte_rate",
+            GAUGE,
+            "Bytes a second that are moved between the log directories here.",
+            _one(lambda broker: broker.replication_quotas.alter_log_dirs.rate),
+        ),
+        _ottla(
+            "replication_limit_bytes_per_second",
+            GAUGE,
+            "The limits of throttled replication that are in force: leader, follower, log_dirs; +Inf for none.",
+            _replication_limits,
+            ("kind",),
+        ),
+    )
+
+
+def _replication_limits(broker: Broker) -> Labelled:
+    quotas = broker.replication_quotas
+    kinds = (("leader", quotas.leader), ("follower", quotas.follower), ("log_dirs", quotas.alter_log_dirs))
+    return [((kind,), quota.limit if quota.is_limited else math.inf) for kind, quota in kinds]
+
+
 def _of_lost_records() -> Iterator[BrokerMetric]:
     """Unclean elections, and what they lost."""
     yield from (
@@ -404,6 +445,7 @@ BROKER_METRICS: tuple[BrokerMetric, ...] = (
     *_of_requests(),
     *_of_fetch_sessions_and_loop(),
     *_of_partitions(),
+    *_of_replication_quotas(),
     *_of_lost_records(),
     *_of_group_states(),
     *_of_coordinators(),

@@ -391,7 +391,7 @@ class Partition:
             waiting.grown(size)
         self.changed()
         for watching in self.watched_by.values():
-            if watching.session is not None:
+            if watching.session is not None and not watching.is_held_back:
                 for waiting in tuple(watching.session.waiting):
                     waiting.grown(size)
 

@@ -31,7 +31,7 @@ class DelayedFetch(Pending):
         client: ConnectionState,
         queues: Sequence[dict[DelayedFetch, None]],
         missing_bytes: int,
-        max_wait_ms: int,
+        max_wait_ms: float,
         respond: Callable[[], None],
         ready: Callable[[], bool] | None = None,
         gathers: bool = False,

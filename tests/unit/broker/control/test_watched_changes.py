@@ -98,7 +98,7 @@ class Broker:
             clock=CLOCK,
             randomness=Randomness(5),
         )
-        settings = DynamicSettings(self.zk, config, broker_id, CLOCK, lambda: None)
+        settings = DynamicSettings(self.zk, config, broker_id, lambda: None)
         self.changes = WatchedChanges(self.zk, self.control, settings, broker_id, CLOCK)
         self.config = config
         self.fatal: list[str] = []
@@ -526,15 +526,20 @@ def test_old_notifications_are_removed_and_those_of_others_not_followed() -> Non
         await broker.other.create("/config/changes/other", b"")
         await broker.until(lambda: broker.control.image.topics["t"].configs == {"retention.ms": "5"})
         await broker.until(lambda: broker.changes._last_change == 2)
-        later = WatchedChanges(
-            broker.other,
-            broker.control,
-            DynamicSettings(broker.other, broker.config, 7, CLOCK, lambda: None),
-            7,
-            VirtualClock(CLOCK.now_ms() + 16 * 60 * 1000),
-        )
+        # Their age is that by ZooKeeper's clock; the broker's own may be wrong.
+        settings = DynamicSettings(broker.other, broker.config, 7, lambda: None)
+        wrong = VirtualClock(CLOCK.now_ms() + 16 * 60 * 1000)
+        later = WatchedChanges(broker.other, broker.control, settings, 7, wrong)
         later.start()
-        await broker.until(lambda: broker.store.tree.get("/config/changes").children == {"other"})
+        await broker.until(lambda: later._last_change == 2)
+        assert len(broker.store.tree.get("/config/changes").children) == 4
+        CLOCK.advance(16 * 60 * 1000)
+        await broker.other.create("/config/changes/config_change_", data, sequential=True)
+        await later.stop()
+        later = WatchedChanges(broker.other, broker.control, settings, 7, wrong)
+        later.start()
+        left = {"other", "config_change_0000000004"}
+        await broker.until(lambda: broker.store.tree.get("/config/changes").children == left)
         await later.stop()
 
     run(body)
@@ -559,7 +564,7 @@ def test_settings_whose_notifications_were_removed_before_this_broker_was_back()
         await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
         await broker.other.create("/config/brokers/7", b'{"version":1,"config":{"message.max.bytes":"77"}}')
         late = VirtualClock(CLOCK.now_ms())
-        settings = DynamicSettings(broker.zk, broker.config, 7, late, lambda: None)
+        settings = DynamicSettings(broker.zk, broker.config, 7, lambda: None)
         changes = WatchedChanges(broker.zk, broker.control, settings, 7, late)
         late.advance(ConfigChangeZnode.EXPIRATION_MS + 1)
         changes.start()
