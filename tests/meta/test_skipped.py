@@ -12,7 +12,6 @@ from ottla.broker.handlers import init_producer_id
 from ottla.broker.served import SERVED
 from ottla.config.broker import ConfigRefusal, parse_broker_config
 from ottla.config.dynamic import FIXED_AT_START
-from ottla.config.settings import BROKER_SETTINGS, NO_EFFECT, TOPIC_SETTINGS
 from ottla.wire.apis import ApiKey
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "skipped.md"
@@ -25,11 +24,6 @@ def missing(*keys: ApiKey) -> Callable[[], bool]:
 def refused(**settings: str) -> Callable[[], bool]:
     properties = {name.replace("__", "."): value for name, value in settings.items()}
     return lambda: isinstance(parse_broker_config(properties), ConfigRefusal)
-
-
-def without_effect(*names: str) -> Callable[[], bool]:
-    settings = BROKER_SETTINGS | TOPIC_SETTINGS
-    return lambda: all(name not in settings or settings[name].effect == NO_EFFECT for name in names)
 
 
 #: The beginning of a row to what makes it true.
