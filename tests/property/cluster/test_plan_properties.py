@@ -1,0 +1,107 @@
+"""Whatever the cluster and the goal: a plan keeps the hard goals, is the same each time, and ends when carried out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.cluster.planning.batches import batches
+from ottla.cluster.planning.model import PlanGoal, PlannedBroker, PlannedPartition, PlanRefusal, ReassignmentPlan
+from ottla.cluster.planning.planner import plan
+from support.plan_judge import Given, after, broken, evenness, fewest_bytes, least_bytes, random_given
+
+pytestmark = [pytest.mark.spec("R1"), pytest.mark.slow]
+
+
+def made_for(cluster: Given) -> ReassignmentPlan:
+    made = plan(cluster.brokers, cluster.partitions, cluster.goal)
+    assert isinstance(made, ReassignmentPlan)
+    return made
+
+
+@given(st.integers(0, 2**32))
+def test_hard_goals_hold_and_least_bytes_are_a_bound(seed: int) -> None:
+    cluster = random_given(seed)
+    made = made_for(cluster)
+    assert broken(cluster, made) == []
+    assert made.crowded_after <= made.crowded_before
+    assert made.moved_bytes >= least_bytes(cluster, made).evenness
+    assert made == made_for(cluster)
+    steps = batches(made, cluster.brokers, 7)
+    assert sorted(move for step in steps for move in step) == sorted(made.moves)
+    assert all(len(step) <= 7 for step in steps if step[0].added)
+
+
+@given(st.integers(0, 2**32))
+def test_a_plan_that_was_carried_out_leaves_nothing_to_move(seed: int) -> None:
+    """Planning again after it moves no byte, where brokers could be brought within the tolerance."""
+    cluster = random_given(seed)
+    made = made_for(cluster)
+    replicas = after(cluster, made)
+    done = [each._replace(replicas=replicas[each.topic, each.partition], isr=None) for each in cluster.partitions]
+    again = plan(cluster.brokers, done, cluster.goal)
+    assert isinstance(again, ReassignmentPlan)
+    if evenness(cluster, made.after).sizes <= cluster.goal.tolerance or not (cluster.goal.even or cluster.goal.add):
+        assert again.moved_bytes <= made.moved_bytes * 0.1, "numbers of replicas may take a little more"
+
+
+@given(st.integers(0, 2**32))
+def test_no_placement_of_a_small_cluster_beats_the_least_bytes(seed: int) -> None:
+    cluster = random_given(seed, is_small=True)
+    made = plan(cluster.brokers, cluster.partitions, cluster.goal)
+    if isinstance(made, PlanRefusal):
+        return
+    fewest = fewest_bytes(cluster, made)
+    assert least_bytes(cluster, made).evenness <= fewest <= made.moved_bytes
+
+
+@st.composite
+def odd_clusters(draw: st.DrawFn) -> Given:
+    """Clusters that no generator by hand would make: hardly any brokers, racks for some, partitions that may not move."""
+    ids = draw(st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True))
+    brokers = [
+        PlannedBroker(
+            each,
+            draw(st.sampled_from(("a", "b", None))),
+            draw(st.none() | st.integers(0, 10_000)),
+            draw(st.booleans()),
+        )
+        for each in ids
+    ]
+    partitions = []
+    for number in range(draw(st.integers(0, 12))):
+        replicas = tuple(draw(st.lists(st.sampled_from(ids), min_size=1, max_size=4, unique=True)))
+        isr = tuple(each for each in replicas if draw(st.booleans()))
+        partitions.append(
+            PlannedPartition(
+                "t",
+                number,
+                replicas,
+                draw(st.integers(0, 1000)),
+                draw(st.sampled_from((-1, *replicas))),
+                isr,
+                may_move=draw(st.booleans()),
+                is_moving=draw(st.booleans()),
+            )
+        )
+    goal = PlanGoal(
+        even=draw(st.booleans()),
+        add=tuple(draw(st.lists(st.sampled_from(ids), max_size=2, unique=True))),
+        empty=tuple(draw(st.lists(st.sampled_from(ids), max_size=2, unique=True))),
+        replication_factor=draw(st.none() | st.integers(0, 4)),
+        fix_racks=draw(st.booleans()),
+        tolerance=draw(st.sampled_from((0.0, 0.1, 0.5))),
+        by_capacity=draw(st.booleans()),
+    )
+    return Given("odd", tuple(brokers), tuple(partitions), goal)
+
+
+@given(odd_clusters())
+def test_odd_clusters(cluster: Given) -> None:
+    made = plan(cluster.brokers, cluster.partitions, cluster.goal)
+    if isinstance(made, PlanRefusal):
+        assert ":" in made.message, "cause and cure"
+    else:
+        assert broken(cluster, made) == []
+        assert sum(map(len, batches(made, cluster.brokers, 1))) == len(made.moves)
