@@ -261,11 +261,11 @@ def _choices(given: Given, layout: Layout, at: int) -> list[tuple[int, tuple[int
     most = max(layout.pairs(at, each.replicas), layout.fewest_pairs(factor))
     if given.goal.fix_racks:
         most = layout.fewest_pairs(factor)
-    found = []
-    for brokers in combinations(given.targets, factor):
-        if layout.pairs(at, brokers) <= most:
-            found.append((each.size_bytes * len(set(brokers) - set(each.replicas)), brokers))
-    return sorted(found)
+    return sorted(
+        (each.size_bytes * len(set(brokers) - set(each.replicas)), brokers)
+        for brokers in combinations(given.targets, factor)
+        if layout.pairs(at, brokers) <= most
+    )
 
 
 # Random clusters
@@ -274,7 +274,7 @@ KINDS = ("even", "add", "empty", "replace", "factor up", "factor down", "racks",
 
 
 def random_given(seed: int, *, is_small: bool = False) -> Given:
-    """A cluster by seed: sizes skewed, racks, dead brokers, brokers just added or to be emptied, topics unevenly placed."""
+    """A cluster by seed: sizes skewed, racks, dead brokers, some just added or to be emptied, uneven placement."""
     chance = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
     if is_small:
@@ -321,7 +321,7 @@ def _random_partitions(
     chance: random.Random, holders: Sequence[int], most_replicas: int, is_small: bool
 ) -> list[PlannedPartition]:
     """Topics whose partitions differ in size by orders of magnitude, on brokers that are not equally popular."""
-    found = []
+    found: list[PlannedPartition] = []
     skew = chance.choice((0.0, 0.5, 1.0, 1.5))
     popularity = {each: chance.uniform(0.2, 1.0) for each in holders}
     wanted = chance.randint(4, 6) if is_small else chance.randint(5, 60) * len(holders)

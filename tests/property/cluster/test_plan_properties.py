@@ -58,7 +58,7 @@ def test_no_placement_of_a_small_cluster_beats_the_least_bytes(seed: int) -> Non
 
 @st.composite
 def odd_clusters(draw: st.DrawFn) -> Given:
-    """Clusters that no generator by hand would make: hardly any brokers, racks for some, partitions that may not move."""
+    """What no generator by hand would make: hardly any brokers, racks for some, partitions that may not move."""
     ids = draw(st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True))
     brokers = [
         PlannedBroker(

@@ -1,4 +1,4 @@
-"""What a goal demands of single partitions: brokers that they leave, another number of replicas, better spread racks."""
+"""What a goal demands of single partitions: brokers that they leave, another number of replicas, racks."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class RequiredChanges:
                 return
 
     def _crowded_first(self, at: int) -> Iterator[int]:
-        """Replicas in the most crowded racks, those that have to be copied anyway and that do not lead before others."""
+        """Replicas in the most crowded racks first; of these, those that are copied anyway, and the leader last."""
         layout = self._layout
         order = sorted(
             enumerate(layout.replicas[at]),
@@ -209,10 +209,9 @@ class RequiredChanges:
 
 def movable(layout: Layout, leaving: Collection[int]) -> list[int]:
     """Partitions that may be moved for evenness: no dead broker, and nothing on one that was to be emptied."""
-    return [
-        at
-        for at in range(len(layout.partitions))
-        if layout.is_movable(at)
-        and not layout.has_dead(at)
-        and not any(each in leaving for each in layout.replicas[at])
-    ]
+    stuck = frozenset(leaving)
+
+    def is_free(at: int) -> bool:
+        return layout.is_movable(at) and not layout.has_dead(at) and stuck.isdisjoint(layout.replicas[at])
+
+    return [at for at in range(len(layout.partitions)) if is_free(at)]
