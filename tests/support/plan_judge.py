@@ -60,7 +60,7 @@ def broken(given: Given, made: ReassignmentPlan) -> list[str]:
         if not set(now) - set(each.replicas) <= targets:
             wrong.append(f"{name} goes to a broker that is dead or emptied: {now}")
         if now != each.replicas:
-            wrong += [f"{name} {why}" for why in _broken_by_change(given, layout, at, now)]
+            wrong += [f"{name} {why}" for why in _broken_by_change(given, made, layout, at, now)]
         if not each.may_move and now != each.replicas:
             wrong.append(f"{name} was not to be moved")
         if set(now) & set(given.goal.empty) and each.may_move and not is_left:
@@ -75,12 +75,18 @@ def broken(given: Given, made: ReassignmentPlan) -> list[str]:
     return wrong + _overfull(given, made)
 
 
-def _broken_by_change(given: Given, layout: Layout, at: int, now: tuple[int, ...]) -> list[str]:
+def _broken_by_change(given: Given, made: ReassignmentPlan, layout: Layout, at: int, now: tuple[int, ...]) -> list[str]:
     each = given.partitions[at]
+    with_room = [
+        broker
+        for broker in given.targets
+        if broker in now or made.after[broker].size_bytes + each.size_bytes <= layout.room[broker]
+    ]
+    possible = Layout(layout.brokers, (), with_room)
     wrong = []
     if not all(layout.is_alive(broker) for broker in now):
         wrong.append(f"waits for a dead broker: {now}")
-    if layout.pairs(at, now) > max(layout.pairs(at, each.replicas), layout.fewest_pairs(len(now))):
+    if layout.pairs(at, now) > max(layout.pairs(at, each.replicas), possible.fewest_pairs(len(now))):
         wrong.append(f"is spread over fewer racks: {each.replicas} to {now}")
     if each.is_moving:
         wrong.append("is moved while it moves")

@@ -267,6 +267,7 @@ async def read_cluster_status(
     *,
     configs: Sequence[str] | None = (MIN_ISR,),
     figures: bool = True,
+    offsets: bool = True,
 ) -> ClusterStatus:
     """Ask all brokers for these topics, None for all of them.
 
@@ -275,6 +276,7 @@ async def read_cluster_status(
         names: the topics; those that do not exist are in `missing`.
         configs: names of the settings to ask for, None for all of them.
         figures: ask every broker for offsets and sizes; without, only what metadata and settings say.
+        offsets: ask for the offsets, too, of which there is one for each replica.
 
     Raises ClientError where no broker answers at all; a single broker's failure is its `problem`.
     """
@@ -292,7 +294,7 @@ async def read_cluster_status(
     moving = await _reassignments(cluster) if figures else {}
     asked: dict[int, _Asked] = {}
     if figures:
-        answers = await asyncio.gather(*(_ask(cluster, each, topics, names is None) for each in nodes))
+        answers = await asyncio.gather(*(_ask(cluster, each, topics, names is None, offsets) for each in nodes))
         asked = dict(zip(nodes, answers, strict=True))
     return ClusterStatus(
         cluster_id=metadata.cluster_id,
@@ -346,7 +348,9 @@ async def _reassignments(cluster: Cluster) -> _Moving:
     }
 
 
-async def _ask(cluster: Cluster, broker: int, topics: Sequence[TopicMetadata], all_topics: bool) -> _Asked:
+async def _ask(
+    cluster: Cluster, broker: int, topics: Sequence[TopicMetadata], all_topics: bool, offsets: bool
+) -> _Asked:
     hosted: dict[TopicPartition, PartitionMetadata] = {
         TopicPartition(topic.name, each.partition): each
         for topic in topics
@@ -357,9 +361,10 @@ async def _ask(cluster: Cluster, broker: int, topics: Sequence[TopicMetadata], a
     asked = _Asked()
     try:
         await _ask_log_dirs(cluster, broker, hosted, all_topics, asked)
-        asked.ends = await _offsets(cluster, broker, list(hosted), LATEST, ANY_REPLICA)
-        asked.high_watermarks = await _offsets(cluster, broker, led, LATEST, CONSUMER)
-        asked.starts = await _offsets(cluster, broker, led, EARLIEST, CONSUMER)
+        if offsets:
+            asked.ends = await _offsets(cluster, broker, list(hosted), LATEST, ANY_REPLICA)
+            asked.high_watermarks = await _offsets(cluster, broker, led, LATEST, CONSUMER)
+            asked.starts = await _offsets(cluster, broker, led, EARLIEST, CONSUMER)
     except ClientError as error:
         asked.problem = str(error)
     return asked

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from ottla.cli.command import ClusterOptions
 from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, make_app
 from ottla.cli.reassign import COMMAND
+from ottla.cli.reassign.plan_command import plan
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
 
 app = make_app("reassign", "Move replicas to other brokers.")
+app.command("plan")(plan)
 
 
 @app.command("list")

@@ -185,7 +185,7 @@ class Evening:
         layout = self._layout
         before = self._violation(source) + self._violation(target)
         for size, at in _nearest(self._held[source], wanted):
-            if not layout.may_replace(at, source, target):
+            if not layout.may_replace(at, source, target) or not layout.has_room(target, size):
                 continue
             gain = before - self._violation(source, -size, -1) - self._violation(target, size, 1)
             if gain > _LEAST_GAIN and self._is_worth(gain, size, source, target):
@@ -225,6 +225,8 @@ class Evening:
                 if other_size >= size or not layout.may_replace(other, target, source):
                     continue
                 shift = size - other_size
+                if not layout.has_room(target, shift):
+                    continue
                 gain = before - self._violation(source, -shift) - self._violation(target, shift)
                 if gain * sizes.unit >= (size + other_size) * LEAST_USE and gain > _LEAST_GAIN:
                     self._move(at, source, target)
@@ -250,6 +252,8 @@ class Evening:
         if new not in self._sizes.share or not layout.may_replace(at, new, former):
             return False
         size = layout.sizes[at]
+        if not layout.has_room(former, size):
+            return False
         before = self._violation(new) + self._violation(former)
         return self._violation(new, -size, -1) + self._violation(former, size, 1) <= before + _LEAST_GAIN
 

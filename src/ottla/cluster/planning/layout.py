@@ -88,7 +88,7 @@ class Layout:
         """The live broker that new replicas copy from: the leader, else another in sync; None if there is none."""
         each = self.partitions[at]
         in_sync = each.replicas if each.isr is None else each.isr
-        alive = [broker for broker in in_sync if self.is_alive(broker)]
+        alive = [broker for broker in in_sync if not self.is_offline(at, broker)]
         if each.leader in alive:
             return each.leader
         return next((broker for broker in each.replicas if broker in alive), None)
@@ -99,8 +99,16 @@ class Layout:
         return known is not None and known.is_alive
 
     def has_dead(self, at: int) -> bool:
-        """Whether the partition has a replica on a broker that is not there: its reassignment would not end."""
-        return not all(self.is_alive(broker) for broker in self.replicas[at])
+        """Whether a replica cannot come in sync, so that a reassignment of the partition would not end."""
+        return any(self.is_offline(at, broker) for broker in self.replicas[at])
+
+    def is_offline(self, at: int, broker: int) -> bool:
+        """Whether a replica is on a broker that is not there, or in a log directory that has failed."""
+        return broker in self.partitions[at].offline or not self.is_alive(broker)
+
+    def has_room(self, broker: int, size_bytes: int) -> bool:
+        """Whether the broker's disks can take so much more."""
+        return self.bytes_on[broker] + size_bytes <= self.room[broker]
 
     def crowding(self, at: int, broker: int, without: int | None = None) -> int:
         """Replicas that the partition has in the broker's rack, beside its own and that of the broker `without`."""
@@ -111,7 +119,7 @@ class Layout:
 
     def may_replace(self, at: int, former: int, new: int) -> bool:
         """Whether a replica may go from one broker to another: not a second one there, racks spread no worse."""
-        if new in self.replicas[at]:
+        if new in self.replicas[at] or new in self.partitions[at].offline:
             return False
         if not self.is_racked or self.racks[former] == self.racks[new]:
             return True

@@ -30,7 +30,8 @@ class PlannedPartition(NamedTuple):
 
     `isr` None means that all replicas are in sync. `rate` is what its leader has to do (bytes per second, say), None
     where leaders are evened out by size. A partition that may not move (`may_move`), or that a reassignment moves
-    already (`is_moving`), stays as it is and counts.
+    already (`is_moving`), stays as it is and counts. `offline` are replicas whose log directory has failed, on brokers
+    that live: like those on dead brokers they are replaced where the partition changes.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class PlannedPartition(NamedTuple):
     rate: float | None = None
     may_move: bool = True
     is_moving: bool = False
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

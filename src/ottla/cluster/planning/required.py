@@ -71,8 +71,9 @@ class LeastLoaded:
 
     def _can_take(self, at: int, broker: int) -> bool:
         layout = self._layout
-        has_room = layout.bytes_on[broker] + layout.sizes[at] <= layout.room[broker]
-        return has_room and broker not in layout.replicas[at]
+        if broker in layout.replicas[at] or broker in layout.partitions[at].offline:
+            return False
+        return layout.has_room(broker, layout.sizes[at])
 
 
 class RequiredChanges:
@@ -123,7 +124,7 @@ class RequiredChanges:
     def _change(self, at: int) -> None:
         layout, factor = self._layout, self._factor(at)
         # A replica on a dead broker goes, too: the reassignment would wait for it.
-        going = [each for each in layout.replicas[at] if each in self._leaving or not layout.is_alive(each)]
+        going = [each for each in layout.replicas[at] if each in self._leaving or layout.is_offline(at, each)]
         while going and len(layout.replicas[at]) > factor:
             layout.drop(at, going.pop())
         while len(layout.replicas[at]) > factor:
