@@ -12,6 +12,7 @@ from ottla.cli.backfill import backfill
 from ottla.cli.cluster.commands import app as cluster
 from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
+from ottla.cli.leader_election import leader_election
 from ottla.cli.log.commands import app as log
 from ottla.cli.options import make_app
 from ottla.cli.pipeline.commands import app as pipeline
@@ -155,6 +156,7 @@ def broker_for_tests(
 app.command()(demo)
 app.command()(backfill)
 app.command()(profile)
+app.command("leader-election")(leader_election)
 app.add_typer(pipeline)
 app.add_typer(log)
 app.add_typer(rebalance)

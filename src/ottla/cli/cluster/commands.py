@@ -86,7 +86,7 @@ def leave(
     plan: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Write the moves of its replicas, for kafka-reassign-partitions, to this file."
+            metavar="FILE", help="Write the moves of its replicas, for `ottla reassign execute`, to this file."
         ),
     ] = None,
     yes: Yes = False,

@@ -167,9 +167,7 @@ def _show_held(view: _View, departure: Departure, plan: str | None) -> int:
     view.ended("held")
     return COMMAND.report(
         f"broker {departure.broker} cannot leave: its replicas have to live elsewhere first. Move them with "
-        "kafka-reassign-partitions.sh --execute --reassignment-json-file FILE (--plan FILE writes the file; a "
-        "controller of ottla takes its content as /admin/reassign_partitions in ZooKeeper), or delete the topics; then "
-        "repeat the command"
+        "`ottla reassign execute FILE` (--plan FILE writes the file), or delete the topics; then repeat the command"
     )
 
 

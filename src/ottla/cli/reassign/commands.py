@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ottla.cli.command import ClusterOptions
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, make_app
+from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
 from ottla.cli.reassign import COMMAND
 from ottla.cli.reassign.plan_command import plan
 from ottla.cli.terminal import Terminal, write_json
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
 
 app = make_app("reassign", "Move replicas to other brokers.")
 app.command("plan")(plan)
+
+MovesFile = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="JSON of kafka-reassign-partitions (--reassignment-json-file); - is stdin."),
+]
+PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Leave throttles as they are.")]
 
 
 @app.command("list")
@@ -35,3 +43,116 @@ def list_moves(
         return 0
 
     COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+
+
+@app.command()
+def generate(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Names of topics.")] = None,
+    topics_file: Annotated[
+        str | None,
+        typer.Option("--topics-to-move-json-file", metavar="FILE", help='JSON {"topics": [{"topic": …}]}.'),
+    ] = None,
+    brokers: Annotated[
+        str, typer.Option("--broker-list", "--brokers", metavar="1,2,…", help="The brokers that get the replicas.")
+    ] = "",
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Do not look at racks.")] = False,
+    output: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the proposal to this file, for `execute`.")
+    ] = None,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Propose new places for all replicas of topics on some brokers.
+
+    They are placed anew, as those of new topics are; nothing is changed.
+    """
+    from ottla.cli.reassign.changes import Generation, generate_moves
+
+    options = Generation(tuple(topics or ()), topics_file, brokers, disable_rack_aware, output)
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s), lambda cluster: generate_moves(cluster, options, as_json=as_json)
+    )
+
+
+@app.command("execute")
+def execute_command(
+    file: MovesFile,
+    throttle: Annotated[
+        int | None, typer.Option(min=1, metavar="BYTES", help="Most bytes per second that a broker copies for moves.")
+    ] = None,
+    log_dir_throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--replica-alter-log-dirs-throttle",
+            min=1,
+            metavar="BYTES",
+            help="Most bytes per second that a broker copies between its log directories.",
+        ),
+    ] = None,
+    additional: Annotated[
+        bool,
+        typer.Option("--additional", help="Also while others move; or to change the throttle of a move under way."),
+    ] = False,
+    save: Annotated[
+        str | None, typer.Option("--save-current", metavar="FILE", help="Write the way back to this file.")
+    ] = None,
+    yes: Yes = False,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Begin to move partitions to the brokers that a file names.
+
+    The moves, and what they copy, are shown first. They go on when this has ended: `verify` says how they stand, and
+    takes a throttle away.
+
+    Ends with 0, with 1 where a partition was refused, with 2 where it could not be done as asked.
+    """
+    from ottla.cli.reassign.changes import Execution, execute_moves
+
+    options = Execution(file, throttle, log_dir_throttle, additional, save)
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s), lambda cluster: execute_moves(cluster, options, yes=yes, as_json=as_json)
+    )
+
+
+@app.command()
+def verify(
+    file: MovesFile,
+    preserve_throttles: PreserveThrottles = False,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Show how the moves of a file stand; where no partition moves any more, take the throttles away.
+
+    Ends with 0 where all replicas are where they are to be, else with 1.
+    """
+    from ottla.cli.reassign.changes import verify_moves
+
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s),
+        lambda cluster: verify_moves(cluster, file, preserve_throttles=preserve_throttles, as_json=as_json),
+    )
+
+
+@app.command()
+def cancel(
+    file: MovesFile,
+    preserve_throttles: PreserveThrottles = False,
+    yes: Yes = False,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Cancel the moves of a file that are under way: replicas that they add are deleted, the former ones stay.
+
+    The throttles are taken away. Ends with 0, with 1 where a move could not be cancelled.
+    """
+    from ottla.cli.reassign.changes import cancel_moves
+
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s),
+        lambda cluster: cancel_moves(cluster, file, preserve_throttles=preserve_throttles, yes=yes, as_json=as_json),
+    )

@@ -1,0 +1,134 @@
+"""`ottla leader-election`: preferred or unclean leaders are elected, as Kafka's kafka-leader-election does it."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.command import NOT_CONFIRMED, ClusterOptions, Command, CommandError, confirmed
+from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.client.model import TopicPartition
+    from ottla.peer.cluster import Cluster
+
+COMMAND = Command("ottla leader-election")
+_RESULTS = (Column("TOPIC", may_shrink=True), Column("PARTITION", is_number=True), Column("RESULT"))
+ELECTED, NOT_NEEDED = "elected", "not needed"
+
+
+class ElectionType(StrEnum):
+    """Which replicas may lead."""
+
+    preferred = "preferred"
+    unclean = "unclean"
+
+
+def leader_election(
+    partitions: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="Partitions, as in orders-0.")
+    ] = None,
+    election_type: Annotated[
+        ElectionType,
+        typer.Option(help="preferred: the first replica, where it is in sync; unclean: any, where nobody leads."),
+    ] = ElectionType.preferred,
+    topic: Annotated[str | None, typer.Option(help="A topic, with --partition.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="A partition of --topic.")] = None,
+    path: Annotated[
+        str | None, typer.Option("--path-to-json-file", metavar="FILE", help="JSON of kafka-leader-election.")
+    ] = None,
+    all_partitions: Annotated[bool, typer.Option("--all-topic-partitions", "--all", help="All partitions.")] = False,
+    yes: Yes = False,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Elect leaders: give partitions back to their preferred replicas, or elect replicas that are not in sync.
+
+    An unclean election loses the records that the new leader lacks; it is held only where a partition has no leader,
+    and is to be confirmed.
+
+    Ends with 0, with 1 where a partition that needs another leader did not get one.
+    """
+    from ottla.cli.reassign.changes import read_file
+    from ottla.client.moves.files import parse_partitions
+
+    async def work(cluster: Cluster) -> int:
+        named = [_partition(each) for each in partitions or ()]
+        if (topic is None) != (partition is None):
+            raise CommandError("give --topic and --partition together, or the partition as TOPIC-PARTITION")
+        if topic is not None and partition is not None:
+            named.append(_named(topic, partition))
+        if path is not None:
+            named.extend(read_file(path, parse_partitions))
+        if bool(named) == all_partitions:
+            raise CommandError("name partitions, in a file with --path-to-json-file, or give --all-topic-partitions")
+        what = "all partitions without a leader" if all_partitions else count(len(named), "partition")
+        question = f"Elect leaders for {what} that may lack records, which are lost then?"
+        if election_type is ElectionType.unclean and not (yes or (not as_json and confirmed(question, yes=False))):
+            return COMMAND.report(NOT_CONFIRMED)
+        return await _elect(cluster, election_type, None if all_partitions else named, as_json=as_json)
+
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+
+
+def _partition(given: str) -> TopicPartition:
+    topic, dash, number = given.rpartition("-")
+    if not dash or not topic or not number.isascii() or not number.isdecimal():
+        raise CommandError(f"{given}: expected a topic and the number of a partition, as in orders-0")
+    return _named(topic, int(number))
+
+
+def _named(topic: str, partition: int) -> TopicPartition:
+    from ottla.client.model import TopicPartition
+
+    return TopicPartition(topic, partition)
+
+
+async def _elect(
+    cluster: Cluster, election_type: ElectionType, named: list[TopicPartition] | None, *, as_json: bool
+) -> int:
+    from ottla.client.admin.reassignments import ReassignmentAdmin
+    from ottla.client.errors import BrokerError, ClientError, PartlyFailedError
+    from ottla.wire.errors import ErrorCode
+
+    elected: Mapping[TopicPartition, bool] = {}
+    errors: Mapping[TopicPartition, ClientError] = {}
+    try:
+        elected = await ReassignmentAdmin(cluster).elect_leaders(election_type.value, named)
+    except PartlyFailedError as error:
+        elected, errors = error.values, error.errors
+    except BrokerError as error:
+        if error.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+            raise
+        if named is None or len(named) != 1:
+            return COMMAND.report(str(error))
+        errors = {named[0]: error}
+    _show(elected, errors, as_json=as_json)
+    for _, problem in sorted(errors.items()):
+        COMMAND.report(str(problem))
+    return 1 if errors else 0
+
+
+def _show(elected: Mapping[TopicPartition, bool], errors: Mapping[TopicPartition, object], *, as_json: bool) -> None:
+    results = {key: ELECTED if is_new else NOT_NEEDED for key, is_new in elected.items()}
+    results.update(dict.fromkeys(errors, "failed"))
+    if as_json:
+        for key, result in sorted(results.items()):
+            write_json({"topic": key.topic, "partition": key.partition, "result": result})
+        return
+    styles = {ELECTED: Style.GOOD, NOT_NEEDED: Style.FAINT}
+    rows = [
+        (key.topic, str(key.partition), Cell(result, styles.get(result, Style.BAD)))
+        for key, result in sorted(results.items())
+    ]
+    if rows:
+        Terminal.standard_output().table(_RESULTS, rows)
+    else:
+        sys.stdout.write("all preferred replicas lead, or there is nothing to elect\n")

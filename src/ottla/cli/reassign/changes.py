@@ -1,0 +1,199 @@
+"""How partitions are moved, verified and cancelled: shown, confirmed, then done."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.reassign import COMMAND
+from ottla.cli.reassign.views import (
+    directory_row,
+    show_standing,
+    show_wanted,
+    standing_row,
+    to_copy,
+    unasked,
+    wanted_row,
+)
+from ottla.cli.terminal import Terminal, count, write_json
+from ottla.client.admin.topics import TopicAdmin
+from ottla.client.errors import InvalidArgumentError
+from ottla.client.model import TopicPartition
+from ottla.client.moves.files import WantedMove, moves_json, parse_moves, parse_topics
+from ottla.client.moves.generation import proposed
+from ottla.client.moves.moving import MovePlan, cancel, check_plan, clear_throttles, execute, read_standing
+from ottla.peer.cluster import Cluster
+
+T = TypeVar("T")
+
+ADVICE = "run `ottla reassign verify` until all is done: it takes the throttle away"
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Options of `execute`."""
+
+    path: str
+    throttle: int | None
+    log_dir_throttle: int | None
+    additional: bool
+    save: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Options of `generate`."""
+
+    topics: tuple[str, ...]
+    path: str | None
+    brokers: str
+    disable_rack_aware: bool
+    output: str | None
+
+
+def read_file(path: str, parse: Callable[[str], T]) -> T:
+    """What a file says; "-" is standard input. Raises CommandError."""
+    try:
+        return parse(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, InvalidArgumentError) as error:
+        raise CommandError(f"{path}: {error}") from error
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a file. Raises CommandError."""
+    try:
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
+
+
+async def execute_moves(cluster: Cluster, options: Execution, *, yes: bool, as_json: bool) -> int:
+    """Show the moves, confirm, and begin them; returns the exit code."""
+    plan = MovePlan(read_file(options.path, parse_moves), options.throttle, options.log_dir_throttle)
+    plan.standing = standing = await read_standing(cluster, plan.moves)
+    check_plan(plan, is_additional=options.additional)
+    for problem in unasked(standing.status):
+        COMMAND.report(problem)
+    if not as_json:
+        show_wanted(Terminal.standard_output(), standing)
+    if not _may_change(f"Move {count(len(plan.moves), 'partition')}?", yes=yes, as_json=as_json):
+        if as_json:
+            _write_wanted(plan, ())
+        return COMMAND.report(NOT_CONFIRMED)
+    if options.save is not None:
+        write_file(options.save, moves_json(standing.now))
+    elif not as_json:
+        sys.stdout.write(f"the way back, for `ottla reassign execute`:\n{moves_json(standing.now)}\n")
+    refused = await execute(cluster, plan)
+    for reason in refused.values():
+        COMMAND.report(reason)
+    begun = [move.partition for move in plan.moves if move.partition not in refused]
+    if as_json:
+        _write_wanted(plan, begun)
+    elif begun:
+        sys.stdout.write(f"begun: {count(len(begun), 'move')}\n")
+    if options.throttle is not None or options.log_dir_throttle is not None:
+        COMMAND.report(ADVICE)
+    return 1 if refused else 0
+
+
+def _write_wanted(plan: MovePlan, begun: Sequence[TopicPartition]) -> None:
+    copied = to_copy(plan.standing)
+    for each in plan.standing.moves:
+        write_json(wanted_row(each, copied[each.partition], begun=each.partition in begun))
+
+
+async def verify_moves(cluster: Cluster, path: str, *, preserve_throttles: bool, as_json: bool) -> int:
+    """Show how the moves stand, and take the throttles away where nothing moves; 0 if all are done, else 1."""
+    moves = read_file(path, parse_moves)
+    standing = await read_standing(cluster, moves, figures=False)
+    if as_json:
+        for each in standing.moves:
+            write_json(standing_row(each))
+        for directory in standing.replicas:
+            write_json(directory_row(directory))
+    else:
+        show_standing(Terminal.standard_output(), standing)
+    if not standing.goes_on and not preserve_throttles:
+        await clear_throttles(cluster, moves, standing)
+        if not as_json:
+            sys.stdout.write("throttles are taken away from brokers and topics\n")
+    return 0 if standing.is_done else 1
+
+
+async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool, yes: bool, as_json: bool) -> int:
+    """Show the moves under way, confirm, and cancel them; returns the exit code."""
+    moves: list[WantedMove] = read_file(path, parse_moves)
+    standing = await read_standing(cluster, moves, figures=False)
+    moving = [each for each in standing.moves if each.partition in standing.under_way]
+    if not as_json:
+        show_standing(Terminal.standard_output(), standing)
+    if moving and not _may_change(f"Cancel {count(len(moving), 'move')}?", yes=yes, as_json=as_json):
+        if as_json:
+            _write_cancelled([each.partition for each in moving], ())
+        return COMMAND.report(NOT_CONFIRMED)
+    done, refused = await cancel(cluster, standing)
+    for reason in refused.values():
+        COMMAND.report(reason)
+    if not preserve_throttles and not refused:
+        await clear_throttles(cluster, moves, standing)
+    if as_json:
+        _write_cancelled([each.partition for each in moving], done)
+    else:
+        sys.stdout.write(f"cancelled: {count(len(done), 'move')}\n" if done else "none of these partitions moves\n")
+    return 1 if refused else 0
+
+
+def _may_change(question: str, *, yes: bool, as_json: bool) -> bool:
+    """Whether to do what was shown: with --json nobody is asked."""
+    return yes or (not as_json and confirmed(question, yes=False))
+
+
+def _write_cancelled(moving: Sequence[TopicPartition], done: Sequence[TopicPartition]) -> None:
+    for each in moving:
+        write_json({"topic": each.topic, "partition": each.partition, "cancelled": each in done})
+
+
+async def generate_moves(cluster: Cluster, options: Generation, *, as_json: bool) -> int:
+    """Propose where topics could be, and show where they are; returns the exit code."""
+    names = [*options.topics, *(read_file(options.path, parse_topics) if options.path is not None else ())]
+    if not names:
+        raise CommandError("name topics, or a file of them: --topics-to-move-json-file")
+    try:
+        wanted = dict.fromkeys(int(each) for each in options.brokers.split(","))
+    except ValueError as error:
+        raise CommandError(f"--broker-list {options.brokers}: expected ids of brokers, as in 1,2,3") from error
+    topics = await TopicAdmin(cluster).describe_topics(dict.fromkeys(names))
+    nodes = cluster.metadata.nodes
+    unknown = [str(each) for each in wanted if each not in nodes]
+    if unknown:
+        raise CommandError(f"Unknown broker id {', '.join(unknown)}; the brokers are {', '.join(map(str, nodes))}")
+    found = proposed(
+        topics.values(),
+        [nodes[each] for each in wanted],
+        random.SystemRandom().randrange,
+        rack_aware=not options.disable_rack_aware,
+    )
+    now = {
+        TopicPartition(topic.name, each.partition): each.replicas
+        for topic in topics.values()
+        for each in topic.partitions
+    }
+    if options.output is not None:
+        write_file(options.output, moves_json(found))
+    if as_json:
+        for partition, replicas in found.items():
+            now_there = list(now[partition])
+            row = {"topic": partition.topic, "partition": partition.partition, "now": now_there, "new": list(replicas)}
+            write_json(row)
+        return 0
+    sys.stdout.write(f"Current partition replica assignment\n{moves_json(now)}\n\n")
+    sys.stdout.write(f"Proposed partition reassignment configuration\n{moves_json(found)}\n")
+    return 0

@@ -1,0 +1,1 @@
+"""Partitions moved as Kafka's kafka-reassign-partitions does it, with its files and throttles."""

@@ -1,0 +1,211 @@
+"""Moves of partitions carried out, verified and cancelled, over the wire, at brokers of ottla and of Apache Kafka.
+
+Source: `ReassignPartitionsCommand` of Apache Kafka 3.9. As there, a throttle stands until a verification finds that no
+partition of the cluster moves any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from ottla.client.admin.configs import ConfigAdmin
+from ottla.client.admin.model import PartitionReassignment
+from ottla.client.admin.reassignments import ReassignmentAdmin
+from ottla.client.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
+from ottla.client.errors import BrokerError, InvalidArgumentError, PartlyFailedError
+from ottla.client.model import TopicPartition
+from ottla.client.moves.files import ReplicaDirectory, WantedMove, replica_directories
+from ottla.client.moves.throttles import Changes, cleared, flows, interbroker, log_dirs
+from ottla.peer.cluster import Cluster
+from ottla.wire.errors import ErrorCode
+
+MOST_CHANGED_AT_ONCE = 100
+"""Topics and brokers whose settings are changed in one call."""
+
+
+class MoveState(StrEnum):
+    """How far a move is."""
+
+    DONE = "done"
+    MOVING = "moving"
+    NOT_MOVED = "not moved"
+
+
+class MoveStanding(NamedTuple):
+    """A wanted move as it stands: the replicas now, those wanted, and whether it goes on."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+    target: tuple[int, ...]
+    state: MoveState
+
+
+class DirectoryMove(NamedTuple):
+    """A wanted move between log directories as it stands; `log_dir` is where the replica is now, None for nowhere."""
+
+    replica: ReplicaDirectory
+    log_dir: str | None
+    future: str | None
+    state: MoveState
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How wanted moves stand, and all moves that are under way in the cluster."""
+
+    moves: Sequence[MoveStanding]
+    replicas: Sequence[DirectoryMove]
+    under_way: Mapping[TopicPartition, PartitionReassignment]
+    status: ClusterStatus
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all replicas are where they are wanted."""
+        states = [*(each.state for each in self.moves), *(each.state for each in self.replicas)]
+        return all(state is MoveState.DONE for state in states)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether anything moves: any partition of the cluster, or one of these replicas between log directories."""
+        return bool(self.under_way) or any(each.state is MoveState.MOVING for each in self.replicas)
+
+    @property
+    def now(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The replicas of each partition that exists, as they are."""
+        return {each.partition: each.replicas for each in self.moves if each.replicas}
+
+
+@dataclass(slots=True)
+class MovePlan:
+    """What is to be carried out."""
+
+    moves: Sequence[WantedMove]
+    throttle: int | None = None
+    log_dir_throttle: int | None = None
+    standing: Standing = field(init=False)
+
+    @property
+    def wanted(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The replicas by partition."""
+        return {move.partition: move.replicas for move in self.moves}
+
+
+async def read_standing(cluster: Cluster, moves: Sequence[WantedMove], *, figures: bool = True) -> Standing:
+    """How these moves stand. Raises ClientError."""
+    names = sorted({move.partition.topic for move in moves})
+    under_way = await ReassignmentAdmin(cluster).list_partition_reassignments()
+    directories = replica_directories(moves)
+    status = await read_cluster_status(cluster, names, configs=[], figures=figures or bool(directories))
+    known = {each.partition: each for each in status.partitions}
+    found = [_partition_move(move, known.get(move.partition), under_way.get(move.partition)) for move in moves]
+    return Standing(found, [_replica_move(each, status) for each in directories], under_way, status)
+
+
+def _partition_move(
+    move: WantedMove, known: PartitionStatus | None, under_way: PartitionReassignment | None
+) -> MoveStanding:
+    if under_way is not None:
+        return MoveStanding(move.partition, under_way.replicas, move.replicas, MoveState.MOVING)
+    replicas = tuple(each.broker for each in known.replicas) if known is not None else ()
+    state = MoveState.DONE if replicas == move.replicas else MoveState.NOT_MOVED
+    return MoveStanding(move.partition, replicas, move.replicas, state)
+
+
+def _replica_move(wanted: ReplicaDirectory, status: ClusterStatus) -> DirectoryMove:
+    here = future = None
+    for broker in status.brokers:
+        for path, log_dir in broker.log_dirs.items() if broker.node.node_id == wanted.broker else ():
+            size = log_dir.replicas.get(wanted.partition)
+            if size is not None and size.is_future:
+                future = path
+            elif size is not None:
+                here = path
+    if here == wanted.log_dir and future is None:
+        state = MoveState.DONE
+    else:
+        state = MoveState.NOT_MOVED if future is None else MoveState.MOVING
+    return DirectoryMove(wanted, here, future, state)
+
+
+def check_plan(plan: MovePlan, *, is_additional: bool) -> None:
+    """Refuse what cannot be carried out as given. Raises InvalidArgumentError, in Kafka's words."""
+    standing = plan.standing
+    if standing.under_way and not is_additional:
+        raise InvalidArgumentError(
+            "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
+            "create a new partition assignment in addition to the existing one. The --additional flag can also be used "
+            "to change the throttle by resubmitting the current reassignment."
+        )
+    missing = [str(each.partition) for each in standing.moves if not each.replicas]
+    if missing:
+        raise InvalidArgumentError(f"these partitions do not exist: {', '.join(missing)}")
+    brokers = {each.node.node_id for each in standing.status.brokers}
+    unknown = sorted({broker for move in plan.moves for broker in move.replicas} - brokers)
+    if unknown:
+        raise InvalidArgumentError(
+            f"Unknown broker id {', '.join(map(str, unknown))}; the brokers are {', '.join(map(str, sorted(brokers)))}"
+        )
+
+
+async def execute(cluster: Cluster, plan: MovePlan) -> dict[TopicPartition, str]:
+    """Set the throttles, then begin the moves; returns those that were refused, with reasons. Raises ClientError."""
+    standing = plan.standing
+    if plan.throttle is not None:
+        copied = flows(standing.under_way, plan.wanted, standing.now)
+        await _change(cluster, interbroker(copied, plan.throttle))
+    directories = replica_directories(plan.moves)
+    if plan.log_dir_throttle is not None:
+        await _change(cluster, log_dirs((each.broker for each in directories), plan.log_dir_throttle))
+    try:
+        await ReassignmentAdmin(cluster).alter_partition_reassignments(plan.wanted)
+    except PartlyFailedError as error:
+        return {key: str(each) for key, each in error.errors.items() if isinstance(key, TopicPartition)}
+    except BrokerError as error:
+        if len(plan.moves) > 1:
+            raise
+        return {plan.moves[0].partition: str(error)}
+    return {}
+
+
+async def clear_throttles(cluster: Cluster, moves: Sequence[WantedMove], standing: Standing) -> None:
+    """Take all throttles away from the cluster's brokers, and from the topics of these moves. Raises ClientError."""
+    # Settings of a broker that is not there cannot be changed by asking it.
+    brokers = [each.node.node_id for each in standing.status.brokers]
+    there = {topic.name for topic in standing.status.topics}
+    await _change(cluster, cleared(brokers, (each.partition.topic for each in moves if each.partition.topic in there)))
+
+
+async def cancel(cluster: Cluster, standing: Standing) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
+    """Cancel those of these moves that are under way: which were, and which were refused. Raises ClientError."""
+    moving = [each.partition for each in standing.moves if each.state is MoveState.MOVING]
+    if not moving:
+        return [], {}
+    refused: dict[TopicPartition, str] = {}
+    try:
+        await ReassignmentAdmin(cluster).alter_partition_reassignments(dict.fromkeys(moving))
+    except PartlyFailedError as error:
+        refused = _refused(error.errors)
+    except BrokerError as error:
+        if len(moving) > 1:
+            raise
+        refused = _refused({moving[0]: error})
+    return [each for each in moving if each not in refused], refused
+
+
+def _refused(errors: Mapping[object, Exception]) -> dict[TopicPartition, str]:
+    """The errors, without those of moves that ended just before they were cancelled."""
+    return {
+        key: str(error)
+        for key, error in errors.items()
+        if isinstance(key, TopicPartition)
+        and not (isinstance(error, BrokerError) and error.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    }
+
+
+async def _change(cluster: Cluster, changes: Changes) -> None:
+    items = list(changes.items())
+    for start in range(0, len(items), MOST_CHANGED_AT_ONCE):
+        await ConfigAdmin(cluster).incremental_alter_configs(dict(items[start : start + MOST_CHANGED_AT_ONCE]))

@@ -1,0 +1,180 @@
+"""`ottla reassign` and `ottla leader-election` at a cluster: what they show, change, and end with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from ottla.cli.main import app
+from ottla.client.admin import ConfigResource
+from ottla.client.model import TopicPartition
+from ottla.client.sync import Admin, Producer
+from ottla.testing import Cluster
+from ottla.wire.apis import ApiKey
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.spec("R1"), pytest.mark.slow]
+
+RATE = "leader.replication.throttled.rate"
+REPLICAS = "follower.replication.throttled.replicas"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3) as cluster:
+        cluster.create_topic("orders", partitions=2, replication_factor=1)
+        with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
+            for number in range(20):
+                producer.send("orders", b"record", partition=number % 2)
+            producer.flush()
+        yield cluster
+
+
+def ottla(cluster: Cluster, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments, "-b", cluster.bootstrap_servers])
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def moves_file(tmp_path: Path, cluster: Cluster, *, count: int = 2) -> tuple[str, dict[int, tuple[int, int]]]:
+    """A file that moves each partition to the next broker: its path, and from where to where by partition."""
+    moves = {index: cluster.replicas("orders", index)[0] for index in range(count)}
+    partitions = [
+        {"topic": "orders", "partition": index, "replicas": [(broker + 1) % 3]} for index, broker in moves.items()
+    ]
+    path = tmp_path / "moves.json"
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(path), {index: (broker, (broker + 1) % 3) for index, broker in moves.items()}
+
+
+def test_moves_are_shown_begun_and_verified(cluster: Cluster, tmp_path: Path) -> None:
+    path, moves = moves_file(tmp_path, cluster)
+    shown = ottla(cluster, "reassign", "execute", path)
+    assert (shown.exit_code, "nothing was changed" in shown.stderr) == (1, True)
+    assert "2 partitions" in shown.stdout
+    assert [cluster.replicas("orders", index) for index in moves] == [(old,) for old, _ in moves.values()]
+    assert ottla(cluster, "reassign", "verify", path).exit_code == 1
+    back = tmp_path / "back.json"
+    begun = ottla(cluster, "reassign", "execute", path, "--yes", "--json", "--save-current", str(back))
+    assert begun.exit_code == 0, begun.stderr
+    assert [(each["now"], each["new"], each["begun"]) for each in rows(begun)] == [
+        ([old], [new], True) for old, new in moves.values()
+    ]
+    wait_until(lambda: ottla(cluster, "reassign", "verify", path).exit_code == 0, "the end of the moves")
+    verified = ottla(cluster, "reassign", "verify", path, "--json")
+    assert [(each["replicas"], each["state"]) for each in rows(verified)] == [
+        ([new], "done") for _, new in moves.values()
+    ]
+    assert ottla(cluster, "reassign", "execute", str(back), "--yes").exit_code == 0
+    wait_until(lambda: ottla(cluster, "reassign", "verify", str(back)).exit_code == 0, "the way back")
+
+
+def test_a_throttle_stands_until_nothing_moves(cluster: Cluster, tmp_path: Path) -> None:
+    path, moves = moves_file(tmp_path, cluster, count=1)
+    old, new = moves[0]
+    cluster.faults(old).disconnect(ApiKey.FETCH)  # so that it does not end
+    arguments = ("--yes", "--throttle", "1000000", "--replica-alter-log-dirs-throttle", "5")
+    begun = ottla(cluster, "reassign", "execute", path, *arguments)
+    assert begun.exit_code == 0, begun.stderr
+    assert "ottla reassign verify" in begun.stderr
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+
+        def settings() -> tuple[str | None, str | None]:
+            broker, topic = ConfigResource.broker(new), ConfigResource.topic("orders")
+            found = admin.describe_configs([broker, topic])
+            own = {name: entry for name, entry in found[broker].items() if entry.source == "DYNAMIC_BROKER_CONFIG"}
+            return own[RATE].value if RATE in own else None, found[topic][REPLICAS].value
+
+        assert settings() == ("1000000", f"0:{new}")
+        again = ottla(cluster, "reassign", "execute", path, "--yes")
+        assert (again.exit_code, "Use --additional to override" in again.stderr) == (2, True)
+        assert ottla(cluster, "reassign", "execute", path, "--yes", "--additional", "--throttle", "7").exit_code == 0
+        assert settings() == ("7", f"0:{new}")
+        assert ottla(cluster, "reassign", "verify", path).exit_code == 1
+        (listed,) = rows(ottla(cluster, "reassign", "list", "--json"))
+        assert (listed["replicas"], listed["adding"], listed["removing"]) == ([new, old], [new], [old])
+        assert "orders" in ottla(cluster, "reassign", "list").stdout
+        assert settings() == ("7", f"0:{new}")
+        assert ottla(cluster, "reassign", "cancel", path).exit_code == 1
+        cancelled = ottla(cluster, "reassign", "cancel", path, "--yes", "--json")
+        assert (cancelled.exit_code, rows(cancelled)[0]["cancelled"]) == (0, True)
+        assert settings() == (None, "")
+    assert ottla(cluster, "reassign", "list").stdout == "no partition moves\n"
+    assert "none of these partitions moves" in ottla(cluster, "reassign", "cancel", path).stdout
+
+
+def test_what_cannot_be_moved(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "moves.json"
+    for text, message in (
+        ('{"partitions": [{"topic": "orders", "partition": 0, "replicas": [7]}]}', "Unknown broker id 7; the brokers"),
+        ('{"partitions": [{"topic": "orders", "partition": 9, "replicas": [1]}]}', "do not exist: orders-9"),
+        ('{"partitions": [{"topic": "other", "partition": 0, "replicas": [1]}]}', "do not exist: other-0"),
+        ('{"partitions": []}', "moves.json: Partition reassignment list cannot be empty"),
+    ):
+        path.write_text(text)
+        refused = ottla(cluster, "reassign", "execute", str(path), "--yes")
+        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+    assert "No such file" in ottla(cluster, "reassign", "verify", str(tmp_path / "none")).stderr
+
+
+def test_places_are_proposed(cluster: Cluster, tmp_path: Path) -> None:
+    output, topics = tmp_path / "proposal.json", tmp_path / "topics.json"
+    topics.write_text('{"topics": [{"topic": "orders"}], "version": 1}')
+    told = ottla(cluster, "reassign", "generate", "orders", "--brokers", "2", "--output", str(output))
+    assert told.exit_code == 0, told.stderr
+    assert "Proposed partition reassignment configuration" in told.stdout
+    assert [each["replicas"] for each in json.loads(output.read_text())["partitions"]] == [[2], [2]]
+    files = ("--topics-to-move-json-file", str(topics), "--broker-list", "0,1,2", "--disable-rack-aware")
+    proposed = rows(ottla(cluster, "reassign", "generate", *files, "--json"))
+    assert sorted(each["partition"] for each in proposed) == [0, 1]
+    for arguments, message in (
+        ((), "name topics"),
+        (("orders",), "expected ids of brokers"),
+        (("orders", "--brokers", "8"), "Unknown broker id 8"),
+        (("other", "--brokers", "1"), "topic other does not exist"),
+    ):
+        refused = ottla(cluster, "reassign", "generate", *arguments)
+        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+
+
+def test_leaders_are_elected(tmp_path: Path) -> None:
+    with Cluster(2) as cluster:
+        cluster.create_topic("orders", partitions=2, replication_factor=2)
+        first, _ = cluster.replicas("orders")
+        cluster.shut_down(first)
+        wait_until(lambda: cluster.leader("orders") == 1 - first, "the other one to lead")
+        failed = ottla(cluster, "leader-election", "orders-0")
+        assert (failed.exit_code, "PREFERRED_LEADER_NOT_AVAILABLE" in failed.stderr) == (1, True)
+        kept = ottla(cluster, "leader-election", "orders-0", "--election-type", "unclean")
+        assert (kept.exit_code, "nothing was changed" in kept.stderr) == (1, True)
+        unclean = ottla(cluster, "leader-election", "orders-0", "--election-type", "unclean", "--yes", "--json")
+        assert rows(unclean) == [{"topic": "orders", "partition": 0, "result": "not needed"}]
+        cluster.restart(first)
+        cluster.wait_until_in_sync()
+        path = tmp_path / "partitions.json"
+        path.write_text('{"partitions": [{"topic": "orders", "partition": 0}]}')
+        elected = ottla(cluster, "leader-election", "--path-to-json-file", str(path))
+        assert (elected.exit_code, "elected" in elected.stdout) == (0, True)
+        assert cluster.leader("orders") == first
+        named = ottla(cluster, "leader-election", "--topic", "orders", "--partition", "0")
+        assert "not needed" in named.stdout
+        assert "nothing to elect" in ottla(cluster, "leader-election", "--all").stdout
+        for arguments, message in (
+            ((), "name partitions"),
+            (("orders",), "orders: expected a topic and the number of a partition"),
+            (("--topic", "orders"), "give --topic and --partition together"),
+            (("orders-0", "--all"), "name partitions"),
+        ):
+            refused = ottla(cluster, "leader-election", *arguments)
+            assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+        partly = ottla(cluster, "leader-election", "orders-0", "other-5")
+        assert (partly.exit_code, "UNKNOWN_TOPIC_OR_PARTITION" in partly.stderr) == (1, True)
+        assert TopicPartition("other", 5).topic in partly.stdout
