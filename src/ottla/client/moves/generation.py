@@ -1,4 +1,4 @@
-"""Assignments proposed for topics on some brokers, as `kafka-reassign-partitions --generate` does it. Pure.
+"""Assignments proposed for topics on some brokers, as `kafka-reassign-partitions --generate` does it.
 
 Source: `ReassignPartitionsCommand.generateAssignment` of Apache Kafka 3.9.
 """

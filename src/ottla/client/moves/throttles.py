@@ -1,4 +1,4 @@
-"""Throttles of moves: which settings kafka-reassign-partitions gives brokers and topics, and takes away again. Pure.
+"""Throttles of moves: which settings kafka-reassign-partitions gives brokers and topics, and takes away again.
 
 Source: `ReassignPartitionsCommand` of Apache Kafka 3.9.
 """
