@@ -127,6 +127,10 @@ class FakeCluster:
         self.also_serves: tuple[int, ...] = ()
         #: Where the log of a follower ends, by broker and partition.
         self.follower_ends: dict[tuple[int, TopicPartition], int] = {}
+        #: The follower that a leader names to who reads a partition from a rack (KIP-392), and up to which offset each
+        #: follower, by broker and partition, gives records.
+        self.nearest: dict[tuple[TopicPartition, str], int] = {}
+        self.visible_ends: dict[tuple[int, TopicPartition], int] = {}
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.groups: dict[str, DescribedGroup] = {}
@@ -287,35 +291,53 @@ class FakeCluster:
         sent_bytes = 0
         topics = []
         for topic in request.topics:
-            told = [self._fetched(node, topic.topic, each, code, sent_bytes == 0) for each in topic.partitions]
+            told = [
+                self._read_elsewhere(node, topic.topic, each, request.rack_id)
+                or self._fetched(node, topic.topic, each, code, sent_bytes == 0)
+                for each in topic.partitions
+            ]
             sent_bytes += sum(len(each.records) for each in told)
             topics.append(FetchableTopicResponse(topic=topic.topic, partitions=told))
         answer = FetchResponse(responses=topics)
         empty = (
             self.waits_for_records
             and not sent_bytes
-            and not any(each.error_code for topic in topics for each in topic.partitions)
+            and not any(
+                each.error_code or each.preferred_read_replica >= 0 for topic in topics for each in topic.partitions
+            )
         )
         return Later(answer, request.max_wait_ms / 1000) if empty and request.min_bytes else answer
+
+    def _read_elsewhere(self, node: int, topic: str, wanted: Any, rack: str) -> Any:
+        """The leader's answer that names the follower in the rack; None if there is none."""
+        partition = TopicPartition(topic, wanted.partition)
+        follower = self.nearest.get((partition, rack))
+        if follower is None or self.leaders.get(partition) != node:
+            return None
+        end = self.logs[partition].end
+        return PartitionData(
+            partition_index=wanted.partition, high_watermark=end, preferred_read_replica=follower, records=b""
+        )
 
     def _fetched(self, node: int, topic: str, wanted: Any, code: ErrorCode | None, is_first: bool) -> Any:
         partition = TopicPartition(topic, wanted.partition)
         log = self.logs[partition]
         error = code or ErrorCode.NONE
-        if self.leaders.get(partition) != node:
+        visible_end = log.end if self.leaders.get(partition) == node else self.visible_ends.get((node, partition))
+        if visible_end is None:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif not log.start <= wanted.fetch_offset <= log.end:
+        elif not log.start <= wanted.fetch_offset <= visible_end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         sent = b""
         if error == ErrorCode.NONE:
             for batch in log.batches:
-                if parse_batch_header(batch).last_offset >= wanted.fetch_offset:
+                if wanted.fetch_offset <= parse_batch_header(batch).last_offset < (visible_end or 0):
                     room = wanted.partition_max_bytes - len(sent)
                     sent += batch if not sent and is_first else batch[: max(0, room)]
         return PartitionData(
             partition_index=wanted.partition,
             error_code=error,
-            high_watermark=log.end,
+            high_watermark=log.end if visible_end is None else visible_end,
             log_start_offset=log.start,
             records=sent,
         )

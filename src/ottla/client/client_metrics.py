@@ -64,6 +64,9 @@ GAUGES: dict[str, MetricName] = {
     "requests-in-flight": MetricName(PRODUCER_GROUP, "Produce requests without an answer yet."),
     "records-lag-max": MetricName(FETCH_GROUP, "The most records that a partition is behind its end."),
     "records-lag": MetricName(FETCH_GROUP, "Records that a partition is behind its end.", ("topic", "partition")),
+    "preferred-read-replica": MetricName(
+        FETCH_GROUP, "The follower that a partition is read from; -1 for its leader.", ("topic", "partition")
+    ),
     "records-lead-min": MetricName(FETCH_GROUP, "The fewest records between a log's start and a position."),
     "last-poll-seconds-ago": MetricName(CONSUMER_GROUP, "Seconds since the last call of `poll`; -1 before the first."),
     "assigned-partitions": MetricName(COORDINATOR_GROUP, "Partitions that are assigned."),

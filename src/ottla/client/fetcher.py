@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ottla.client.errors import BrokerError, ClientTimeoutError, CorruptBatchError, OffsetOutOfRange
+from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, CorruptBatchError, OffsetOutOfRange
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
+from ottla.client.named_rack import NamedRack
 from ottla.client.offsets import offsets_at
 from ottla.peer.cluster import FETCH, Cluster
 from ottla.peer.fetch import FetchLimits, aborted_in, fetch_without_session, partitions_in
@@ -18,6 +20,8 @@ from ottla.records.errors import BatchError
 from ottla.records.upgrade import upgrade
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchResponse, PartitionData
+
+log = logging.getLogger(__name__)
 
 FETCH_MAX_BYTES = 4 * 1024 * 1024
 """Default limit of bytes per response; a single larger batch is still returned whole (KIP-74)."""
@@ -39,7 +43,8 @@ class RangeFetcher:
     """Reads offsets `start` to `end` (exclusive): call `next` until it returns None; `close` then, or earlier.
 
     The first and the last batch may reach beyond the range: the caller has to skip records outside it. With
-    READ_COMMITTED the batches of aborted transactions are left out.
+    READ_COMMITTED the batches of aborted transactions are left out. With a `rack` it reads from the follower there that
+    the leader names, if any (KIP-392), and from the leader again for a while when that one fails.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class RangeFetcher:
         fetch_max_bytes: int | None = None,
         isolation_level: int = READ_UNCOMMITTED,
         check_crcs: bool = True,
+        rack: str = "",
     ) -> None:
         self._cluster = cluster
         self._partition = partition
@@ -59,6 +65,9 @@ class RangeFetcher:
         self._end = end
         self._limits = FetchLimits(fetch_max_bytes or FETCH_MAX_BYTES, isolation_level=isolation_level)
         self._check_crcs = check_crcs
+        self._rack = NamedRack(rack, cluster.settings.metadata_max_age_ms)
+        self._follower: int | None = None
+        self._follow_until_ms = 0.0
         self._next: asyncio.Task[FetchedBatches | None] | None = None
 
     async def next(self) -> FetchedBatches | None:
@@ -138,8 +147,33 @@ class RangeFetcher:
         return FetchedBatches(buffer, committed, headers[looked_at - 1].next_offset)
 
     async def _ask(self, position: int) -> PartitionData:
-        data, _ = await ask_leader(self._cluster, self._partition, position, self._limits)
-        return data
+        cluster = self._cluster
+        while True:
+            now_ms = cluster.clock.monotonic_ms()
+            if self._follower is not None and now_ms < self._follow_until_ms:
+                data = await self._ask_follower(self._follower, position)
+                if data is not None:
+                    return data
+            rack = self._rack.at(now_ms)
+            data, _ = await ask_leader(cluster, self._partition, position, self._limits, rack=rack)
+            if data.preferred_read_replica < 0 or not rack:
+                return data
+            self._follower = data.preferred_read_replica
+            self._follow_until_ms = now_ms + cluster.settings.metadata_max_age_ms
+
+    async def _ask_follower(self, follower: int, position: int) -> PartitionData | None:
+        """Its answer; None where it has none or an error, and the leader is to be asked, which knows better."""
+        try:
+            data = await _ask(self._cluster, follower, self._partition, position, self._limits)
+        except ClientError as error:
+            log.debug("%s is read from its leader: %s", self._partition, error)
+        else:
+            if data.error_code == ErrorCode.NONE:
+                self._rack.served()
+                return data
+        self._follower = None
+        self._rack.failed(self._cluster.clock.monotonic_ms())
+        return None
 
     def _has_records(self, header: BatchHeader) -> bool:
         return header.records_count != 0 and not header.is_control and header.base_offset < self._end
@@ -166,7 +200,7 @@ def batches_from(data: memoryview, position: int) -> tuple[memoryview, list[Batc
 
 
 async def ask_leader(
-    cluster: Cluster, partition: TopicPartition, position: int, limits: FetchLimits
+    cluster: Cluster, partition: TopicPartition, position: int, limits: FetchLimits, *, rack: str = ""
 ) -> tuple[PartitionData, int]:
     """Return the leader's response to one fetch without a session, and the leader's id.
 
@@ -174,15 +208,23 @@ async def ask_leader(
     whether to look for another leader.
     """
     leader = await cluster.leader(partition)
-    request = fetch_without_session({partition: WantedFetch(position, NO_LEADER_EPOCH, limits.max_bytes)}, limits)
-    answer: FetchResponse = await cluster.request(leader, request, purpose=FETCH)
-    context = f"{partition} cannot be read from broker {leader}"
+    return await _ask(cluster, leader, partition, position, limits, rack), leader
+
+
+async def _ask(
+    cluster: Cluster, node_id: int, partition: TopicPartition, position: int, limits: FetchLimits, rack: str = ""
+) -> PartitionData:
+    wanted = {partition: WantedFetch(position, NO_LEADER_EPOCH, limits.max_bytes)}
+    answer: FetchResponse = await cluster.request(
+        node_id, fetch_without_session(wanted, limits, rack=rack), purpose=FETCH
+    )
+    context = f"{partition} cannot be read from broker {node_id}"
     if answer.error_code != ErrorCode.NONE:
         raise BrokerError(answer.error_code, context)
     for _, data in partitions_in(answer):
         if data.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
             raise BrokerError(data.error_code, context)
-        return data, leader
+        return data
     raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{context}: its answer leaves the partition out")
 
 

@@ -25,10 +25,11 @@ class FetchLimits(NamedTuple):
 
 
 def fetch_without_session(
-    wanted: Mapping[TopicPartition, WantedFetch], limits: FetchLimits, *, replica_id: int = CONSUMER
+    wanted: Mapping[TopicPartition, WantedFetch], limits: FetchLimits, *, replica_id: int = CONSUMER, rack: str = ""
 ) -> FetchRequest:
     """The request for these partitions."""
-    return fetch_request(FetchPlan(NO_SESSION_ID, FINAL_EPOCH, fetch_topics(wanted), []), limits, replica_id=replica_id)
+    plan = FetchPlan(NO_SESSION_ID, FINAL_EPOCH, fetch_topics(wanted), [])
+    return fetch_request(plan, limits, replica_id=replica_id, rack=rack)
 
 
 def fetch_request(plan: FetchPlan, limits: FetchLimits, *, replica_id: int = CONSUMER, rack: str = "") -> FetchRequest:

@@ -73,6 +73,13 @@ class Metadata:
             return None
         return known.partitions[partition].leader
 
+    def is_online(self, topic: str, partition: int, node_id: int) -> bool:
+        """Whether the broker is known, and its replica of the partition not offline."""
+        known = self.topics.get(topic)
+        if node_id not in self.nodes or known is None or not 0 <= partition < len(known.partitions):
+            return False
+        return node_id not in known.partitions[partition].offline_replicas
+
     def update_nodes(self, endpoints: Sequence[fetch.NodeEndpoint | produce.NodeEndpoint]) -> None:
         """Apply the addresses of leaders that a response names (KIP-951)."""
         for each in endpoints:

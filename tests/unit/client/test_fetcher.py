@@ -13,6 +13,7 @@ from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import AbortedTransaction
+from support.fake_cluster import DROP
 
 
 def read(partition, start, end, **options):
@@ -48,6 +49,38 @@ def test_many_small_answers(fake, with_cluster):
     asked = fake.asked(ApiKey.FETCH)
     assert len(asked) == 50
     assert {each.topics[0].partitions[0].partition_max_bytes for each in asked} == {size + 100}
+
+
+@pytest.mark.spec("R2")
+def test_a_range_is_read_from_the_follower_in_the_rack(fakes, with_cluster):
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 30)
+    fakes.nearest[p, "here"] = 1
+    fakes.visible_ends[1, p] = 30
+    nodes = []
+    original = fakes.on_fetch
+
+    def fetch(node, request, code):
+        nodes.append((node, request.rack_id))
+        return original(node, request, code)
+
+    fakes.on_fetch = fetch
+    assert with_cluster(fakes, read(p, 0, 30, rack="here", fetch_max_bytes=10)) == list(range(30))
+    assert nodes == [(0, "here"), (1, ""), (1, ""), (1, "")]
+
+
+@pytest.mark.spec("R2")
+@pytest.mark.parametrize("trouble", ["dead", "behind", "no replica"])
+def test_a_range_is_read_from_the_leader_after_trouble_with_the_follower(fakes, with_cluster, trouble):
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 30)
+    fakes.nearest[p, "here"] = 1
+    if trouble == "behind":
+        fakes.visible_ends[1, p] = 10
+    if trouble == "dead":
+        original = fakes.on_fetch
+        fakes.on_fetch = lambda node, request, code: DROP if node == 1 else original(node, request, code)
+    assert with_cluster(fakes, read(p, 20, 30, rack="here", fetch_max_bytes=10)) == list(range(20, 30))
 
 
 def test_a_batch_larger_than_an_answer_comes_whole(fake, with_cluster):

@@ -20,6 +20,7 @@ from ottla.client.consumer.subscription_state import NO_LEADER, OffsetReset, Par
 from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange, as_client_error
 from ottla.client.fetcher import out_of_range
 from ottla.client.model import TopicPartition
+from ottla.client.named_rack import NamedRack
 from ottla.peer.cluster import FETCH, Cluster
 from ottla.peer.errors import STALE_METADATA
 from ottla.peer.fetch import FetchLimits, aborted_in, fetch_request, partitions_in
@@ -63,6 +64,8 @@ class _Asked(NamedTuple):
     state: PartitionState
     seeks: int
     wanted: WantedFetch
+    is_follower: bool
+    """Whether the broker was asked because a leader named it (KIP-392)."""
 
 
 class Fetcher:
@@ -89,6 +92,7 @@ class Fetcher:
         self._buffer = buffer
         self._keeper = keeper
         self._on_data = on_data
+        self._rack = NamedRack(settings.rack, cluster.settings.metadata_max_age_ms)
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[int, asyncio.Task[None]] = {}
         self._held_until_ms: dict[int | TopicPartition, float] = {}
@@ -174,7 +178,9 @@ class Fetcher:
                 without_room.add(node_id)
             elif at is not None:
                 wanted = WantedFetch(at.offset, at.current_leader.epoch, most_bytes)
-                by_node.setdefault(node_id, {})[partition] = _Asked(state, state.seeks, wanted)
+                by_node.setdefault(node_id, {})[partition] = _Asked(
+                    state, state.seeks, wanted, state.preferred_read_replica == node_id
+                )
         for node_id in without_room:
             by_node.pop(node_id, None)
         if stale and self._reported_stale != self._cluster.metadata.version:
@@ -217,9 +223,11 @@ class Fetcher:
     def _node_for(self, partition: TopicPartition, state: PartitionState, now_ms: float) -> int | None:
         if state.preferred_read_replica is not None:
             preferred = self._subscriptions.preferred_read_replica(partition, now_ms)
-            if preferred is not None and preferred in self._cluster.metadata.nodes:
-                return preferred
-            self._subscriptions.clear_preferred_read_replica(partition)
+            if preferred is not None:
+                if self._cluster.metadata.is_online(*partition, preferred):
+                    return preferred
+                self._subscriptions.clear_preferred_read_replica(partition)
+                self._keeper.request_update()
         leader = self._cluster.metadata.leader(*partition)
         return leader if leader is not None and leader >= 0 else None
 
@@ -233,6 +241,8 @@ class Fetcher:
             session.failed()
             for partition in asked:
                 self._subscriptions.clear_preferred_read_replica(partition)
+            if any(each.is_follower for each in asked.values()):
+                self._rack.failed(asked_at_ms)
             self._failed(node_id)
         except BaseException:
             session.failed()
@@ -261,7 +271,7 @@ class Fetcher:
 
     def _request(self, session: FetchSession, asked: Mapping[TopicPartition, _Asked]) -> FetchRequest:
         plan = session.build({partition: each.wanted for partition, each in asked.items()})
-        return fetch_request(plan, self._settings.limits, rack=self._settings.rack)
+        return fetch_request(plan, self._settings.limits, rack=self._rack.at(self._cluster.clock.monotonic_ms()))
 
     def _take(self, node_id: int, answer: FetchResponse, asked: Mapping[TopicPartition, _Asked]) -> None:
         self._cluster.metadata.update_nodes(answer.node_endpoints)
@@ -282,6 +292,8 @@ class Fetcher:
     def _take_data(self, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
         if self.problems:
             self.problems.pop(partition, None)
+        if asked.is_follower:
+            self._rack.served()
         state = asked.state
         if data.high_watermark >= 0:
             state.high_watermark = data.high_watermark
@@ -309,12 +321,14 @@ class Fetcher:
 
     def _take_error(self, node_id: int, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
         code = data.error_code
-        replica = self._subscriptions.clear_preferred_read_replica(partition)
+        self._subscriptions.clear_preferred_read_replica(partition)
+        if asked.is_follower:
+            self._rack.failed(self._cluster.clock.monotonic_ms())
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                return  # the follower lags behind, or begins later: the leader knows whether the offset is there
         error: ClientError = BrokerError(code, f"{partition} cannot be read from broker {node_id}")
         self.problems[partition] = error
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if replica is not None and replica == node_id:
-                return  # the follower lags behind, or is ahead: ask the leader
             if self._subscriptions.default_reset is OffsetReset.NONE:
                 self._begin_to_explain(partition, asked)
                 return

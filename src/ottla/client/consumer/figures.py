@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import nan
 
 from ottla.client.client_metrics import Metrics
-from ottla.client.consumer.subscription_state import PartitionState, SubscriptionState
+from ottla.client.consumer.subscription_state import NO_LEADER, PartitionState, SubscriptionState
 from ottla.client.model import TopicPartition
 from ottla.env.clock import Clock
 
@@ -34,6 +34,7 @@ class ConsumerFigures:
         metrics.gauge("records-lead-min", lambda: min(self._leads(), default=nan))
         metrics.gauge("last-poll-seconds-ago", self._last_poll_seconds_ago)
         metrics.gauge("assigned-partitions", lambda: len(subscriptions.assigned_partitions))
+        metrics.tagged("preferred-read-replica", self._preferred_replicas)
         metrics.tagged("records-lag", lambda: {tuple(each): lag for each, lag in self.lags().items()})
 
     def fetched(self, latency_ms: float, size_bytes: int, throttle_ms: int) -> None:
@@ -57,6 +58,14 @@ class ConsumerFigures:
         partitions = self._partitions()
         lags = {each: state.lag(read_committed=self._read_committed) for each, state in partitions.items()}
         return {each: lag for each, lag in lags.items() if lag is not None}
+
+    def _preferred_replicas(self) -> dict[tuple[object, ...], float]:
+        """The follower that each partition is read from, -1 for the leader."""
+        states = self._partitions().items()
+        return {
+            tuple(each): NO_LEADER if state.preferred_read_replica is None else state.preferred_read_replica
+            for each, state in states
+        }
 
     def _leads(self) -> list[int]:
         return [

@@ -171,13 +171,14 @@ class Client:
         bytes_per_batch: int | None = None,
         read_committed: bool = False,
         check_crcs: bool = True,
+        rack: str = "",
     ) -> Iterator[pyarrow.RecordBatch]:
         """Same, as Arrow record batches of at most `rows_per_batch` rows (columns: `records.arrow.arrow_schema`).
 
         A batch has fewer rows once its records have `bytes_per_batch` bytes (by default 64 MiB).
         `read_committed` leaves out the records of aborted transactions, and needs an `end` that is not beyond the last
-        stable offset. Where records or the topic were deleted meanwhile, what was fetched before comes ahead of the
-        error.
+        stable offset. With a `rack`, records are read from a replica there if the cluster names one (KIP-392). Where
+        records or the topic were deleted meanwhile, what was fetched before comes ahead of the error.
         """
         from ottla.records.arrow import MAX_ROWS_BYTES, ArrowRows
 
@@ -191,7 +192,12 @@ class Client:
             include_headers=include_headers,
         )
         isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
-        settings = {"fetch_max_bytes": fetch_max_bytes, "isolation_level": isolation_level, "check_crcs": check_crcs}
+        settings = {
+            "fetch_max_bytes": fetch_max_bytes,
+            "isolation_level": isolation_level,
+            "check_crcs": check_crcs,
+            "rack": rack,
+        }
         deleted: ClientError | None = None
         try:
             for fetched in self._fetch(partition, start, end, settings):

@@ -166,6 +166,12 @@ ROWS = (
         "Milliseconds that a task waits for records, retries included.",
     ),
     ReadOption("kafka.fetch.max.bytes", "2097152", BOTH, "Bytes of one answer; a task holds about two.", "50 MiB"),
+    ReadOption(
+        "kafka.client.rack",
+        "",
+        BOTH,
+        "The rack of the executors: they read from a replica there, where the cluster offers one (KIP-392).",
+    ),
     ReadOption("rowsPerBatch", "8192", BOTH, "Rows of an Arrow batch.", ONLY_HERE),
     ReadOption(
         "kafka.*",
@@ -173,7 +179,7 @@ ROWS = (
         BOTH,
         "Every other setting of a consumer ([client settings](client-settings.md)). Those of connections, "
         "`max.partition.fetch.bytes`, `check.crcs` and `default.api.timeout.ms` are honoured; those of group members, "
-        "and `fetch.min.bytes`, `fetch.max.wait.ms` and `client.rack`, have nothing to act on.",
+        "and `fetch.min.bytes` and `fetch.max.wait.ms`, have nothing to act on.",
     ),
 )
 

@@ -120,6 +120,7 @@ class FetchOptions:
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
     read_committed: bool = False
     check_crcs: bool = True
+    rack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +265,7 @@ def _fetch(given: Given, connection: ConnectionOptions) -> FetchOptions:
         given.positive("kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
         config.isolation_level == "read_committed",
         config.check_crcs,
+        config.client_rack,
     )
 
 

@@ -90,6 +90,7 @@ def _batches(
                 include_headers=include_headers,
                 read_committed=fetch.read_committed,
                 check_crcs=fetch.check_crcs,
+                rack=fetch.rack,
             )
             try:
                 for batch in batches:

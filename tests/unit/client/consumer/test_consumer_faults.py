@@ -260,6 +260,50 @@ def test_a_follower_is_read_from_and_left_when_it_fails(fakes, open_consumer):
     assert {node for node, _ in asked[2:]} == {0, 1}
 
 
+@pytest.mark.spec("C1", "R2")
+def test_a_follower_that_lacks_the_offset_sends_the_consumer_back_to_the_leader(fakes, open_consumer):
+    """Without a reset: the leader knows whether the offset is there."""
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 20)
+    fakes.nearest[p, "here"] = 1
+    fakes.visible_ends[1, p] = 10
+    consumer = open_consumer(client_rack="here", auto_offset_reset="earliest")
+    consumer.assign([p])
+    consumer.seek(p, 15)
+    assert offsets(read(consumer, 5)) == list(range(15, 20))
+    assert {request.rack_id for request in fakes.asked(ApiKey.FETCH)} == {"here", ""}
+
+
+@pytest.mark.spec("C1", "R2")
+def test_a_leader_that_names_a_dead_follower_still_gives_records(fakes, open_consumer):
+    """It names it until the broker's session has ended; Apache's consumer stands still till then."""
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 20)
+    fakes.nearest[p, "here"] = 1
+    original = fakes.on_fetch
+    fakes.on_fetch = lambda node, request, code: DROP if node == 1 else original(node, request, code)
+    consumer = open_consumer(client_rack="here", metadata_max_age_ms=600_000)
+    consumer.assign([p])
+    assert offsets(read(consumer, 20)) == list(range(20))
+    fakes.fill(p, 10)
+    assert offsets(read(consumer, 10)) == list(range(20, 30))
+
+
+@pytest.mark.spec("C1", "R2")
+def test_a_follower_is_read_while_it_is_named(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 20)
+    fakes.nearest[p, "here"] = 1
+    fakes.visible_ends[1, p] = 10
+    consumer = open_consumer(client_rack="here")
+    consumer.assign([p])
+    assert offsets(read(consumer, 10)) == list(range(10))
+    assert consumer.metrics()["preferred-read-replica{topic=t,partition=0}"] == 1
+    assert not consumer.poll(100), "what the follower does not know to be committed is not read elsewhere"
+    fakes.visible_ends[1, p] = 20
+    assert offsets(read(consumer, 10)) == list(range(10, 20))
+
+
 def epoch_end(partition, end_offset, epoch):
     result = EpochEndOffset(partition=partition.partition, leader_epoch=epoch, end_offset=end_offset)
     return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic=partition.topic, partitions=[result])])

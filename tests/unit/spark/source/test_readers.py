@@ -148,12 +148,14 @@ def test_fetches_have_the_settings_of_the_options(cluster) -> None:
         "kafka.check.crcs": "false",
         "kafka.fetch.max.bytes": "99",
         "kafkaConsumer.pollTimeoutMs": "77",
+        "kafka.client.rack": "r1",
     }
     reader = OttlaDataSource(BASE | options).reader(source_schema(include_headers=False))
     _offsets(reader.read(PartitionRange("a", 0, 0, 3)))
     connection, fetch = cluster.settings
     assert connection["default_api_timeout_ms"] == 77
     assert (fetch["read_committed"], fetch["check_crcs"], fetch["fetch_max_bytes"]) == (True, False, 99)
+    assert fetch["rack"] == "r1"
 
 
 def test_only_the_columns_wanted_are_made(cluster) -> None:
