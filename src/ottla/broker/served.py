@@ -75,5 +75,7 @@ SERVED: dict[int, Served] = {
     47: Served(0, 0, "offset_delete"),
     56: Served(0, 3, "alter_partition"),
     60: Served(0, 1, "describe_cluster"),
+    61: Served(0, 0, "describe_producers"),
+    64: Served(0, 0, "unregister_broker"),
     67: Served(0, 0, "allocate_producer_ids"),
 }

@@ -35,6 +35,8 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (3, 4),  # for clients, not for replicas only
 }

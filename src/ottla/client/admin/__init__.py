@@ -3,6 +3,7 @@
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.model import (
     BROKER_DEFAULT,
+    ActiveProducer,
     ClusterDescription,
     ConfigEntry,
     ConfigOperation,
@@ -21,6 +22,7 @@ from ottla.client.admin.model import (
 
 __all__ = [
     "BROKER_DEFAULT",
+    "ActiveProducer",
     "Admin",
     "ClusterDescription",
     "ConfigEntry",

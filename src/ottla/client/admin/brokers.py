@@ -19,6 +19,7 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
 class BrokerAdmin:
@@ -32,6 +33,23 @@ class BrokerAdmin:
         metadata = await self._cluster.retry("describing the cluster", lambda: self._cluster.refresh([]), timeout_ms)
         nodes = tuple(sorted(metadata.nodes.values()))
         return ClusterDescription(metadata.cluster_id, metadata.nodes.get(metadata.controller_id), nodes)
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        """Have the cluster forget a dead broker: its settings, and where settings of topics name it.
+
+        Brokers of ottla do it, and Apache Kafka with KRaft. Raises BrokerError with the broker's reason
+        (INVALID_REQUEST: it is alive, or has replicas; BROKER_ID_NOT_REGISTERED: there is nothing to forget).
+        """
+        asked = whole_number("the id of a broker", broker_id, 0, MAX_INT32)
+        request = UnregisterBrokerRequest(broker_id=asked)
+
+        async def attempt() -> None:
+            answer: UnregisterBrokerResponse = await self._cluster.request_any(request)
+            if answer.error_code != ErrorCode.NONE:
+                what = f"broker {asked} is not unregistered"
+                raise BrokerError(answer.error_code, what, answer.error_message)
+
+        await self._cluster.retry("unregistering a broker", attempt, timeout_ms)
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None

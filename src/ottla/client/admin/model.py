@@ -145,6 +145,21 @@ class PartitionReassignment(NamedTuple):
         return tuple(broker for broker in self.replicas if broker not in self.removing_replicas)
 
 
+class ActiveProducer(NamedTuple):
+    """A producer that a partition's leader knows.
+
+    `last_timestamp` is that of its last batch, in milliseconds; -1 where there is no batch, no marker of a coordinator
+    or no open transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
 class ClusterDescription(NamedTuple):
     """The brokers; `controller` is None while there is none."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.client.admin.model import ActiveProducer
 from ottla.client.admin.outcomes import Outcomes
 from ottla.client.errors import BrokerError
 from ottla.client.model import LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition, by_topic
@@ -17,6 +18,12 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
+)
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
 )
 from ottla.wire.messages.list_offsets import ListOffsetsResponse
 
@@ -101,6 +108,34 @@ class PartitionAdmin:
 
         return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
 
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        """Return the idempotent and transactional producers that the leaders of these partitions know (KIP-664).
+
+        Raises UnknownTopicError, BrokerError, PartlyFailedError for several partitions.
+        """
+        wanted = arguments.by_partition("partitions", dict.fromkeys(arguments.several("partitions", partitions)))
+        outcomes: Outcomes[TopicPartition, list[ActiveProducer]] = Outcomes("describing producers", wanted)
+
+        async def ask(leader: int, asked: list[TopicPartition]) -> None:
+            by_name = by_topic({each: each.partition for each in asked})
+            request = DescribeProducersRequest(
+                topics=[TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_name.items()]
+            )
+            answer: DescribeProducersResponse = await self._cluster.request(leader, request)
+            for topic in answer.topics:
+                for result in topic.partitions:
+                    partition = TopicPartition(topic.name, result.partition_index)
+                    if result.error_code == ErrorCode.NONE:
+                        outcomes.succeed(partition, [_producer(each) for each in result.active_producers])
+                    else:
+                        what = f"the producers of {partition} are not described"
+                        outcomes.fail(partition, BrokerError(result.error_code, what, result.error_message))
+            outcomes.check_answered(asked)
+
+        return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
+
     def _asking(
         self,
         outcomes: Outcomes[TopicPartition, Any],
@@ -123,6 +158,17 @@ class PartitionAdmin:
             await outcomes.ask_each(by_leader, ask)
 
         return attempt
+
+
+def _producer(state: ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        state.producer_id,
+        state.producer_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.current_txn_start_offset,
+    )
 
 
 def _named(what: str, values: Mapping[TopicPartition, int], least: int) -> dict[TopicPartition, int]:

@@ -11,6 +11,7 @@ from ottla.client.admin.admin import Admin as AsyncAdmin
 from ottla.client.admin.configs import Changes
 from ottla.client.admin.model import (
     BROKER_DEFAULT,
+    ActiveProducer,
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
@@ -203,6 +204,16 @@ class Admin(MethodHints):
     ) -> dict[int, dict[str, LogDirDescription]]:
         """As `ottla.client.Admin.describe_log_dirs`."""
         return self._thread.run(self._async.describe_log_dirs, brokers, timeout_ms=timeout_ms)
+
+    def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        """As `ottla.client.Admin.unregister_broker`."""
+        self._thread.run(self._async.unregister_broker, broker_id, timeout_ms=timeout_ms)
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        """As `ottla.client.Admin.describe_producers`."""
+        return self._thread.run(self._async.describe_producers, partitions, timeout_ms=timeout_ms)
 
     def alter_partition_reassignments(
         self, reassignments: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: int | None = None
