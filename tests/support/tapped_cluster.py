@@ -162,15 +162,22 @@ def _environment(maker: Maker) -> dict[str, str]:
 
 
 class TappedCluster:
-    """Brokers with ids from 1 on, made by `makers` in turn."""
+    """Brokers with ids from 1 on, made by `makers` in turn, each in one of the `racks` if these are given."""
 
-    def __init__(self, folder: Path, makers: Sequence[Maker], settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        makers: Sequence[Maker],
+        settings: Mapping[str, str] | None = None,
+        racks: Sequence[str] = (),
+    ) -> None:
         if makers.count("apache") > MOST_APACHE_BROKERS:
             raise ValueError(f"{makers.count('apache')} JVMs: at most {MOST_APACHE_BROKERS} brokers of Apache Kafka")
         self.recording = Recording()
         self.zookeeper = ApacheZooKeeper(folder / "zookeeper", heap=ZOOKEEPER_HEAP)
         self.folder = folder
         self._makers = makers
+        self._racks = racks
         self._settings = {**CLUSTER_SETTINGS, **(settings or {})}
         self.brokers: dict[int, ClusterBroker] = {}
         self._client: KazooClient | None = None
@@ -197,13 +204,14 @@ class TappedCluster:
             stack.callback(self._client.stop)
             self._client.start()
             for broker_id, maker in enumerate(self._makers, 1):
+                rack = {"broker.rack": self._racks[broker_id - 1]} if self._racks else {}
                 broker = ClusterBroker(
                     maker,
                     broker_id,
                     self.folder / f"broker-{broker_id}",
                     self.zookeeper,
                     self.recording,
-                    self._settings,
+                    {**self._settings, **rack},
                 )
                 stack.callback(broker.close)
                 self.brokers[broker_id] = broker
