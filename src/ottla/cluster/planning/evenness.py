@@ -25,7 +25,7 @@ VIOLATION_DIGITS = 2
 _LEAST_GAIN = 1e-9
 
 
-class Style(NamedTuple):
+class MoveOrder(NamedTuple):
     """In which order brokers are evened out, which leads to different plans; the best one is taken.
 
     `is_proportionate`: what is moved has the size that brings bytes and numbers right together, else the largest that
@@ -36,7 +36,7 @@ class Style(NamedTuple):
     fills_first: bool
 
 
-STYLES = tuple(Style(first, second) for first in (True, False) for second in (False, True))
+MOVE_ORDERS = tuple(MoveOrder(first, second) for first in (True, False) for second in (False, True))
 
 
 class Evening:
@@ -49,7 +49,7 @@ class Evening:
         movable: the partitions that may move.
         targets: brokers that may get replicas, and so may lack something.
         donors: brokers that may give some.
-        style: the order in which it is done.
+        order: the order in which it is done.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Evening:
         *,
         targets: Sequence[int],
         donors: Sequence[int],
-        style: Style = STYLES[0],
+        order: MoveOrder = MOVE_ORDERS[0],
     ) -> None:
         self._layout = layout
         self._sizes = sizes
@@ -69,7 +69,7 @@ class Evening:
         self._movable = movable
         self._targets = targets
         self._donors = donors
-        self._style = style
+        self._order = order
         self._held: dict[int, list[tuple[int, int]]] = {}
 
     def run(self) -> None:
@@ -134,7 +134,7 @@ class Evening:
 
     def _even(self, is_generous: bool) -> None:
         """First up or down to the share of those that are even already; `is_generous`: to the ends of their bounds."""
-        for fills in (True, False) if self._style.fills_first else (False, True):
+        for fills in (True, False) if self._order.fills_first else (False, True):
             for broker in self._emptiest_first(self._targets) if fills else self._fullest_first(self._donors):
                 self._fill(broker, is_generous) if fills else self._relieve(broker, is_generous)
 
@@ -177,7 +177,7 @@ class Evening:
         if size <= 0 and count <= 0:
             return None
         if size > 0 and count > 0:
-            return size / max(1.0, count) if self._style.is_proportionate else size
+            return size / max(1.0, count) if self._order.is_proportionate else size
         return max(0.0, size)
 
     def _choice(self, source: int, target: int, wanted: float) -> int | None:

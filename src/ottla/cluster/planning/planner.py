@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ottla.cluster.planning.bounds import Bounds, even_bounds
-from ottla.cluster.planning.evenness import STYLES, Evening
+from ottla.cluster.planning.evenness import MOVE_ORDERS, Evening
 from ottla.cluster.planning.layout import Layout
 from ottla.cluster.planning.leaders import LeaderEvening, reordered
 from ottla.cluster.planning.model import (
@@ -50,14 +50,14 @@ def plan(
 
 
 def _evened(layout: Layout, goal: PlanGoal, weights: Mapping[int, float] | None, free: Sequence[int]) -> Layout:
-    """The layout with bytes and replicas evened out, in the style that does it best."""
+    """The layout with bytes and replicas evened out, in the order that does it best."""
     donors = layout.targets if goal.even else [each for each in layout.targets if each not in goal.add]
     gainers = layout.targets if goal.even else sorted(goal.add)
     sizes, counts = size_bounds(layout, goal, weights), count_bounds(layout, goal, weights)
     found: list[tuple[tuple[float, int], Layout]] = []
-    for style in STYLES:
+    for order in MOVE_ORDERS:
         tried = layout.copy()
-        evening = Evening(tried, sizes, counts, free, targets=gainers, donors=donors, style=style)
+        evening = Evening(tried, sizes, counts, free, targets=gainers, donors=donors, order=order)
         evening.run()
         found.append((evening.result(), tried))
     return min(found, key=lambda each: each[0])[1]
