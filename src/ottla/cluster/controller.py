@@ -142,6 +142,21 @@ class Controller:
         """Topics whose deletion is under way."""
         return frozenset(self._state.deleting)
 
+    @property
+    def reassigning(self) -> int:
+        """Partitions that reassignments move."""
+        return len(self._state.moves)
+
+    @property
+    def waiting_deletions(self) -> list[str]:
+        """Topics whose deletion waits for a broker that is not there, or whose log directory has failed."""
+        state = self._state
+        return [
+            name
+            for name, deletion in state.deletions.items()
+            if state.has_offline(name) or (deletion.remaining and not deletion.awaits_any_of(state.live))
+        ]
+
     def reassignments(
         self, keys: Iterable[PartitionKey] | None = None
     ) -> dict[PartitionKey, tuple[PartitionImage, ReplicaMove]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.metrics import cluster_figures as figures
 from ottla.broker.metrics.registry import Labelled, MetricDeclaration, MetricKind, MetricsRegistry
 from ottla.groups.coordinator import CoordinatorState
 from ottla.groups.states import GroupState
@@ -324,6 +325,75 @@ def _of_lost_records() -> Iterator[BrokerMetric]:
     )
 
 
+_REPLICAS = "kafka.server:type=ReplicaManager,name="
+_CONTROLLER = "kafka.controller:type=KafkaController,name="
+
+
+def _of_leaders() -> Iterator[BrokerMetric]:
+    """What this broker leads, and lacks as leader."""
+    for name, text, read in (
+        ("LeaderCount", "Partitions that this broker leads.", figures.leaders),
+        (
+            "UnderReplicatedPartitions",
+            "Partitions that it leads of which a replica is not in sync, one that a reassignment adds included.",
+            figures.under_replicated,
+        ),
+        ("UnderMinIsrPartitionCount", "Partitions that it leads that refuse acks=all.", figures.under_min_isr),
+        (
+            "AtMinIsrPartitionCount",
+            "Partitions that it leads that lack a replica, and refuse acks=all if one more falls behind.",
+            figures.at_min_isr,
+        ),
+    ):
+        yield _kafka(f"{_REPLICAS}{name}", f"kafka_server_replicamanager_{name.lower()}", GAUGE, text, _one(read))
+
+
+def _of_the_controller() -> Iterator[BrokerMetric]:
+    """What the controller knows; 0 at other brokers."""
+    for name, text, read in (
+        ("ActiveControllerCount", "1 at the controller.", figures.active_controller),
+        ("OfflinePartitionsCount", "At the controller: partitions without a live leader.", figures.offline_partitions),
+        (
+            "PreferredReplicaImbalanceCount",
+            "At the controller: partitions that are not led by their preferred replica.",
+            figures.not_preferred,
+        ),
+        ("TopicsToDeleteCount", "At the controller: topics whose deletion is under way.", figures.topics_to_delete),
+        (
+            "TopicsIneligibleToDeleteCount",
+            "At the controller: those that wait for a broker that is not there, or whose log directory has failed.",
+            figures.topics_that_wait,
+        ),
+    ):
+        yield _kafka(
+            f"{_CONTROLLER}{name}", f"kafka_controller_kafkacontroller_{name.lower()}", GAUGE, text, _one(read)
+        )
+    yield _ottla(
+        "reassigning_partitions",
+        GAUGE,
+        "At the controller: partitions that reassignments move.",
+        _one(figures.reassigning),
+    )
+
+
+def _of_disks() -> Iterator[BrokerMetric]:
+    """Volumes of log directories."""
+    yield _ottla(
+        "log_directory_usable_bytes",
+        GAUGE,
+        "Free bytes of the volume of a log directory.",
+        figures.usable_bytes,
+        ("log_directory",),
+    )
+    yield _ottla(
+        "log_directory_total_bytes",
+        GAUGE,
+        "Size of the volume of a log directory.",
+        figures.total_bytes,
+        ("log_directory",),
+    )
+
+
 def _of_group_states() -> Iterator[BrokerMetric]:
     """Groups by their states."""
     yield from (
@@ -446,6 +516,9 @@ BROKER_METRICS: tuple[BrokerMetric, ...] = (
     *_of_fetch_sessions_and_loop(),
     *_of_partitions(),
     *_of_replication_quotas(),
+    *_of_leaders(),
+    *_of_the_controller(),
+    *_of_disks(),
     *_of_lost_records(),
     *_of_group_states(),
     *_of_coordinators(),
