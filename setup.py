@@ -24,7 +24,7 @@ from setuptools.errors import BaseError, CCompilerError
 SWITCH = "OTTLA_BUILD"
 COMPILED_ONLY, PURE, AUTO = "compiled", "pure", "auto"
 #: Source module and built module, below `ottla.records`.
-COMPILED = {"_walk": "_walk_native", "_keys": "_keys_native", "_building": "_building_native"}
+COMPILED = {"_walk": "_walk_native", "_keys": "_keys_native", "_building": "_building_native", "_json": "_json_native"}
 #: Indexes are never negative here, and everything that is read is checked to lie within its buffer.
 DIRECTIVES = {
     "language_level": 3,

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from struct import Struct
 from typing import Any
 
 _INT = Struct("=i")
 _LONG = Struct("=q")
+_DOUBLE = Struct("=d")
+_NOT_PLAIN = re.compile(rb'["\\\x00-\x1f]')
 
 compiled = False
 """Of a source that is compiled, Cython makes this True."""
@@ -58,3 +61,24 @@ def put_long(into: bytearray, index: int, number: int) -> None:
 def record_of(kind: Any, is_plain: bool, *fields: Any) -> Any:
     """A tuple of a named kind with these fields; plain where they are nothing but bytes, strings and numbers."""
     return tuple.__new__(kind, fields)
+
+
+def put_double(into: bytearray, index: int, number: float) -> None:
+    """Set one of numbers with a fraction, of 64 bits."""
+    _DOUBLE.pack_into(into, 8 * index, number)
+
+
+def double_of(data: Any, at: int, size: int) -> float:
+    """The number that characters say; infinite where it is too large."""
+    return float(bytes(data[at : at + size]))
+
+
+def text_end(data: Any, at: int, end: int) -> int:
+    """Where the first quote, backslash or control character is from place `at` on; `end` where there is none."""
+    found = _NOT_PLAIN.search(bytes(data[at:end]))
+    return end if found is None else at + found.start()
+
+
+def is_same(word: bytes, data: Any, at: int, size: int) -> bool:
+    """Whether `size` octets of `data` from place `at` on are the word."""
+    return bytes(data[at : at + size]) == word

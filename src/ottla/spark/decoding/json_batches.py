@@ -1,6 +1,7 @@
-"""JSON values to typed columns: whole batches with pyarrow's reader, and what it refuses one by one.
+"""JSON values to typed columns: whole batches by a compiled reader or by pyarrow's, and what they refuse one by one.
 
-pyarrow's reader is strict: a value of another type, a name twice, broken text fail the batch it is in. Such a batch is
+The compiled reader (`json_columns`) takes plain JSON; a batch that it refuses is read by pyarrow's. That is strict: a
+value of another type, a name twice, broken text fail the batch it is in. Such a batch is
 halved until the bad documents are among few, which `JsonDocuments` reads as Spark does. Columns with maps, which
 pyarrow does not know, are read so as well, the others of the document in the batch.
 """
@@ -18,6 +19,7 @@ import pyarrow.compute
 import pyarrow.json
 
 from ottla.spark.decoding.halving import Decoded, UnreadableError, decode_in_halves, decode_present
+from ottla.spark.decoding.json_columns import COMPILED, JsonColumns, are_read
 from ottla.spark.decoding.json_documents import JsonDocuments
 from ottla.spark.decoding.temporal import needs_conversion, read_as, read_columns
 
@@ -40,6 +42,8 @@ class JsonBatches:
         self._maps = JsonDocuments(self._with_map, ZoneInfo(time_zone)) if len(self._with_map) else None
         self._converted = [index for index, field in enumerate(self._in_batches) if needs_conversion(field.type)]
         read = [pyarrow.field(field.name, read_as(field.type)) for field in self._in_batches]
+        can = COMPILED and len(read) > 0 and all(are_read(field.type) for field in read)
+        self._compiled = JsonColumns(pyarrow.schema(read)) if can else None
         self._parsing = pyarrow.json.ParseOptions(
             # Without any column the number of rows would be lost.
             explicit_schema=pyarrow.schema(read or [pyarrow.field(_NO_COLUMN, pyarrow.null())]),
@@ -57,6 +61,23 @@ class JsonBatches:
         """All documents at once. Raises UnreadableError if pyarrow refuses any."""
         if len(values) == 0:
             return [pyarrow.nulls(0, field.type) for field in self.schema]
+        arrays = self._of_compiled(values) or self._of_pyarrow(values)
+        for index in self._converted:
+            arrays[index] = read_columns(arrays[index], self._in_batches.field(index).type, self._time_zone)
+        return arrays if self._maps is None else self._with_maps(arrays, values, self._maps)
+
+    def _of_compiled(self, values: pyarrow.BinaryArray) -> list[pyarrow.Array] | None:
+        """All columns but maps, None where this is for the other reader. Raises UnreadableError for no UTF-8."""
+        if self._compiled is None:
+            return None
+        try:
+            values.cast(pyarrow.string())
+        except pyarrow.ArrowInvalid as problem:
+            raise UnreadableError from problem
+        return self._compiled.read(values)
+
+    def _of_pyarrow(self, values: pyarrow.BinaryArray) -> list[pyarrow.Array]:
+        """All columns but maps. Raises UnreadableError."""
         data = _bytes_of_objects(values)
         reading = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
         try:
@@ -69,10 +90,7 @@ class JsonBatches:
         # as values means one of each.
         if table.num_rows != len(values):
             raise UnreadableError
-        arrays = [_one_chunk(table.column(field.name)) for field in self._in_batches]
-        for index in self._converted:
-            arrays[index] = read_columns(arrays[index], self._in_batches.field(index).type, self._time_zone)
-        return arrays if self._maps is None else self._with_maps(arrays, values, self._maps)
+        return [_one_chunk(table.column(field.name)) for field in self._in_batches]
 
     def _with_maps(
         self, arrays: list[pyarrow.Array], values: pyarrow.BinaryArray, documents: JsonDocuments

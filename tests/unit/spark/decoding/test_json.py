@@ -146,6 +146,26 @@ def test_a_document_gives_the_same_in_a_batch_and_alone(monkeypatch: pytest.Monk
     assert [plain(column) for column in made.decode(documents)] == together
 
 
+@pytest.mark.slow
+def test_all_readers_of_batches_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of documents that both take: the compiled reader or, without a compiler, its source, and pyarrow's."""
+    monkeypatch.setattr(json_batches, "COMPILED", True)
+    made = decoder(parse_decoding_options({"valueFormat": "json", "valueSchema": FLAT_DDL}))
+    reader = json_batches.JsonBatches(made.fields.remove(len(made.fields) - 1).remove(len(made.fields) - 2), "UTC")
+    both = 0
+    for document in Documents(41).take(1_500):
+        value = pyarrow.array([document], pyarrow.binary())
+        try:
+            wanted = reader._of_pyarrow(value)
+            found = reader._of_compiled(value)
+        except json_batches.UnreadableError:
+            continue
+        if found is not None:
+            both += 1
+            assert [plain(column) for column in found] == [plain(column) for column in wanted], document
+    assert both > 300
+
+
 def _unreadable(*_: object) -> None:
     raise json_batches.UnreadableError
 

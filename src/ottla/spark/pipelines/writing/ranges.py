@@ -75,7 +75,6 @@ class RangesReader(StreamReader):
 
 
 def collect_ranges(frame: DataFrame) -> list[PartitionRange]:
-    """The ranges of a batch of the source: a few numbers for each partition."""
-    return [
-        PartitionRange(row["topic"], row["partition"], row["start"], row["end"]) for row in frame.toArrow().to_pylist()
-    ]
+    """The ranges of a batch of the source: a few numbers for each partition, brought by one task."""
+    rows = frame.coalesce(1).toArrow().to_pylist()
+    return [PartitionRange(row["topic"], row["partition"], row["start"], row["end"]) for row in rows]
