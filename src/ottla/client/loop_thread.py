@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
@@ -236,6 +237,8 @@ class LoopThread:
             raise ClientClosedError("the client is closed")
         if process_id() != self._process:
             raise ForkedError("client")
+        if sys.is_finalizing():  # No thread but the main one runs any more: a caller would wait for ever.
+            raise ClientClosedError("the client cannot be used: Python is ending")
 
     def _check_may_wait(self) -> None:
         self.check()
@@ -257,8 +260,11 @@ class LoopThread:
             self._thread.join(STOP_TIMEOUT_S)
 
     def finish(self) -> None:
-        """Run `closing` in the loop, then `close` even if it failed; only once, and not in a forked child."""
-        if self.is_closed:
+        """Run `closing` in the loop, then `close` even if it failed; only once, and not in a forked child.
+
+        No effect while Python is ending, as for a generator that is collected last: its threads do not run any more.
+        """
+        if self.is_closed or sys.is_finalizing():
             return
         with self._finishing:
             if self._closed:

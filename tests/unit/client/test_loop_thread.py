@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import multiprocessing
 import signal
+import subprocess
 import sys
 import threading
 from concurrent.futures import Future
@@ -390,3 +391,39 @@ def test_callers_that_are_interrupted_anywhere_get_that_interrupt_and_go_on(thre
         assert thread.run_serving(double, 1) == (2, "test-client")
         assert thread.run(double, 2) == (4, "test-client")
     assert place > 100
+
+
+ENDS_BY_AN_ERROR = """
+import asyncio
+from ottla.client.loop_thread import LoopThread
+
+def rows():
+    thread = LoopThread("rows", lambda: asyncio.sleep(0))
+    try:
+        yield 1
+    finally:
+        thread.finish()
+
+def changed(source):
+    for row in source:
+        raise ValueError("of the user")
+
+changed(rows())
+"""
+
+
+@pytest.mark.slow
+def test_a_client_that_python_closes_at_its_end_does_not_hold_it_up():
+    """The error's traceback keeps the generator, so its `finally` runs when no other thread does any more."""
+    command = [sys.executable, "-c", ENDS_BY_AN_ERROR]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "ValueError: of the user")
+
+
+def test_work_is_refused_while_python_ends(thread, monkeypatch):
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    with pytest.raises(ClientClosedError, match="Python is ending"):
+        thread.run(asyncio.sleep, 0)
+    thread.finish()
+    monkeypatch.undo()
+    assert thread.run(asyncio.sleep, 0, "goes on") == "goes on"
