@@ -4,6 +4,7 @@
     ./run bench cluster_seeds 40 99         # these, a line of the ledger for each 50
     ./run bench cluster_seeds --total 2000  # go on where the ledger ends, until it has seeds 0 to 1999
 
+With `--moves` partitions move between four brokers meanwhile; those seeds have a ledger of their own.
 The ledger, `bench/cluster_seeds.jsonl`, only grows. Ends with 1 where a seed went wrong.
 """
 
@@ -17,10 +18,12 @@ from pathlib import Path
 BENCH = Path(__file__).resolve().parent
 sys.path[:0] = [str(BENCH.parent / "tests")]
 
+from ottla.sim.cluster.moves import run_moving_seed  # noqa: E402
 from ottla.sim.cluster.seed_run import run_seed, story_of  # noqa: E402
 from support.seed_ledger import add_to_ledger, next_seed, play, ranges, read_ledger, summary  # noqa: E402
 
 LEDGER = BENCH / "cluster_seeds.jsonl"
+MOVING_LEDGER = BENCH / "cluster_seeds_moving.jsonl"
 
 
 def tell(text: str) -> None:
@@ -32,8 +35,11 @@ def tell(text: str) -> None:
 def main() -> int:
     """See the module."""
     options = _options()
+    run = run_moving_seed if options.moves else run_seed
+    if options.ledger is None:
+        options.ledger = MOVING_LEDGER if options.moves else LEDGER
     if options.total is None and len(options.seeds) == 1:
-        outcome = run_seed(options.seeds[0])
+        outcome = run(options.seeds[0])
         tell(story_of(outcome, sys.maxsize))
         return int(bool(outcome.wrong))
     if options.total is not None:
@@ -46,7 +52,7 @@ def main() -> int:
         if time.monotonic() >= ends_at:
             tell(f"time is up: seeds from {begin} on are not played")
             break
-        played = play(begin, end, tell)
+        played = play(begin, end, tell, run)
         is_wrong |= bool(played.wrong)
         add_to_ledger(options.ledger, played)
         tell(str(played))
@@ -61,7 +67,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("seeds", nargs="*", type=int, help="a seed, or the first and the last one")
     parser.add_argument("--total", type=int, help="go on where the ledger ends, until it has so many")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no range later than this")
-    parser.add_argument("--ledger", type=Path, default=LEDGER)
+    parser.add_argument("--ledger", type=Path)
+    parser.add_argument("--moves", action="store_true", help="partitions move meanwhile")
     options = parser.parse_args()
     if (options.total is None) != (len(options.seeds) in (1, 2)):
         parser.error("name a seed, the first and the last one, or --total COUNT")

@@ -241,7 +241,9 @@ class SimulatedCluster:
         if len(controllers) != 1:
             return [f"controllers: {controllers}"]
         images = {each.host: each.broker.image for each in self.up() if each.broker is not None}
-        found = []
+        decides = controllers[0].broker
+        assert decides is not None
+        found = [f"{topic}-{index} moves" for topic, index in decides.control.controller.controller.reassignments()]
         first = images[controllers[0].host]
         for host, image in images.items():
             if set(image.brokers) != set(self.brokers):

@@ -207,16 +207,29 @@ class SeedRun:
 
     def _watermarks(self) -> dict[Place, dict[int, int]]:
         found: dict[Place, dict[int, int]] = {place: {} for place in self.places}
+        replicas = {place: self._replicas(place) for place in self.places}
         for each in self.cluster.up():
             assert each.broker is not None
             for place in self.places:
                 partition = each.broker.partitions.get(*place)
-                if partition is not None:
+                # A broker that was gone when its replica was removed has it still, as in Kafka.
+                if partition is not None and each.id in replicas[place]:
                     found[place][each.id] = partition.log.high_watermark
         return found
 
     def _replicas_agree(self) -> bool:
-        return all(len(each) == 3 and len(set(each.values())) == 1 for each in self._watermarks().values())
+        found = self._watermarks()
+        return all(
+            each.keys() == self._replicas(place) and len(set(each.values())) == 1 for place, each in found.items()
+        )
+
+    def _replicas(self, place: Place) -> set[int]:
+        """The brokers that are to have a replica, as the controller knows; none while there is no controller."""
+        controller = self.cluster.controller()
+        known = None
+        if controller is not None and controller.broker is not None:
+            known = controller.broker.image.partition(*place)
+        return set(known.replicas) if known is not None else set()
 
     def _reader_is_at_end(self) -> bool:
         reached = self.load.reached
@@ -229,7 +242,7 @@ class SeedRun:
             assert broker is not None
             for place in self.places:
                 partition = broker.partitions.get(*place)
-                if partition is None:
+                if partition is None or each.id not in self._replicas(place):
                     continue
                 records: dict[int, Value] = {
                     record.offset: value_of(record.value) for record in read_records(broker, *place)
