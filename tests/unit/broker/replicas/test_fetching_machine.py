@@ -81,6 +81,40 @@ def test_without_sessions_everything_is_named_each_time(machine: Machine) -> Non
         assert machine.received(ErrorCode.NONE, 0, 0)
 
 
+def test_many_partitions_are_named_by_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.replicas.fetching.machine.MOST_NAMED", 3)
+    machine = Machine()
+    keys = [("a", index) for index in range(8)]
+    for key in keys:
+        machine.follow(key, ID_A, 3, LogEnds(5, 2, 0), 4)
+    first = machine.round()
+    assert (list(first.changed), first.is_partial) == (keys[:3], True)
+    assert machine.answered(keys[0], AGREED, 0) == TakeRecords()
+    assert machine.answered(keys[3], AGREED, 0) is None, "it was not asked for yet"
+    machine.forget(keys[4])
+    second, third, fourth = machine.round(), machine.round(), machine.round()
+    assert (list(second.changed), second.forgotten, second.is_partial) == ([keys[3], *keys[5:7]], [], True)
+    assert (list(third.changed), third.is_partial) == (keys[7:], False)
+    assert (fourth.changed, fourth.is_partial) == ({}, False)
+    # A session that is begun anew names all of them again, and the old one's answers count no more.
+    machine.failed_round(0)
+    again = machine.round(BACKOFF_MS)
+    assert (list(again.changed), again.is_partial) == (keys[:3], True)
+    assert machine.answered(keys[7], AGREED, BACKOFF_MS) is None
+
+
+def test_a_leader_without_room_for_sessions_is_told_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.replicas.fetching.machine.MOST_NAMED", 1)
+    machine = Machine()
+    machine.follow(A, ID_A, 3, LogEnds(5, 2, 0), 4)
+    machine.follow(B, ID_B, 3, LogEnds(0, -1, 0), 0)
+    for keys, is_partial in (([A], True), ([A, B], False), ([A, B], False)):
+        asked = machine.plan(0)
+        assert asked is not None
+        assert (list(asked.changed), asked.is_partial) == (keys, is_partial)
+        assert machine.received(ErrorCode.NONE, 0, 0)
+
+
 @pytest.mark.parametrize("error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH])
 def test_a_lost_session_is_begun_anew_at_once(machine: Machine, error: ErrorCode) -> None:
     machine.round()

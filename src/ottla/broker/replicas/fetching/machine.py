@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -22,6 +23,8 @@ PartitionKey = tuple[str, int]
 
 NO_EPOCH: Final = -1
 NO_TOPIC_ID: Final = UUID(int=0)
+#: Partitions that one request names anew, where the leader grants a session: ten thousands would hold up both loops.
+MOST_NAMED: Final = 2_000
 #: Special timestamps of ListOffsets: the leader's log end, and its log start.
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -112,6 +115,8 @@ class FetchRound(NamedTuple):
     forgotten: list[tuple[PartitionKey, UUID]]
     #: Whether topics are named by their ids (Fetch 13 and newer); they are not while one has none.
     with_topic_ids: bool
+    #: Whether further partitions are to be named by the next request: this one is not to wait for records.
+    is_partial: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -167,6 +172,8 @@ class FetcherMachine:
     def __init__(self, backoff_ms: float) -> None:
         self._backoff_ms = backoff_ms
         self._session = SessionEpoch()
+        #: Whether the leader keeps what it was told; else each request names everything.
+        self._is_granted = True
         self._followed: dict[PartitionKey, FollowedPartition] = {}
         #: To be named by the next request.
         self._changed: dict[PartitionKey, None] = {}
@@ -289,19 +296,24 @@ class FetcherMachine:
             self._session.failed()
         if self._session.is_new:
             self._forgotten.clear()
-            named = {key: each for key, each in self._followed.items() if each.is_asked_for}
-        else:
-            named = {key: self._followed[key] for key in self._changed}
+            self._changed.clear()
+            for key, each in self._followed.items():
+                if each.is_asked_for:
+                    each.asked = None
+                    self._changed[key] = None
+        named = tuple(islice(self._changed, MOST_NAMED if self._is_granted else None))
         if not named and not any(each.asked is not None for each in self._followed.values()):
             return None
         changed = {}
-        for key, each in named.items():
+        for key in named:
+            each = self._followed[key]
             each.asked = changed[key] = each.position
             self._forgotten.pop((key, each.topic_id), None)
+            del self._changed[key]
         forgotten = list(self._forgotten)
-        self._changed.clear()
         self._forgotten.clear()
-        return FetchRound(self._session.id, self._session.epoch, changed, forgotten, self._with_topic_ids)
+        session = self._session
+        return FetchRound(session.id, session.epoch, changed, forgotten, self._with_topic_ids, bool(self._changed))
 
     @property
     def next_deadline_ms(self) -> float | None:
@@ -311,6 +323,7 @@ class FetcherMachine:
     def received(self, error: ErrorCode, session_id: int, now_ms: float) -> bool:
         """The answer to the request has come; False if it is void, and everything is to be asked anew."""
         if self._session.handled(int(error), session_id):
+            self._is_granted = not self._session.is_new
             return True
         if error not in _SESSION_ERRORS:
             self.failed_round(now_ms)

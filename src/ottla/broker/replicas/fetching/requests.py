@@ -82,7 +82,7 @@ def fetch_request(
     return FetchRequest(
         replica_id=CONSUMER if by_id else broker_id,
         replica_state=ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch) if by_id else ReplicaState(),
-        max_wait_ms=settings.max_wait_ms,
+        max_wait_ms=0 if asked.is_partial else settings.max_wait_ms,
         min_bytes=settings.min_bytes,
         max_bytes=settings.response_max_bytes,
         session_id=asked.session_id,
