@@ -156,20 +156,11 @@ def gone(topic: TopicImage, index: int, offline: tuple[int, ...]) -> PartitionEn
     return PartitionEntry(topic.name, topic.topic_id, index, state, 0, offline)
 
 
-def whole_state(
-    topics: Iterable[TopicImage], broker_ids: Collection[int], entry_of: EntryOf
-) -> tuple[UpdateMetadataBatch, dict[int, LeaderAndIsrBatch]]:
-    """What brokers get that have registered: all partitions, and its own replicas each in one LeaderAndIsr, if any."""
-    entries: list[PartitionEntry] = []
+def roles_of(broker_ids: Collection[int], entries: Iterable[PartitionEntry]) -> dict[int, list[PartitionEntry]]:
+    """Of all partitions those of which each of these brokers has a replica."""
     roles: dict[int, list[PartitionEntry]] = {broker_id: [] for broker_id in broker_ids}
-    for topic in topics:
-        for index, state in enumerate(topic.partitions):
-            if not state.isr:
-                continue  # it never had a leader
-            entry = entry_of(topic, index, state)
-            entries.append(entry)
-            for broker_id in state.replicas:
-                if broker_id in roles:
-                    roles[broker_id].append(entry)
-    batches = {broker_id: LeaderAndIsrBatch(tuple(own)) for broker_id, own in roles.items() if own}
-    return UpdateMetadataBatch(tuple(entries)), batches
+    for entry in entries:
+        for broker_id in entry.state.replicas:
+            if broker_id in roles:
+                roles[broker_id].append(entry)
+    return roles

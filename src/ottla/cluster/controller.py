@@ -26,6 +26,7 @@ from ottla.cluster.controller_events import (
     Elected,
     ElectionAsked,
     Event,
+    GoOn,
     IsrProposed,
     IsrRefused,
     IsrsProposed,
@@ -47,14 +48,15 @@ from ottla.cluster.controller_events import (
     TopicAsked,
     TopicsFound,
     UncleanElectionsChanged,
+    WentOn,
     Written,
 )
-from ottla.cluster.controller_state import ControllerState, nothing, why
+from ottla.cluster.controller_state import MOST_LOOKED_AT, ControllerState, nothing, why
 from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicDelta
 from ottla.cluster.partition_changes import RETRY_MS, TAKING_OFFICE, PartitionChanges
 from ottla.cluster.proposed_isrs import ProposedIsrs
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.taking_up import take_up
+from ottla.cluster.taking_up import TakenUp, take_up
 from ottla.cluster.topic_changes import TopicChanges
 from ottla.cluster.topic_deletions import TopicDeletions
 from ottla.wire.errors import ErrorCode
@@ -171,10 +173,20 @@ class Controller:
     @property
     def is_idle(self) -> bool:
         """Whether no effect is outstanding."""
-        return not self._state.writes and not self._state.notices
+        return not self._state.writes and not self._state.notices and not self._state.going_on
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle an event and return its effects, to be carried out in order."""
+        """Handle an event and return its effects, to be carried out in order, however long that takes."""
+        effects: list[Effect] = []
+        for effect in self.handle_in_turns(event, now_ms):
+            if isinstance(effect, GoOn):
+                effects.extend(self.handle(WentOn(effect.go_on_id), now_ms))
+            else:
+                effects.append(effect)
+        return effects
+
+    def handle_in_turns(self, event: Event, now_ms: int) -> list[Effect]:
+        """As `handle`, but after some milliseconds a `GoOn` is the last effect: the rest comes with its `WentOn`."""
         self._state.now_ms = now_ms
         effects: list[Effect] = []
         if isinstance(event, Elected | Resigned):
@@ -195,6 +207,8 @@ class Controller:
             return state.writes.pop(event.write_id, nothing)(event)
         if isinstance(event, Notified):
             return state.notices.pop(event.notify_id, nothing)(event)
+        if isinstance(event, WentOn):
+            return state.going_on.pop(event.go_on_id, list)()
         if not state.epoch and not isinstance(event, Elected | ReplicasOffline | TimerFired):
             return _not_controller(event)
         return self._handlers[type(event)](event)
@@ -213,11 +227,26 @@ class Controller:
         if state.config.get_boolean("delete.topic.enable"):
             state.deleting = set(event.marked)
         state.image = ClusterImage("", state.broker_id, {}, event.applied.topics)
-        taken_up = take_up(event.topics, state, is_election=True)
+        topics, taken_up = iter(event.topics), TakenUp([], [], [])
+
+        def go_on() -> list[Effect]:
+            looked_at = 0
+            for topic in topics:
+                take_up((topic,), state, taken_up, is_election=True)
+                looked_at += len(topic.partitions)
+                if looked_at >= MOST_LOOKED_AT:
+                    return state.later(go_on)
+            return self._take_office(event, taken_up)
+
+        return former + go_on()
+
+    def _take_office(self, event: Elected, taken_up: TakenUp) -> list[Effect]:
+        """Write what is not in order, then publish."""
+        state = self._state
         brokers = {broker_id: broker.image for broker_id, broker in event.brokers.items()}
         new = tuple(state.image.delta_of(topic.name, topic) for topic in taken_up.topics)
         delta = ImageDelta(new, brokers, state.broker_id)
-        effects = [*former, *(Report(problem, True) for problem in taken_up.problems)]
+        effects: list[Effect] = [Report(problem, True) for problem in taken_up.problems]
         if event.gone:
             # Deleted under the controller before, of which this broker has not heard.
             effects.extend(state.notify(ImageDelta(tuple(TopicDelta(topic, None) for topic in event.gone))))
@@ -245,10 +274,13 @@ class Controller:
         new = frozenset(state.unannounced)
         effects = state.notify(delta)
         state.unannounced.update(new)  # the others hear of them only now
-        effects.extend(state.inform(*state.others))
-        state.unannounced.clear()
         partitions = self._partitions
-        return effects + partitions.elect_leaders(partitions.reassignments.resume_after) + partitions.balance.begin()
+
+        def informed() -> list[Effect]:
+            state.unannounced.clear()
+            return partitions.elect_leaders(partitions.reassignments.resume_after) + partitions.balance.begin()
+
+        return effects + state.inform(state.others, informed)
 
     def _resigned(self, event: Resigned) -> list[Effect]:
         state = self._state

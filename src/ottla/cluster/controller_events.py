@@ -294,6 +294,12 @@ class Notified(NamedTuple):
     refusal: TopicRefusal | None = None
 
 
+class WentOn(NamedTuple):
+    """Another turn of the loop, which a `GoOn` has asked for. It comes before any event that is no outcome."""
+
+    go_on_id: int
+
+
 class TimerFired(NamedTuple):
     """The deadline of a `SetTimer` has passed."""
 
@@ -325,6 +331,7 @@ Event: TypeAlias = (
     | Written
     | Notified
     | TimerFired
+    | WentOn
 )
 
 
@@ -483,7 +490,13 @@ class Report(NamedTuple):
     is_error: bool = False
 
 
-Effect: TypeAlias = Write | Notify | SetChannels | SendToBroker | ReadBack | ReadAll | SetTimer | Answer | Report
+class GoOn(NamedTuple):
+    """What is left of the decision takes long: it goes on in another turn of the loop, with `WentOn`."""
+
+    go_on_id: int
+
+
+Effect: TypeAlias = Write | Notify | SetChannels | SendToBroker | ReadBack | ReadAll | SetTimer | Answer | Report | GoOn
 
 
 class TopicCreated(NamedTuple):

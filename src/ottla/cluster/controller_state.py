@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.cluster.control_batches import (
@@ -15,11 +15,12 @@ from ottla.cluster.control_batches import (
     StopEntry,
     StopReplicaBatch,
     UpdateMetadataBatch,
-    whole_state,
+    roles_of,
 )
 from ottla.cluster.controller_events import (
     Effect,
     Event,
+    GoOn,
     LiveBroker,
     MetadataChange,
     Notified,
@@ -39,8 +40,13 @@ if TYPE_CHECKING:
 
 OnWritten: TypeAlias = Callable[[Written], list[Effect]]
 OnNotified: TypeAlias = Callable[[Notified], list[Effect]]
+Then: TypeAlias = Callable[[], list[Effect]]
 
 
+#: Partitions that are looked at in one turn of the loop, some microseconds each.
+MOST_LOOKED_AT = 5_000
+#: Partitions in one request with the whole state: more would hold up the loop of either broker.
+MOST_SENT = 5_000
 NO_MOVE = ReplicaMove()
 NO_STATE = -1
 """Version of a state znode that is not there yet."""
@@ -130,6 +136,8 @@ class ControllerState:
         self._last_id = 0
         self.writes: dict[int, OnWritten] = {}
         self.notices: dict[int, OnNotified] = {}
+        #: What long decisions go on with, in turns to come.
+        self.going_on: dict[int, Callable[[], list[Effect]]] = {}
         #: Topics with a change under way, and the events queued behind it.
         self.busy: dict[str, deque[Event]] = {}
         #: Handles an event that was queued.
@@ -209,22 +217,64 @@ class ControllerState:
         brokers = {known: broker.image for known, broker in self.live.items()}
         return [SendToBroker(broker_id, self.live[broker_id].epoch, self.epoch, brokers, requests)]
 
-    def inform(self, *broker_ids: int) -> list[Effect]:
-        """Send the whole state to brokers that have registered, or to all once elected."""
+    def later(self, then: Callable[[], list[Effect]]) -> list[Effect]:
+        """Go on with `then` in another turn of the loop."""
+        self._last_id += 1
+        self.going_on[self._last_id] = then
+        return [GoOn(self._last_id)]
+
+    def inform(self, broker_ids: Collection[int], then: Then = list) -> list[Effect]:
+        """Send the whole state to brokers that have registered, or to all once elected; `then` follows.
+
+        That of a large cluster is found in several turns of the loop, and sent in several requests.
+        """
         if not broker_ids:
-            return []
+            return then()
         self.informed.update(broker_ids)
-        topics = (topic for topic in self.image.topics.values() if topic.name not in self.deleting)
-        metadata, roles = whole_state(topics, broker_ids, self.entry)
-        for broker_id, batch in roles.items() if self.unannounced else ():
-            self._await_logs(broker_id, batch)
-        return [
-            effect
-            for broker_id in broker_ids
-            for effect in self.send(
-                broker_id, metadata, *([self._repeated(broker_id, roles[broker_id])] if broker_id in roles else [])
-            )
-        ]
+        entries: list[PartitionEntry] = []
+
+        def found() -> list[Effect]:
+            return self._send_whole(broker_ids, entries) + then()
+
+        return self._collect(lambda state: bool(state.isr), entries, found)
+
+    def _send_whole(self, broker_ids: Collection[int], entries: Sequence[PartitionEntry]) -> list[Effect]:
+        """All metadata, and then the roles: a broker knows the others' replicas when it hears of its own."""
+        parts = [entries[start : start + MOST_SENT] for start in range(0, len(entries), MOST_SENT)] or [()]
+        metadata = [UpdateMetadataBatch(tuple(part)) for part in parts]
+        roles = roles_of(broker_ids, entries)
+        effects: list[Effect] = []
+        for broker_id in broker_ids:
+            own = roles[broker_id]
+            batches = [
+                LeaderAndIsrBatch(tuple(own[start : start + MOST_SENT])) for start in range(0, len(own), MOST_SENT)
+            ]
+            for batch in batches if self.unannounced else ():
+                self._await_logs(broker_id, batch)
+            effects += self.send(broker_id, *metadata, *(self._repeated(broker_id, batch) for batch in batches))
+        return effects
+
+    def _collect(
+        self, is_wanted: Callable[[PartitionImage], bool], entries: list[PartitionEntry], then: Then
+    ) -> list[Effect]:
+        """Put the entries of these partitions into `entries`, some in each turn; `then` follows."""
+        names = iter(tuple(self.image.topics))
+
+        def go_on() -> list[Effect]:
+            looked_at = 0
+            for name in names:
+                topic = self.image.topics.get(name)
+                if topic is None or name in self.deleting:
+                    continue
+                entries.extend(
+                    self.entry(topic, index, state) for index, state in enumerate(topic.partitions) if is_wanted(state)
+                )
+                looked_at += len(topic.partitions)
+                if looked_at >= MOST_LOOKED_AT:
+                    return self.later(go_on)
+            return then()
+
+        return go_on()
 
     def _repeated(self, broker_id: int, roles: LeaderAndIsrBatch) -> LeaderAndIsrBatch:
         """The roles of a broker, with the mark of new partitions where it has not answered it before."""
@@ -238,25 +288,27 @@ class ControllerState:
             )
         )
 
-    def refresh(self, broker_ids: Collection[int]) -> list[Effect]:
+    def refresh(self, broker_ids: Collection[int], then: Then) -> list[Effect]:
         """Send the other brokers anew which replicas are offline, where some of these brokers died or came back.
 
-        Partitions whose ISR they leave are left out: those change anyhow.
+        Partitions whose ISR they leave are left out: those change anyhow. `then` follows, perhaps in another turn.
         """
         others = [broker_id for broker_id in self.informed if broker_id in self.live and broker_id not in broker_ids]
         if not others:
-            return []
-        entries = tuple(
-            self.entry(topic, index, state)
-            for topic in self.image.topics.values()
-            if topic.name not in self.deleting
-            for index, state in enumerate(topic.partitions)
-            if state.isr
-            and any(one in state.replicas and (one in self.live or one not in state.isr) for one in broker_ids)
-        )
-        if not entries:
-            return []
-        return [effect for broker_id in others for effect in self.send(broker_id, UpdateMetadataBatch(entries))]
+            return then()
+        entries: list[PartitionEntry] = []
+
+        def is_wanted(state: PartitionImage) -> bool:
+            return bool(state.isr) and any(
+                one in state.replicas and (one in self.live or one not in state.isr) for one in broker_ids
+            )
+
+        def found() -> list[Effect]:
+            starts = range(0, len(entries), MOST_SENT)
+            parts = [UpdateMetadataBatch(tuple(entries[start : start + MOST_SENT])) for start in starts]
+            return [effect for broker_id in others if parts for effect in self.send(broker_id, *parts)] + then()
+
+        return self._collect(is_wanted, entries, found)
 
     def stop_followers(self, broker_id: int, keys: Collection[PartitionKey] | None = None) -> list[Effect]:
         """End those of the broker's replicas that are not in sync, and say that they are offline.
@@ -395,6 +447,7 @@ class ControllerState:
         """Ignore the outcomes of the former term's writes: a new term begins."""
         self.writes.clear()
         self.notices.clear()
+        self.going_on.clear()
         self.busy.clear()
         self.versions.clear()
         self.shutting_down.clear()

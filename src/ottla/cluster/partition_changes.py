@@ -82,13 +82,15 @@ class PartitionChanges:
         effects: list[Effect] = [SetChannels(survivors)] if gone else []
         if registered.keys() == survivors.keys():
             effects += state.notify(_brokers(state))
-        effects += state.refresh(gone)
-        if gone:
-            effects += self._deletions.brokers_gone(gone)
-        if gone or is_pending:
-            return effects + self.elect_leaders(self._deaths_written)
-        is_born = registered.keys() != survivors.keys()
-        return effects + (self._born() if is_born else self.elect_leaders())
+
+        def go_on() -> list[Effect]:
+            left = self._deletions.brokers_gone(gone) if gone else []
+            if gone or is_pending:
+                return left + self.elect_leaders(self._deaths_written)
+            is_born = registered.keys() != survivors.keys()
+            return left + (self._born() if is_born else self.elect_leaders())
+
+        return effects + state.refresh(gone, go_on)
 
     def _deaths_written(self, outcome: Written | None = None) -> list[Effect]:
         """Go on with the new registrations; not before the deaths are written, so that nobody follows what is past."""
@@ -101,11 +103,13 @@ class PartitionChanges:
         state, registered = self._state, self.registered
         born = [broker_id for broker_id in registered if broker_id not in state.live]
         state.live = registered
-        effects: list[Effect] = [SetChannels(registered), *state.notify(_brokers(state)), *state.refresh(born)]
-        effects.extend(state.inform(*born))
-        for broker_id in born:
-            effects.extend(self._deletions.broker_born(broker_id))
-        return effects + self.elect_leaders(lambda _: self.reassignments.resume(born))
+
+        def informed() -> list[Effect]:
+            effects = [effect for broker_id in born for effect in self._deletions.broker_born(broker_id)]
+            return effects + self.elect_leaders(lambda _: self.reassignments.resume(born))
+
+        effects: list[Effect] = [SetChannels(registered), *state.notify(_brokers(state))]
+        return effects + state.refresh(born, lambda: state.inform(born, informed))
 
     def timer_fired(self, event: TimerFired) -> list[Effect]:
         """Retry failed elections and reassignments, balance leaders."""
@@ -215,9 +219,7 @@ class PartitionChanges:
     def log_dirs_failed(self, event: LogDirsFailed) -> list[Effect]:
         """Send the brokers the state of all their replicas: their responses say which ones are offline."""
         state = self._state
-        return state.inform(
-            *(broker_id for broker_id in dict.fromkeys(event.broker_ids) if broker_id in state.informed)
-        )
+        return state.inform([broker_id for broker_id in dict.fromkeys(event.broker_ids) if broker_id in state.informed])
 
     def state_lost(self, event: StateLost) -> list[Effect]:
         """Send a broker everything again."""
@@ -225,7 +227,7 @@ class PartitionChanges:
         broker = state.live.get(broker_id)
         if broker is None or broker.epoch != event.broker_epoch or broker_id not in state.informed:
             return []
-        return state.inform(broker_id) + self._deletions.broker_born(broker_id)
+        return state.inform([broker_id], lambda: self._deletions.broker_born(broker_id))
 
     def leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> list[Effect]:
         """Handle what a broker answered about its replicas."""

@@ -32,13 +32,15 @@ class TakenUp(NamedTuple):
     problems: list[str]
 
 
-def take_up(found: Iterable[FoundTopic], state: ControllerState, *, is_election: bool = False) -> TakenUp:
-    """Find what is new in these topics.
+def take_up(
+    found: Iterable[FoundTopic], state: ControllerState, so_far: TakenUp | None = None, *, is_election: bool = False
+) -> TakenUp:
+    """Find what is new in these topics; it is added to what was found `so_far`.
 
     Their replicas are those of the znodes at an election only, as in Kafka: edits are ignored otherwise. Reassignments
     under way are taken up then, too.
     """
-    taken_up = TakenUp([], [], [])
+    taken_up = so_far if so_far is not None else TakenUp([], [], [])
     for topic in found:
         problem = topic_name_problem(topic.name)
         if problem is None and len(topic.partitions) > MOST_PARTITIONS:

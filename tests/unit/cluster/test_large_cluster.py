@@ -55,6 +55,62 @@ def led_by(made: Controller, broker: int) -> int:
     return sum(state.leader == broker for state in made.image.topics["t"].partitions)
 
 
+def in_turns(made: Controller, event: events.Event) -> list[list[events.Effect]]:
+    """The effects of each turn of one event, and of the writes and notices that come of it."""
+    turns: list[list[events.Effect]] = []
+    waiting = [event]
+    while waiting:
+        turns.append(made.handle_in_turns(waiting.pop(0), 0))
+        for effect in turns[-1]:
+            if isinstance(effect, events.GoOn):
+                waiting.append(events.WentOn(effect.go_on_id))
+            elif isinstance(effect, events.Notify):
+                waiting.append(events.Notified(effect.notify_id))
+            elif isinstance(effect, events.Write):
+                waiting.append(events.Written(effect.write_id))
+    return turns
+
+
+def test_the_whole_state_is_found_in_several_turns_and_sent_in_several_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that returns, and a controller that is elected; all together it is what one turn would have sent."""
+    sent: dict[int, list[dict[tuple[int, type], list[object]]]] = {}
+    for most in (10, 100_000):
+        for module in ("controller", "controller_state"):
+            monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", most)
+        monkeypatch.setattr("ottla.cluster.controller_state.MOST_SENT", most)
+        config = parse_broker_config({"broker.id": "1"})
+        assert isinstance(config, BrokerConfig)
+        made = Controller(1, config)
+        state = events.FoundPartitionState((3, 2, 1), 3, 0, (3, 2, 1), 0)
+        topics = [
+            events.FoundTopic(f"t{number}", UUID(int=number), UUID(int=number), (state,) * 7, {}, False)
+            for number in range(1, 8)
+        ]
+        sent[most] = []
+        death = events.BrokersChanged({number: broker for number, broker in BROKERS.items() if number != 3})
+        for event in (
+            events.Elected(1, BROKERS, topics, ClusterImage()),
+            death,
+            events.BrokersChanged(BROKERS | {3: events.LiveBroker(BrokerImage(3, ()), 9)}),
+        ):
+            turns = in_turns(made, event)
+            made.check_invariants()
+            assert made.is_idle
+            found = [each for effects in turns for each in effects if isinstance(each, events.SendToBroker)]
+            requests = [(each.broker_id, request) for each in found for request in each.requests]
+            if most == 10 and event is not death:
+                assert all(len(request.entries) <= most for _, request in requests)
+                assert len(turns) > 4
+                assert len(requests) > 15
+            merged: dict[tuple[int, type], list[object]] = {}
+            for broker_id, request in requests:
+                merged.setdefault((broker_id, type(request)), []).extend(request.entries)
+            sent[most].append(merged)
+    assert sent[10] == sent[100_000]
+
+
 def test_elections_after_a_death_go_on_in_parts() -> None:
     made = controller()
     turns = play(made, made.handle(events.BrokersChanged({1: BROKERS[1], 2: BROKERS[2]}), 0))

@@ -81,7 +81,7 @@ class ControlRequestShell:
         self._hosting = hosting
         self._slices = slices
         self.machine = ControlRequests(control.broker_id)
-        #: Whether a LeaderAndIsr was applied: the first one names all replicas of this broker.
+        #: Whether a LeaderAndIsr was applied: with the first one, or the metadata before it, all replicas are known.
         self._has_roles = False
 
     async def lead_or_follow(
@@ -105,8 +105,15 @@ class ControlRequestShell:
                 results.append((topic, errors))
             if not self._has_roles:
                 self._has_roles = True
-                _report_strays(self._hosting.unclaimed())
+                _report_strays(
+                    [f"{topic}-{index}" for topic, index in self._hosting.unclaimed() if self._is_stray(topic, index)]
+                )
             return results
+
+    def _is_stray(self, topic: str, index: int) -> bool:
+        """Whether the metadata place no such partition here; its role may come with a later request."""
+        known = self._control.image.partition(topic, index)
+        return known is None or self._control.broker_id not in known.replicas
 
     async def _looked_at(self, entry: PartitionEntry) -> PartitionEntry:
         """The entry, marked as new where the log it needs is missing because it was never made. Raises `ZkError`."""

@@ -18,6 +18,7 @@ from ottla.cluster.controller_events import (
     Answer,
     Effect,
     Event,
+    GoOn,
     Notified,
     Notify,
     ReadAll,
@@ -27,6 +28,7 @@ from ottla.cluster.controller_events import (
     SetChannels,
     SetTimer,
     TimerFired,
+    WentOn,
     Write,
 )
 from ottla.cluster.refusal import TopicRefusal
@@ -175,7 +177,7 @@ class ControllerShell:
             if read is None:
                 return
             event = read
-        for effect in self.controller.handle(event, self._clock.now_ms()):
+        for effect in self.controller.handle_in_turns(event, self._clock.now_ms()):
             await self._do(effect)
 
     async def _do(self, effect: Effect) -> None:
@@ -184,6 +186,8 @@ class ControllerShell:
             self._error = self._error or self._writer.error
         elif isinstance(effect, Notify):
             self._outcomes.append(await self._notify(effect))
+        elif isinstance(effect, GoOn):
+            self._outcomes.append(WentOn(effect.go_on_id))
         elif isinstance(effect, Answer):
             answer = self._asked.pop(effect.token, None)
             if answer is not None:

@@ -173,9 +173,9 @@ class Hosting:
         """Note that partitions of this topic were given roles."""
         self._on_hosted(topic)
 
-    def unclaimed(self) -> list[str]:
+    def unclaimed(self) -> list[PartitionKey]:
         """The partitions with logs that no controller has given to this broker."""
-        return [f"{topic}-{partition}" for topic, partition in sorted(self._logs.unclaimed)]
+        return sorted(self._logs.unclaimed)
 
 
 class LogsFound:
