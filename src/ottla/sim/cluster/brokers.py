@@ -51,6 +51,11 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+def rack_of(broker_id: int) -> str:
+    """The rack of a broker."""
+    return f"rack{broker_id}"
+
+
 class SimulatedBroker:
     """A machine with a broker: it may be running, paused, dead. The disk stays."""
 
@@ -165,13 +170,19 @@ class SimulatedBroker:
 
 
 class SimulatedCluster:
-    """Brokers 1, 2, … on a network beside a ZooKeeper; make it, then `run` a script that starts them."""
+    """Brokers 1, 2, … on a network beside a ZooKeeper; make it, then `run` a script that starts them.
 
-    def __init__(self, seed: int, brokers: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    With `in_racks` each broker has a rack of its own: `rack_of` its id.
+    """
+
+    def __init__(
+        self, seed: int, brokers: int = 3, settings: Mapping[str, str] | None = None, in_racks: bool = False
+    ) -> None:
         self.loop = ProcessLoop()
         self.story = ClusterStory(self.loop)
         self._chance = random.Random(seed)
         self._settings = {**SETTINGS, **(settings or {})}
+        self._in_racks = in_racks
         self.network = SimulatedNetwork(self.loop, self.number())
         self.zookeeper = SimulatedZooKeeper(
             self.loop, random.Random(self.number()), ZOOKEEPER_DELAY_MS, SESSION_TIMEOUT_MS
@@ -195,9 +206,10 @@ class SimulatedCluster:
 
     def config(self, broker_id: int, host: str) -> BrokerConfig:
         """The settings of a broker."""
-        parsed = parse_broker_config(
-            {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{host}:{PORT}", **self._settings}
-        )
+        own = {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{host}:{PORT}"}
+        if self._in_racks:
+            own["broker.rack"] = rack_of(broker_id)
+        parsed = parse_broker_config(own | self._settings)
         assert isinstance(parsed, BrokerConfig), parsed
         return parsed
 

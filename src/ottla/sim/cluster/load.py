@@ -45,6 +45,8 @@ DELIVERY_TIMEOUT_MS: Final = 12_000
 #: Seconds between the bursts of a producer, and records in each.
 BURST_S: Final = (0.1, 1.2)
 BURST_RECORDS: Final = (1, 16)
+#: A reader in a rack asks the leader anew so often.
+RACK_FOR_MS: Final = 3_000
 OBSERVED_EVERY_S: Final = 1.1
 COMMIT_EVERY_S: Final = 1.5
 POLL_MS: Final = 500
@@ -74,14 +76,17 @@ class ClusterLoad:
         self._is_over = False
         self._producing: list[asyncio.Task[None]] = []
         self.acknowledged = 0
-        #: Where the reader is.
-        self.reached: dict[Place, int] = {}
+        #: Where the readers are, by their names.
+        self.reached: dict[str, dict[Place, int]] = {}
 
-    def start(self, producers: int = 2, members: int = 2) -> None:
-        """Start all clients."""
+    def start(self, producers: int = 2, members: int = 2, racks: Sequence[str] = ()) -> None:
+        """Start all clients; those in `racks` are readers beside the usual one."""
         for number in range(producers):
             self._producing.append(self._process(f"producer{number}", self._produce(f"producer{number}")))
         self._process(READER, self._read(READER))
+        for rack in racks:
+            settings = {"client_rack": rack, "metadata_max_age_ms": RACK_FOR_MS}
+            self._process(f"{READER}-{rack}", self._read(f"{READER}-{rack}", **settings))
         self._process("observer", self._observe("observer"))
         for number in range(members):
             self._process(f"member{number}", self._member(f"member{number}"))
@@ -153,11 +158,13 @@ class ClusterLoad:
     # Consumers
 
     def _consumer(self, host: str, **settings: Any) -> Consumer[bytes, bytes]:
-        return Consumer(**self._settings(host), auto_offset_reset="none", default_api_timeout_ms=8_000, **settings)
+        given = {**self._settings(host), **settings}
+        return Consumer(**given, auto_offset_reset="none", default_api_timeout_ms=8_000)
 
-    async def _read(self, host: str) -> None:
+    async def _read(self, host: str, **settings: Any) -> None:
         """Read all partitions from the beginning, without a group."""
-        consumer = self._consumer(host)
+        consumer = self._consumer(host, **settings)
+        self.reached[host] = {}
         partitions = [TopicPartition(*place) for place in self._places]
         await consumer.assign(partitions)
         for each in partitions:
@@ -177,8 +184,8 @@ class ClusterLoad:
         for each in records:
             place = (each.topic, each.partition)
             self._note(Read(self._loop.time(), host, place, each.offset, value_of(each.value)))
-            if host == READER:
-                self.reached[place] = each.offset + 1
+            if host in self.reached:
+                self.reached[host][place] = each.offset + 1
         return len(records)
 
     async def _observe(self, host: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.client import Admin, NewTopic
 from ottla.client.errors import ClientError
-from ottla.sim.cluster.brokers import SimulatedCluster
+from ottla.sim.cluster.brokers import SimulatedCluster, rack_of
 from ottla.sim.cluster.faults import ALL, LOSSES, ClusterFaults
 from ottla.sim.cluster.load import GROUP, ClusterLoad, value_of
 from ottla.sim.cluster.spins import watch_for_spins
@@ -67,11 +67,13 @@ class SeedRun:
     places: tuple[Place, ...] = tuple((TOPIC, index) for index in range(PARTITIONS))
     #: Members of the group that reads.
     members = 2
+    #: Whether each broker has a rack of its own, in which a reader is.
+    in_racks = False
 
     def __init__(self, seed: int, kinds: Sequence[str] | None = None) -> None:
         self.seed = seed
         self._chance = random.Random(seed)
-        self.cluster = SimulatedCluster(self._chance.getrandbits(32), self.brokers, self.settings)
+        self.cluster = SimulatedCluster(self._chance.getrandbits(32), self.brokers, self.settings, self.in_racks)
         self._kinds = list(kinds or ALL)
         self._wrong: list[str] = []
         self.load: ClusterLoad
@@ -117,7 +119,8 @@ class SeedRun:
             self._wrong.append(f"the cluster does not start: {cluster.out_of_sync()}")
             return
         await self.prepare()
-        self.load.start(members=self.members)
+        racks = [rack_of(broker_id) for broker_id in cluster.brokers] if self.in_racks else ()
+        self.load.start(members=self.members, racks=racks)
         await asyncio.sleep(2.0)
         await self.course()
         await self._end()
@@ -232,8 +235,12 @@ class SeedRun:
         return set(known.replicas) if known is not None else set()
 
     def _reader_is_at_end(self) -> bool:
-        reached = self.load.reached
-        return all(reached.get(place, 0) >= max(each.values()) for place, each in self._watermarks().items())
+        watermarks = self._watermarks()
+        return all(
+            reached.get(place, 0) >= max(each.values())
+            for reached in self.load.reached.values()
+            for place, each in watermarks.items()
+        )
 
     def _read_replicas(self) -> None:
         now_s = self.cluster.loop.time()
