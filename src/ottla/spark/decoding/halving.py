@@ -65,6 +65,7 @@ def decode_in_halves(
     """Columns of `values`, none of which is null. `together` raises UnreadableError, `singly` takes anything."""
     parts: list[list[pyarrow.Array]] = []
     reasons: list[str | None] = []
+    any_bad = False
     # Ranges that are still to be read, the first one last.
     ranges = [(0, len(values))]
     while ranges:
@@ -90,7 +91,8 @@ def decode_in_halves(
             columns, why = singly(part)
             parts.append(columns)
             reasons += why
-    said = reasons if any(each is not None for each in reasons) else None
+            any_bad = any_bad or any(each is not None for each in why)
+    said = reasons if any_bad else None
     if len(parts) == 1:
         return parts[0], said
     return [pyarrow.concat_arrays(column) for column in zip(*parts, strict=True)], said
