@@ -142,6 +142,11 @@ class SegmentFile:
         """Open the file through `files` from now on; it must not be open or pinned."""
         self._files = files
 
+    def relocate(self, directory: str) -> None:
+        """The directory was renamed: open the file there from now on."""
+        self.drop()
+        self.directory = directory
+
     def evict(self) -> None:
         """Close the handle; `OpenFiles` has already removed it from its list."""
         handle, self._handle = self._handle, None

@@ -138,6 +138,12 @@ class PartitionLog:
         self._unwritten = ""
         self.closed = False
 
+    def relocate(self, directory: str) -> None:
+        """The partition directory was renamed; no flush may be under way."""
+        self.directory = directory
+        self._segments.relocate(directory)
+        self.unflushed.relocate(directory)
+
     # -- state
 
     @property
@@ -232,7 +238,7 @@ class PartitionLog:
         if leader_epoch >= 0:
             self.epochs.assign(leader_epoch, first_offset)
         if self.epochs.dirty:
-            self._save_epochs()
+            self.save_epochs()
         return AppendInfo(
             first_offset, offset - 1, now_ms if append_time else -1, self.log_start_offset, False, leader_epoch
         )
@@ -292,7 +298,7 @@ class PartitionLog:
                 if refusal is not None:
                     return refusal
                 adopt_epochs(self.epochs, part)
-                self._save_epochs()
+                self.save_epochs()
         except DiskError as error:
             return self._storage_failed(error)
         return FollowerAppend(size, self.log_end_offset)
@@ -328,7 +334,7 @@ class PartitionLog:
             if may_roll and roll_due(segment, self.config, self.name, headers, length, end_offset - 1, now_ms):
                 segment = self._roll(now_ms)
             elif self._is_new:
-                self._write_identity()
+                self.write_identity()
             segment.append([data], headers, length, self.config.index_interval_bytes)
         except DiskError as error:
             return self._storage_failed(error)
@@ -394,7 +400,7 @@ class PartitionLog:
         self.unflushed.note_file(old.offset_index.file.path)
         self.unflushed.note_file(old.time_index.file.path)
         self.producers.end_offset = self.log_end_offset
-        self._take_snapshot()
+        self.take_snapshot()
         segment = self._segments.begin(self.log_end_offset, now_ms)
         self.unflushed.note_directory()
         return segment
@@ -406,7 +412,7 @@ class PartitionLog:
         self._roll(now_ms)
         return True
 
-    def _take_snapshot(self) -> None:
+    def take_snapshot(self) -> None:
         """Write a producer snapshot as of the log's end, unless there is one. Raises DiskError."""
         offset = self.producers.end_offset
         if offset > self.snapshot_offset:
@@ -497,9 +503,9 @@ class PartitionLog:
     def assign_leader_epoch(self, epoch: int) -> None:
         """Register that this broker became leader with `epoch`: the epoch begins at the log's end."""
         if self.epochs.assign(epoch, self.log_end_offset):
-            self._save_epochs()
+            self.save_epochs()
 
-    def _save_epochs(self) -> None:
+    def save_epochs(self) -> None:
         """Write the leader epoch checkpoint; if that fails the next append or flush tries again."""
         if not self.epochs.dirty or self._is_new:
             return
@@ -545,7 +551,7 @@ class PartitionLog:
             self.log_start_offset = offset
             self.high_watermark = max(self.high_watermark, offset)
             self.epochs.truncate_start(offset)
-            self._save_epochs()
+            self.save_epochs()
 
     def drop_segments(self, count: int) -> list[str]:
         """Remove the first `count` segments from the log; returns their renamed files, to be deleted later.
@@ -625,14 +631,14 @@ class PartitionLog:
         if offset >= self.log_end_offset:
             # The epoch of a leader that appended nothing has no records, and may be in conflict with another leader's.
             self.epochs.truncate_end(self.log_end_offset)
-            self._save_epochs()
+            self.save_epochs()
             return []
         try:
             renamed, end = self._segments.truncate(offset, now_ms)
             self._ends_at(end)
             self.log_start_offset = min(self.log_start_offset, end)
             self.epochs.truncate_end(end)
-            self._save_epochs()
+            self.save_epochs()
             self._rebuild_producers(now_ms)
             if self._segments.active.log.pins:
                 # Nothing may be written where a range is about to be sent: its file stays short, which is noticed.
@@ -655,7 +661,7 @@ class PartitionLog:
             self.gap_offset = None
             self.log_start_offset = self.high_watermark = self.unflushed.recovery_point = offset
             self.epochs.truncate_end(0)
-            self._save_epochs()
+            self.save_epochs()
             self.producers.clear()
             self.producers.end_offset = offset
         except DiskError as error:
@@ -689,7 +695,7 @@ class PartitionLog:
         """The directory was just created; its small files are written later, as in Kafka (`maybeFlushMetadataFile`)."""
         self._is_new = True
 
-    def _write_identity(self) -> None:
+    def write_identity(self) -> None:
         """Write the topic's id to a new directory; the first flush syncs it. Raises DiskError.
 
         It is not read before it is synced, so it need not be written atomically.
@@ -720,7 +726,7 @@ class PartitionLog:
         """
         if not self.flush_needed():
             return None
-        self._save_epochs()
+        self.save_epochs()
         return self.unflushed.begin(self._resources.disk, self._segments, self.log_end_offset)
 
     def end_flush(self, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
@@ -757,7 +763,7 @@ class PartitionLog:
     def prepare_close(self) -> None:
         """Complete the indexes and write a producer snapshot, so that no recovery is needed. Raises DiskError."""
         if self._is_new:
-            self._write_identity()
+            self.write_identity()
         is_indexed = self.indexed_end_offset == self.log_end_offset
         if self.flush_needed() or self.producers.end_offset > self.snapshot_offset or not is_indexed:
             active = self._segments.active
@@ -766,7 +772,7 @@ class PartitionLog:
             self.unflushed.note_file(active.offset_index.file.path)
             self.unflushed.note_file(active.time_index.file.path)
             self.producers.end_offset = self.log_end_offset
-            self._take_snapshot()
+            self.take_snapshot()
 
     def release_files(self) -> None:
         """Close the files; ranges that are being sent stay readable until released."""

@@ -142,6 +142,10 @@ class LogDirectories:
         self._log_dir_by_partition[key] = log_dir
         self._partition_counts[log_dir.path] += 1
 
+    def at(self, path: str) -> LogDirectory | None:
+        """The directory of this absolute path, in service or not; None if `log.dirs` does not name it."""
+        return next((log_dir for log_dir in self.all if self._disk.absolute(log_dir.path) == path), None)
+
     def remove_log_dir(self, key: TopicPartitionKey) -> LogDirectory:
         """The partition's log is no longer in service; returns the directory where it was."""
         log_dir = self._log_dir_by_partition.pop(key)
@@ -224,11 +228,14 @@ class LogDirectories:
 
     # -- partition directories
 
+    def unique_id(self) -> str:
+        """What makes the name of a partition directory that is not in service unique: 32 hexadecimal digits."""
+        self._renamed += 1
+        return f"{self._clock.now_ms():016x}{self._renamed:016x}"
+
     def rename_partition(self, log_dir: LogDirectory, path: str, key: TopicPartitionKey, suffix: str) -> str:
         """Rename a partition directory that is out of service; returns its new path. Raises DiskError."""
-        self._renamed += 1
-        unique = f"{self._clock.now_ms():016x}{self._renamed:016x}"
-        renamed = f"{log_dir.path}/{renamed_directory_name(*key, unique, suffix)}"
+        renamed = f"{log_dir.path}/{renamed_directory_name(*key, self.unique_id(), suffix)}"
         self._disk.rename(path, renamed)
         return renamed
 

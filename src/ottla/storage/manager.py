@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from ottla.cluster.ids import format_uuid
-from ottla.cluster.topics import CLUSTER_METADATA_TOPIC
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
@@ -26,16 +26,11 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.flush_queue import Flushed, FlushQueue, FlushTurns, flush_due, flush_now
-from ottla.storage.loading import Unreadable, load_logs
+from ottla.storage.future_logs import FutureLog, FutureLogs, take_over
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directories import LogDirectories
-from ottla.storage.log_directory import (
-    DELETE_SUFFIX,
-    FUTURE_SUFFIX,
-    STRAY_SUFFIX,
-    LogDirectory,
-    parse_partition_directory,
-)
+from ottla.storage.log_directory import DELETE_SUFFIX, LogDirectory
+from ottla.storage.opening import LogOpening
 from ottla.storage.recovery import LogPlace, create_log
 from ottla.storage.removals import Removals
 from ottla.storage.resources import LogResources
@@ -77,6 +72,15 @@ class LogDirectoryState(NamedTuple):
     absolute_path: str
     failure: str | None
     logs: list[PartitionLog]
+    #: Logs that are being moved here.
+    futures: list[PartitionLog]
+
+
+class FormerLog(NamedTuple):
+    """A log whose place another one has taken, and its log directory."""
+
+    log: PartitionLog
+    log_dir: LogDirectory
 
 
 class LogManager:
@@ -112,6 +116,8 @@ class LogManager:
         )
         self._removals = Removals(disk, executor, self._note)
         self._flushes = FlushQueue(executor, clock.now_ms, self._flushed)
+        #: Copies of logs on their way to other log directories.
+        self.futures = FutureLogs(disk, clock, self._directories, self._resources, self._removals, self._note)
         self.on_flushed: Flushed = lambda log, size, error: None
         #: Called with the partitions of a failed log directory, and whether that was the last working one.
         self.on_log_dir_failed: LogDirectoryFailed = lambda gone, is_last: None
@@ -172,22 +178,23 @@ class LogManager:
         return None
 
     def _open_log_dirs(self) -> StorageRefusal | None:
-        found: dict[TopicPartitionKey, LogDirectory] = {}
-        places: list[list[LogPlace]] = []
+        opening = LogOpening(
+            self._disk, self._clock, self._directories, self._resources, self._removals, self._config_of, self._note
+        )
+        refusal = opening.find()
+        if refusal is not None:
+            return refusal
+        for log_dir, key, log in opening.load(self._executor, self._settings.recovery_threads):
+            self._logs[key] = log
+            self._directories.set_log_dir(key, log_dir)
+            if key in log_dir.cleaner_offsets:
+                self.cleaner.checkpoints[key] = log_dir.cleaner_offsets[key]
+        for log_dir, key, log in opening.futures:
+            self.futures.found(key, log, log_dir)
+        self.unreadable |= opening.unreadable
         for log_dir in self._directories.all:
-            refusal = log_dir.open()
-            if refusal is not None:
-                return refusal
-            names = self._find_partitions(log_dir) if log_dir.failure is None else []
-            for key, _ in names:
-                if key in found:
-                    return StorageRefusal(
-                        f"Duplicate log directories for {key[0]}-{key[1]} are found in both {found[key].path} and "
-                        f"{log_dir.path}. Keep the right one and move the other out of log.dirs"
-                    )
-                found[key] = log_dir
-            places.append([place for _, place in names])
-        self._load(places)
+            if log_dir.failure is not None:
+                self._drop_logs(log_dir)
         refusal = self._directories.refuse_if_all_failed()
         if refusal is None:
             for log_dir in self._directories.all:
@@ -195,66 +202,10 @@ class LogManager:
                     self._note(_stopped_serving(log_dir))
         return refusal
 
-    def _find_partitions(self, log_dir: LogDirectory) -> list[tuple[TopicPartitionKey, LogPlace]]:
-        """The logs in a log directory, with their checkpoints; interrupted deletions are completed soon."""
-        now_ms = self._clock.now_ms()
-        for note in log_dir.read_checkpoints():
-            self._note(note)
-        found = []
-        try:
-            for name in self._disk.listdir(log_dir.path):
-                path = f"{log_dir.path}/{name}"
-                if name.endswith(DELETE_SUFFIX) and self._disk.is_dir(path):
-                    self._removals.add(now_ms, path)
-                elif not name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
-                    key = parse_partition_directory(name)
-                    # The log of a KRaft quorum is not a topic's partition; Apache Kafka's LogManager skips it, too.
-                    is_partition = key is not None and key[0] != CLUSTER_METADATA_TOPIC
-                    if key is not None and is_partition and self._disk.is_dir(path):
-                        found.append((key, self._place(log_dir, key, path)))
-        except DiskError as error:
-            log_dir.failure = str(error)
-            return []
-        return found
-
-    def _place(self, log_dir: LogDirectory, key: TopicPartitionKey, path: str) -> LogPlace:
-        return LogPlace(
-            path,
-            key[0],
-            key[1],
-            self._config_of(key[0]),
-            log_dir.clean,
-            log_dir.recovery.get(key, 0),
-            log_dir.log_starts.get(key, 0),
-            log_dir.high_watermarks.get(key, 0),
-        )
-
-    def _load(self, places: list[list[LogPlace]]) -> None:
-        """Open the logs of all log directories; one with a read error is out of service."""
-        loaded = load_logs(
-            self._resources, self._executor, places, self._settings.recovery_threads, self._clock.now_ms()
-        )
-        for log_dir, its_places, its_logs in zip(self._directories.all, places, loaded, strict=True):
-            for place, log in zip(its_places, its_logs, strict=True):
-                for note in place.notes:
-                    self._note(note)
-                if isinstance(log, PartitionLog):
-                    key = (place.topic, place.partition)
-                    self._logs[key] = log
-                    self._directories.set_log_dir(key, log_dir)
-                    if key in log_dir.cleaner_offsets:
-                        self.cleaner.checkpoints[key] = log_dir.cleaner_offsets[key]
-                elif isinstance(log, Unreadable):
-                    self.unreadable.add((place.topic, place.partition))
-                    self._note(str(log))
-                elif log is not None:
-                    log_dir.failure = log_dir.failure or str(log)
-            if log_dir.failure is not None:
-                self._drop_logs(log_dir)
-
     def _drop_logs(self, log_dir: LogDirectory) -> list[TopicPartitionKey]:
         """Take the logs of a log directory out of service; ranges that are being sent stay readable."""
         gone = self._directories.keys_in(log_dir)
+        self.futures.drop(log_dir)
         for key in gone:
             self._directories.remove_log_dir(key)
             self.cleaner.forget(key)
@@ -297,15 +248,24 @@ class LogManager:
                 self._disk.absolute(log_dir.path),
                 log_dir.failure,
                 [self._logs[key] for key in keys[log_dir.path]],
+                [*self.futures.in_directory(log_dir).values()],
             )
             for log_dir in self._directories.all
         ]
 
     def suspect(self, log: PartitionLog) -> None:
         """Handle a disk error of this log: probe its log directory in a disk thread."""
-        log_dir = self._directories.log_dir_of((log.topic, log.partition))
+        key = (log.topic, log.partition)
+        future = self.futures.get(*key)
+        log_dir = self._directories.log_dir_of(key) if self._logs.get(key) is log else None
+        if future is not None and future.log is log:
+            log_dir = future.log_dir
         if log_dir is not None:
-            self._directories.probe_soon(log_dir)
+            self.suspect_log_dir(log_dir)
+
+    def suspect_log_dir(self, log_dir: LogDirectory) -> None:
+        """As `suspect`, of anything in a log directory."""
+        self._directories.probe_soon(log_dir)
 
     def _on_failed(self, log_dir: LogDirectory) -> None:
         gone = self._drop_logs(log_dir)
@@ -355,15 +315,11 @@ class LogManager:
                 log.assign_topic_id(topic_id)
             return log
         self.unreadable.discard(key)
-        if any(log_dir.names(key) for log_dir in self._directories.live()):
-            # Entries of a deleted partition of this name; after a kill they would be applied to the new one.
-            self._checkpoint(RECOVERY_POINT_FILE, wait=True)
-            self._checkpoint(LOG_START_FILE, wait=True)
-            self._checkpoint(CLEANER_FILE, wait=True)
+        self._forget_checkpoints(key, *self._directories.live())
         config = log_config if log_config is not None else self._config_of(topic)
         self._directories.make_room(key)
         while True:
-            log_dir = self._directories.emptiest()
+            log_dir = self.futures.take_preferred(key) or self._directories.emptiest()
             place = LogPlace(f"{log_dir.path}/{topic}-{partition}", topic, partition, config)
             try:
                 log = create_log(self._resources, place, topic_id, self._clock.now_ms())
@@ -373,6 +329,75 @@ class LogManager:
         self._logs[key] = log
         self._directories.set_log_dir(key, log_dir)
         return log
+
+    def _forget_checkpoints(self, key: TopicPartitionKey, *log_dirs: LogDirectory) -> None:
+        """Remove the entries of a former log of this partition; after a kill they would be applied to the new one.
+
+        Raises DiskError.
+        """
+        if any(log_dir.names(key) for log_dir in log_dirs):
+            self._checkpoint(RECOVERY_POINT_FILE, wait=True)
+            self._checkpoint(LOG_START_FILE, wait=True)
+            self._checkpoint(CLEANER_FILE, wait=True)
+
+    # -- moves between log directories
+
+    def log_dir_at(self, path: str) -> LogDirectory | None:
+        """The log directory of this absolute path, in service or not; None if `log.dirs` does not name it."""
+        return self._directories.at(path)
+
+    def begin_move(self, log: PartitionLog, log_dir: LogDirectory) -> FutureLog | None:
+        """Make a future log in this log directory, or give one in another up; None if the log is there.
+
+        Raises DiskError.
+        """
+        key = (log.topic, log.partition)
+        future = self.futures.get(*key)
+        if future is not None and future.log_dir is log_dir:
+            return future
+        self.futures.remove(key)
+        if self._directories.log_dir_of(key) is log_dir:
+            return None
+        self.cleaner.abort(key)
+        self._forget_checkpoints(key, log_dir)
+        return self.futures.create(log, log_dir)
+
+    def put_in_place(self, future: FutureLog) -> FormerLog:
+        """Let a future log, which has everything and is on disk, be the partition's log from now on.
+
+        Until `retire` has renamed the former directory there are two of the partition's name: the marker tells which
+        is the newer one. Raises DiskError; then nothing has changed.
+        """
+        log = future.log
+        key = (log.topic, log.partition)
+        former, former_dir = self._logs[key], self._directories.remove_log_dir(key)
+        directory = f"{future.log_dir.path}/{log.name}"
+        try:
+            self._disk.rename(log.directory, directory)
+        except DiskError:
+            self._directories.set_log_dir(key, former_dir)
+            raise
+        log.relocate(directory)
+        self._logs[key] = log
+        self._directories.set_log_dir(key, future.log_dir)
+        self.futures.taken(key)
+        try:
+            take_over(log, former)
+        except DiskError as error:
+            self._note(f"{log.name} is moved to {log.directory}, but: {error}")
+        former.release_files()
+        return FormerLog(former, former_dir)
+
+    def retire(self, former: FormerLog) -> None:
+        """Rename the directory of a log whose place was taken; it is removed later. Raises DiskError."""
+        log, log_dir = former
+        key = (log.topic, log.partition)
+        present = self._logs.get(key)
+        if present is not None and present.directory == log.directory:
+            return  # the name was needed by a new log, and made free
+        path = self._directories.rename_partition(log_dir, log.directory, key, DELETE_SUFFIX)
+        log.relocate(path)
+        self._removals.add(self._clock.now_ms() + log.config.file_delete_delay_ms, path)
 
     def set_aside(self, topic: str, topic_id: UUID, partition: int) -> bool:
         """Close a log whose directory names another topic's id, and leave its contents alone.
@@ -426,6 +451,7 @@ class LogManager:
         """
         key = (topic, partition)
         self.unclaimed.discard(key)
+        self.futures.remove(key)
         log = self._logs.pop(key, None)
         if log is None:
             return False
@@ -463,7 +489,7 @@ class LogManager:
         if self._is_due("producers", now_ms, settings.producer_expiration_check_interval_ms):
             for log in self._logs.values():
                 log.producers.expire(now_ms, settings.producer_expiration_ms)
-        self.cleaner.maintain(self._claimed(), now_ms)
+        self.cleaner.maintain(self.futures.without_moving(self._claimed()), now_ms)
         self._removals.remove_due(now_ms)
         for name, interval_ms in (
             (RECOVERY_POINT_FILE, settings.recovery_point_checkpoint_interval_ms),
@@ -523,11 +549,17 @@ class LogManager:
 
         Raises DiskError and BatchError; the log takes no appends then until it is opened again.
         """
-        self._discard(log, log.truncate_to(offset, self._clock.now_ms()))
+        try:
+            self._discard(log, log.truncate_to(offset, self._clock.now_ms()))
+        finally:
+            self.futures.cut(log)
 
     def begin_anew(self, log: PartitionLog, offset: int) -> None:
         """Remove all records of a follower's log, which begins at `offset` then; otherwise as `truncate`."""
-        self._discard(log, log.truncate_fully_and_start_at(offset, self._clock.now_ms()))
+        try:
+            self._discard(log, log.truncate_fully_and_start_at(offset, self._clock.now_ms()))
+        finally:
+            self.futures.cut(log)
 
     def _on_cleaned(self, key: TopicPartitionKey) -> None:
         """A log was compacted: store how far, and apply retention if its policy also says delete."""
@@ -566,6 +598,13 @@ class LogManager:
 
     def store_recovery_points(self, done: Callable[[], None]) -> None:
         """Write the recovery points in disk threads, then call `done`; after a failure the log directory is probed."""
+        self._store((RECOVERY_POINT_FILE,), self._directories.live(), done)
+
+    def store_checkpoints(self, log_dir: LogDirectory, done: Callable[[], None]) -> None:
+        """As `store_recovery_points`, all checkpoints of one log directory."""
+        self._store((RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE), (log_dir,), done)
+
+    def _store(self, names: Iterable[str], log_dirs: Iterable[LogDirectory], done: Callable[[], None]) -> None:
         waiting = 1
 
         def written() -> None:
@@ -574,9 +613,8 @@ class LogManager:
             if not waiting:
                 done()
 
-        for log_dir in self._directories.live():
-            offsets = self._offsets(RECOVERY_POINT_FILE, log_dir)
-            changed = log_dir.changed_checkpoint(RECOVERY_POINT_FILE, offsets, is_on_disk=True)
+        for log_dir, name in product(log_dirs, names):
+            changed = log_dir.changed_checkpoint(name, self._offsets(name, log_dir), is_on_disk=True)
             if changed is not None:
                 waiting += 1
                 self._directories.in_background(partial(log_dir.write_checkpoint, changed), log_dir, written)
@@ -584,6 +622,8 @@ class LogManager:
 
     def _offsets(self, name: str, log_dir: LogDirectory) -> dict[TopicPartitionKey, int]:
         logs = {key: self._logs[key] for key in self._directories.keys_in(log_dir)}
+        if name != CLEANER_FILE:
+            logs.update(self.futures.in_directory(log_dir))
         if name == RECOVERY_POINT_FILE:
             return {key: log.recovery_point for key, log in logs.items()}
         if name == CLEANER_FILE:
@@ -612,9 +652,11 @@ class LogManager:
         if self._cleaner_executor is not None:
             self._cleaner_executor.close()
         now_ms = self._clock.now_ms()
-        forced, unflushed = flush_now(self._logs.values(), self._executor, now_ms, self._note, closing=True)
-        failed = {self._directories.log_dir_of((log.topic, log.partition)) for log in unflushed}
-        for log in self._logs.values():
+        logs = {log: self._directories.log_dir_of(key) for key, log in self._logs.items()}
+        logs.update((future.log, future.log_dir) for future in self.futures)
+        forced, unflushed = flush_now(logs, self._executor, now_ms, self._note, closing=True)
+        failed = {logs[log] for log in unflushed}
+        for log in logs:
             log.release_files()
         try:
             self.checkpoint()

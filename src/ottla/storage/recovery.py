@@ -40,6 +40,7 @@ from ottla.storage.files import (
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs, decode_leader_epochs
 from ottla.storage.log import PartitionLog
+from ottla.storage.move_marker import MOVED_FILE
 from ottla.storage.producer_snapshots import ProducerSnapshots, replay_batch, replay_log
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
@@ -65,6 +66,8 @@ class LogPlace:
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
+    #: Whether a marker says that the log was moved here from another log directory (`ottla.storage.move_marker`).
+    was_moved: bool = False
     #: What was found and repaired, for the operator.
     notes: list[str] = field(default_factory=list)
 
@@ -125,6 +128,7 @@ class _Loader:
         """Load the log; from then on its files are opened by `resources`."""
         place = self._place
         self._names = self._disk.listdir(place.directory)
+        place.was_moved = MOVED_FILE in self._names
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)) for name in self._names):
             self._finish_interrupted_work()
         self._snapshots = ProducerSnapshots(self._disk, place.directory, self._names)

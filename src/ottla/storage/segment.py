@@ -338,6 +338,11 @@ class Segment:
         self.txn_index.move_to(files)
         self.offset_index.count_in(memory)
 
+    def relocate(self, directory: str) -> None:
+        """The directory of its files was renamed; what is pinned stays readable."""
+        for file in self._files():
+            file.relocate(directory)
+
     def mark_deleted(self) -> Iterator[str]:
         """Rename the segment's files to `….deleted`, the log file first, and release them; yields each new path.
 

@@ -221,6 +221,12 @@ class SegmentList:
             self.active = segments[-1]
         return renamed + self._put_empty_last(offset, now_ms)
 
+    def relocate(self, directory: str) -> None:
+        """The directory of the log was renamed."""
+        self._directory = directory
+        for segment in self._segments:
+            segment.relocate(directory)
+
     def close(self) -> None:
         """Release all files; pinned ones are closed when released."""
         for segment in self._segments:

@@ -70,6 +70,13 @@ def read_topic_settings(disk: Disk, directory: str) -> TopicSettings | None:
         return None
 
 
+def copy_topic_settings(disk: Disk, directory: str, to: str) -> None:
+    """Copy the settings in a partition directory, if there are any, into another one. Raises DiskError."""
+    path = f"{directory}/{TOPIC_SETTINGS_FILE}"
+    if disk.exists(path):
+        disk.write_atomic(f"{to}/{TOPIC_SETTINGS_FILE}", disk.read_bytes(path))
+
+
 class AdoptionMark:
     """Marker file in the first log directory: adoption of its topics has begun and is not finished yet."""
 

@@ -52,6 +52,13 @@ class Unflushed:
             self._paths = []
         self._paths.append(path)
 
+    def relocate(self, directory: str) -> None:
+        """The partition directory was renamed: its name has to be synced, too."""
+        before, self._directory = self._directory, directory
+        self._directory_changed = True
+        if self._paths is not None:
+            self._paths = [directory + path.removeprefix(before) for path in self._paths]
+
     def note_directory(self) -> None:
         """The next flush has to sync the partition directory: entries were added or removed, or may not be synced."""
         self._directory_changed = True

@@ -1,7 +1,8 @@
 """DescribeLogDirs (key 35), versions 0-4: the log directories and the sizes of their partitions (KIP-113).
 
 1 is the same as 0, 2 is flexible, 3 adds a top-level error, 4 the size of each log directory's volume (KIP-827). A
-failed log directory is returned with KAFKA_STORAGE_ERROR and without partitions. From 2 on a partition may have a
+failed log directory is returned with KAFKA_STORAGE_ERROR and without partitions. A partition that is being moved stands
+in both, in the new one as a future replica with its lag. From 2 on a partition may have a
 tagged field of ottla's own: the reports of lost records.
 """
 
@@ -75,8 +76,9 @@ async def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> N
     results = []
     lost = broker.partitions.losses.of if context.api_version >= TAGS_SINCE else _nothing_lost
     for content in broker.logs.contents():
-        logs = await _by_topic(broker.slices, content.logs, wanted)
-        results.append(_result(content, sizes.get(content.path), logs, lost))
+        logs = await _by_topic(broker.slices, [*content.logs, *content.futures], wanted)
+        partitions = _partition_of(context, set(content.futures), lost)
+        results.append(_result(content, sizes.get(content.path), logs, partitions))
     await context.replied(DescribeLogDirsResponse(results=results))
 
 
@@ -100,7 +102,10 @@ def _size(context: RequestContext, path: str) -> tuple[int, int] | None:
 
 
 def _result(
-    content: LogDirectoryState, size: tuple[int, int] | None, logs: dict[str, list[PartitionLog]], lost: Lost
+    content: LogDirectoryState,
+    size: tuple[int, int] | None,
+    logs: dict[str, list[PartitionLog]],
+    described: Callable[[PartitionLog], DescribeLogDirsPartition],
 ) -> DescribeLogDirsResult:
     if content.failure is not None or size is None:
         return DescribeLogDirsResult(
@@ -111,23 +116,31 @@ def _result(
         log_dir=content.absolute_path,
         topics=mapped(
             logs.items(),
-            lambda item: DescribeLogDirsTopic(
-                name=item[0], partitions=mapped(item[1], lambda log: _partition(log, lost))
-            ),
+            lambda item: DescribeLogDirsTopic(name=item[0], partitions=mapped(item[1], described)),
         ),
         total_bytes=size[0],
         usable_bytes=size[1],
     )
 
 
-def _partition(log: PartitionLog, lost: Lost) -> DescribeLogDirsPartition:
-    partition = DescribeLogDirsPartition(
-        partition_index=log.partition, partition_size=log.size_bytes, offset_lag=0, is_future_key=False
-    )
-    reports = lost(log.topic, log.partition)
-    if reports:
-        partition.unknown_tagged_fields = {LOST_RECORDS_TAG: encode_lost_records(reports)}
-    return partition
+def _partition_of(
+    context: RequestContext, futures: set[PartitionLog], lost: Lost
+) -> Callable[[PartitionLog], DescribeLogDirsPartition]:
+    """How a log is described: a future one with what it lacks, another one with the reports of lost records."""
+    partitions = context.broker.partitions
+
+    def described(log: PartitionLog) -> DescribeLogDirsPartition:
+        is_future = log in futures
+        lag = partitions.moves().lag(log.topic, log.partition) if is_future else 0
+        partition = DescribeLogDirsPartition(
+            partition_index=log.partition, partition_size=log.size_bytes, offset_lag=lag, is_future_key=is_future
+        )
+        reports = lost(log.topic, log.partition) if not is_future else ()
+        if reports:
+            partition.unknown_tagged_fields = {LOST_RECORDS_TAG: encode_lost_records(reports)}
+        return partition
+
+    return described
 
 
 def _nothing_lost(_topic: str, _index: int) -> Sequence[LostRecords]:

@@ -17,6 +17,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
+    from ottla.broker.replicas.moving import ReplicaMover
     from ottla.cluster.image import PartitionImage, TopicImage
     from ottla.storage.log import AppendInfo, PartitionLog
     from ottla.storage.manager import LogManager
@@ -75,6 +76,10 @@ class ReplicaManager:
         self.losses = LossReports(clock_now_ms)
         #: Copies followed partitions from their leaders; None while there are none.
         self.fetchers: ReplicaFetcherManager | None = None
+        #: Moves partitions to other log directories; None while none was moved.
+        self.mover: ReplicaMover | None = None
+        #: Makes it for the first moved partition; None in tests of single parts.
+        self.make_mover: Callable[[], ReplicaMover] | None = None
         #: Makes it for the first followed partition; None in tests of single parts.
         self.make_fetchers: Callable[[], ReplicaFetcherManager] | None = None
 
@@ -194,12 +199,19 @@ class ReplicaManager:
     async def end_fetching(self) -> None:
         """Copy nothing any more, whatever roles are still to come: the broker stops."""
         self.make_fetchers = None
+        if self.mover is not None:
+            await self.mover.stop()
         if self.fetchers is not None:
             await self.fetchers.stop()
 
     def _stop_fetching(self, partition: Partition) -> None:
         if self.fetchers is not None:
             self.fetchers.forget(partition.topic, partition.index)
+
+    def _stop_copying(self, partition: Partition) -> None:
+        self._stop_fetching(partition)
+        if self.mover is not None:
+            self.mover.end(partition.topic, partition.index)
 
     def host(self, topic: TopicImage, index: int, config: LogConfig) -> Partition:
         """Hold the partition, in a role only if it has one; create its log if there is none. Raises DiskError.
@@ -216,7 +228,24 @@ class ReplicaManager:
         if topic_id is not None and topic_id not in self._by_id:
             partition.topic_id = topic_id
             self._by_id[topic_id] = self._by_name[topic.name]
+        if self.make_mover is not None and self._logs.futures.get(topic.name, index) is not None:
+            self.moves().resume(topic.name, index)
         return partition
+
+    def moves(self) -> ReplicaMover:
+        """What moves partitions to other log directories, made for the first one."""
+        if self.mover is None:
+            assert self.make_mover is not None, "a broker has it"
+            self.mover = self.make_mover()
+        return self.mover
+
+    def replace_log(self, topic: str, index: int, hosted: PartitionLog) -> None:
+        """Have the partition use another log, which holds the same records."""
+        partition = self.get(topic, index)
+        if partition is not None:
+            partition.log = hosted
+            if partition in self.held:
+                self._logs.flush_soon(hosted)
 
     def stop(self, topic: str, index: int) -> bool:
         """Stop leading or following the partition, and keep its log and leader epoch; False: it is not here."""
@@ -224,7 +253,7 @@ class ReplicaManager:
         if partition is not None:
             self.held.discard(partition)
             self.shared.pop(partition, None)
-            self._stop_fetching(partition)
+            self._stop_copying(partition)
             partition.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._tell_not_led(partition, partition.leader_epoch)
         return partition is not None
@@ -259,7 +288,7 @@ class ReplicaManager:
             self._by_id.pop(partition.topic_id, None)
         self.held.discard(partition)
         self.shared.pop(partition, None)
-        self._stop_fetching(partition)
+        self._stop_copying(partition)
         partition.end_role(error)
 
     def maintain(self) -> None:

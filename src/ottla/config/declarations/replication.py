@@ -48,8 +48,8 @@ ROWS: tuple[Row, ...] = (
         "The share of partitions of a broker, in percent, that may be led by others before leadership is moved.",
     ),
     (
-        "num.replica.alter.log.dirs.threads", "int", None, "", "high", "read-only", "no_effect",
-        "Threads that move replicas between log directories.",
+        "num.replica.alter.log.dirs.threads", "int", None, "", "high", "read-only", "honoured",
+        "Replicas that are moved between log directories at the same time.",
     ),
     (
         "num.replica.fetchers", "int", "1", "", "high", "cluster-wide", "honoured",

@@ -1,0 +1,454 @@
+"""Moves partitions of this broker into other log directories (AlterReplicaLogDirs, KIP-113).
+
+What Apache Kafka's `ReplicaAlterLogDirsThread` does: a few partitions at a time are copied into future logs, in slices
+that a disk thread reads and the loop appends, while the partition is led or followed as before. A future log that has
+everything and is on disk takes the partition's place; the loop does that in one go, and nothing is appended meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ottla.env.disk import DiskError
+from ottla.env.executor import NoThread
+from ottla.env.futures import settle
+from ottla.env.warmth import bring, without_waiting
+from ottla.records.errors import BatchError
+from ottla.storage.future_logs import can_be_moved, has_all
+from ottla.storage.move_marker import forget_moves, read_moves, write_moves
+from ottla.storage.results import AppendRefusal, LogRead, ReadRefusal
+from ottla.storage.topic_settings import copy_topic_settings
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.replicas.manager import ReplicaManager
+    from ottla.broker.slices import LoopSlices
+    from ottla.env.clock import Clock
+    from ottla.env.disk import Disk
+    from ottla.env.executor import Executor
+    from ottla.storage.future_logs import FutureLog
+    from ottla.storage.log import PartitionLog
+    from ottla.storage.manager import LogManager
+
+log = logging.getLogger("ottla.broker")
+
+PartitionKey = tuple[str, int]
+
+#: Bytes copied in one go: with the smallest of batches their append takes the loop some milliseconds.
+SLICE_BYTES: Final = 256 * 1024
+#: A future log is flushed after this much: its last flush must be short, and the page cache is for others, too.
+FLUSH_BYTES: Final = 64 * 1024 * 1024
+#: Most bytes that are not on disk yet when a future log takes its place.
+LAST_BYTES: Final = 4 * 1024 * 1024
+#: Batches of any leader epoch are copied: the log that they come from has accepted them.
+ANY_EPOCH: Final = 2**31 - 1
+#: A move that failed is tried again after this time; its trouble is logged again after that one.
+AGAIN_S: Final = 5.0
+REPORT_AGAIN_MS: Final = 60_000
+#: Attempts to read from the page cache, before the loop waits for the disk.
+MOST_COLD_ROUNDS: Final = 8
+
+
+class CopyLimit(Protocol):
+    """How many bytes a second may be copied: `ReplicationQuota`."""
+
+    @property
+    def wait_ms(self) -> float:
+        """How long to wait before more is copied; 0 if it may be now."""
+        ...
+
+    @property
+    def most_at_once(self) -> int:
+        """Most bytes of one slice."""
+        ...
+
+    def record(self, size: int) -> None:
+        """Note that bytes were copied."""
+        ...
+
+
+class NoLimit:
+    """Copying as fast as the disks are."""
+
+    wait_ms = 0.0
+    most_at_once = SLICE_BYTES
+
+    def record(self, size: int) -> None:
+        """Nothing to note."""
+
+
+class _Trouble(Exception):
+    """A move cannot go on for now; the message says why."""
+
+
+class ReplicaMover:
+    """The moves of one broker. `threads` of them are worked on at a time (`num.replica.alter.log.dirs.threads`)."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        disk: Disk,
+        executor: Executor,
+        clock: Clock,
+        slices: LoopSlices,
+        threads: int,
+        limit: CopyLimit | None = None,
+    ) -> None:
+        self._replicas = replicas
+        self._logs = logs
+        self._disk = disk
+        self._executor = executor
+        self._clock = clock
+        self._slices = slices
+        self._threads = threads
+        self._limit = limit if limit is not None else NoLimit()
+        #: Moves that wait for their turn, those that wait for a time, and those being worked on.
+        self._queue: dict[PartitionKey, None] = {}
+        self._delayed: dict[PartitionKey, asyncio.TimerHandle] = {}
+        self._active: set[PartitionKey] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reported_ms: dict[PartitionKey, float] = {}
+        self._is_stopped = False
+        #: Called after each step of a move, with its name: tests stop a broker there.
+        self.on_point: Callable[[str], None] = lambda name: None
+        #: Bytes copied, and moves completed, so far.
+        self.bytes_copied = 0
+        self.moved = 0
+
+    # -- requests
+
+    def move(self, topic: str, index: int, path: str) -> ErrorCode:
+        """Begin to move a partition to the log directory of this absolute path, or end its move if it is there.
+
+        A partition that is not hosted here will be created there.
+        """
+        key = (topic, index)
+        log_dir = self._logs.log_dir_at(path)
+        if not can_be_moved(topic, index):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if log_dir is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if log_dir.failure is not None or self._replicas.is_offline(topic, index):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._replicas.get(topic, index)
+        if partition is None:
+            self._logs.futures.prefer(key, log_dir)
+            missing = self._replicas.missing(topic, index)
+            is_elsewhere = missing is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else missing
+        try:
+            future = self._logs.begin_move(partition.log, log_dir)
+        except DiskError as error:
+            log.warning("%s-%d cannot be moved to %s: %s", topic, index, path, error)
+            self._logs.suspect_log_dir(log_dir)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if future is None:
+            self._forget(key)
+        else:
+            self._begin(key)
+        return ErrorCode.NONE
+
+    def resume(self, topic: str, index: int) -> None:
+        """Go on with a move that was interrupted, now that the partition has a role."""
+        partition = self._replicas.get(topic, index)
+        if partition is None or (topic, index) in self._active:
+            return
+        self._logs.futures.agree(partition.log)
+        if self._logs.futures.get(topic, index) is not None:
+            self._begin((topic, index))
+
+    def end(self, topic: str, index: int) -> None:
+        """Do not go on: the partition is stopped, deleted or offline."""
+        self._forget((topic, index))
+
+    async def stop(self) -> None:
+        """End all work; the future logs stay."""
+        self._is_stopped = True
+        self._queue.clear()
+        for timer in self._delayed.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- turns
+
+    def _begin(self, key: PartitionKey) -> None:
+        self._forget(key)
+        if self._is_stopped:
+            return
+        self._queue[key] = None
+        if len(self._tasks) < self._threads:
+            task = asyncio.get_running_loop().create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _forget(self, key: PartitionKey) -> None:
+        self._queue.pop(key, None)
+        self._reported_ms.pop(key, None)
+        timer = self._delayed.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    async def _work(self) -> None:
+        """Work on moves, one after the other, as long as one waits."""
+        while (key := next((each for each in self._queue if each not in self._active), None)) is not None:
+            del self._queue[key]
+            self._active.add(key)
+            try:
+                await _Move(key, self).run()
+            except (DiskError, BatchError, NoThread, _Trouble) as error:
+                self._postpone(key, str(error))
+            except Exception as error:
+                log.exception("the move of %s-%d failed", *key)
+                self._postpone(key, str(error))
+            finally:
+                self._active.discard(key)
+
+    def _postpone(self, key: PartitionKey, why: str) -> None:
+        """Try again after some time, and say why, but not again and again."""
+        future = self._logs.futures.get(*key)
+        if future is None or self._is_stopped or key in self._queue:
+            return
+        partition = self._replicas.get(*key)
+        for each in (future.log, *(() if partition is None else (partition.log,))):
+            self._logs.suspect(each)
+        now_ms = self._clock.monotonic_ms()
+        before_ms = self._reported_ms.get(key)
+        if before_ms is None or now_ms - before_ms >= REPORT_AGAIN_MS:
+            self._reported_ms[key] = now_ms
+            log.warning("the move of %s-%d to %s cannot go on for now: %s", *key, future.log_dir.path, why)
+        self._delayed[key] = asyncio.get_running_loop().call_later(AGAIN_S, self._begin_again, key)
+
+    def _begin_again(self, key: PartitionKey) -> None:
+        reported_ms = self._reported_ms.get(key)
+        self._begin(key)
+        if reported_ms is not None:
+            self._reported_ms[key] = reported_ms
+
+    def lag(self, topic: str, index: int) -> int:
+        """How many offsets the future log of a partition is behind, -1 if the partition is not online."""
+        partition, future = self._replicas.get(topic, index), self._logs.futures.get(topic, index)
+        if partition is None or future is None:
+            return -1
+        return partition.log.log_end_offset - future.log.log_end_offset
+
+
+class _Move:
+    """The work on one future log, from where it stands until it has taken its place."""
+
+    def __init__(self, key: PartitionKey, mover: ReplicaMover) -> None:
+        self._key = key
+        self._mover = mover
+        self._replicas = mover._replicas
+        self._logs = mover._logs
+        self._executor = mover._executor
+        self._disk = mover._disk
+        self._unflushed = 0
+
+    async def run(self) -> None:
+        """Copy, until the future log is in place or has been given up.
+
+        Raises DiskError, BatchError, NoThread and _Trouble: it may be tried again.
+        """
+        mover = self._mover
+        while (found := self._found()) is not None:
+            source, future = found
+            await mover._slices.pause()
+            if self._found() != found:
+                continue
+            if future.log.failure is not None:
+                self._give_up(future)
+                return
+            self._logs.futures.follow(source)
+            if future.is_cut:
+                await self._store_cut(future)
+            elif source.log_end_offset - future.log.log_end_offset > 0 and not self._is_near(source, future):
+                await self._copy(source, future)
+            elif future.log.recovery_point < source.recovery_point or self._unflushed > LAST_BYTES:
+                await self._flush(future)
+            elif not future.is_prepared:
+                await self._prepare(source, future)
+            elif self._copy_rest(source, future):
+                await self._put_in_place(source, future)
+                return
+
+    def _found(self) -> tuple[PartitionLog, FutureLog] | None:
+        """The log and its future log; None if the partition is not online, or is not moved any more."""
+        partition, future = self._replicas.get(*self._key), self._logs.futures.get(*self._key)
+        if partition is None or future is None or self._mover._is_stopped:
+            return None
+        return partition.log, future
+
+    def _give_up(self, future: FutureLog) -> None:
+        """What is on disk of a future log is not known after a failed flush."""
+        log.error("the move of %s-%d to %s has ended: %s", *self._key, future.log_dir.path, future.log.failure)
+        self._logs.suspect(future.log)
+        self._logs.futures.remove(self._key)
+
+    def _is_near(self, source: PartitionLog, future: FutureLog) -> bool:
+        """Whether what is missing is so little that the loop may copy it in one go."""
+        found: list[LogRead | ReadRefusal] = []
+        offset = future.log.log_end_offset
+        if without_waiting(partial(_into, found, partial(source.read, offset, SLICE_BYTES))):
+            return False
+        (read,) = found
+        if isinstance(read, ReadRefusal) or read.slice is None:
+            return not isinstance(read, ReadRefusal)
+        is_warm = read.slice.is_warm()
+        if read.slice.release is not None:
+            read.slice.release()
+        return is_warm and read.next_offset >= source.log_end_offset
+
+    # -- copying
+
+    async def _copy(self, source: PartitionLog, future: FutureLog) -> None:
+        limit = self._mover._limit
+        wait_ms = limit.wait_ms
+        if wait_ms > 0:
+            await asyncio.sleep(wait_ms / 1000)  # sleep: the limit of bytes a second
+            return
+        offset, cuts = future.log.log_end_offset, future.cuts
+        read = await self._read(source, offset, max(1, min(SLICE_BYTES, limit.most_at_once)))
+        if read.slice is None:
+            has_all(future.log, source)
+            return
+        try:
+            data = await self._executor.submit(read.slice.read)
+        finally:
+            if read.slice.release is not None:
+                read.slice.release()
+        if self._found() == (source, future) and future.cuts == cuts:
+            self._append(future, data)
+            if self._unflushed >= FLUSH_BYTES:
+                await self._flush(future)
+
+    async def _read(self, source: PartitionLog, offset: int, size: int) -> LogRead:
+        """Find the next slice, without waiting for the disk on the loop. Raises _Trouble."""
+        found: list[LogRead | ReadRefusal] = []
+        for rounds in range(MOST_COLD_ROUNDS + 1):
+            work = partial(_into, found, partial(source.read, offset, size))
+            if rounds == MOST_COLD_ROUNDS:
+                work()
+            elif cold := without_waiting(work):
+                await self._executor.submit(bring, self._disk, cold)
+            if found:
+                break
+        (read,) = found
+        if isinstance(read, ReadRefusal):
+            raise _Trouble(read.message)
+        return read
+
+    def _append(self, future: FutureLog, data: bytes) -> None:
+        """Append a slice. Raises _Trouble."""
+        now_ms = self._mover._clock.now_ms()
+        done = future.log.append_as_follower(memoryview(data), leader_epoch=ANY_EPOCH, now_ms=now_ms)
+        if isinstance(done, AppendRefusal):
+            if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._logs.suspect(future.log)
+            raise _Trouble(done.message)
+        if not done.size:
+            raise _Trouble("a batch is damaged")
+        self._unflushed += done.size
+        self._mover._limit.record(done.size)
+        self._mover.bytes_copied += done.size
+        self._mover.on_point("copied")
+
+    def _copy_rest(self, source: PartitionLog, future: FutureLog) -> bool:
+        """Copy the little that is missing; False if that is not possible now. Raises _Trouble."""
+        log_ = future.log
+        while log_.log_end_offset < source.log_end_offset:
+            if not self._is_near(source, future):
+                return False
+            read = source.read(log_.log_end_offset, SLICE_BYTES)
+            if isinstance(read, ReadRefusal):
+                raise _Trouble(read.message)
+            if read.slice is None:
+                has_all(log_, source)
+                break
+            try:
+                data = read.slice.read()
+            finally:
+                if read.slice.release is not None:
+                    read.slice.release()
+            self._append(future, data)
+        return log_.recovery_point >= source.recovery_point
+
+    # -- to the disk
+
+    async def _flush(self, future: FutureLog) -> None:
+        """Force the future log to the disk. Raises DiskError: what is there is not known then."""
+        job = future.log.begin_flush()
+        if job is None:
+            self._unflushed = 0
+            return
+        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(_result: None, error: BaseException | None) -> None:
+            future.log.end_flush(job, error, self._mover._clock.now_ms())
+            settle(flushed, None, error)
+
+        self._executor.call(job.run, done)
+        await flushed
+        self._unflushed = future.log.unflushed.bytes
+        self._mover.on_point("flushed")
+
+    async def _store_cut(self, future: FutureLog) -> None:
+        future.is_cut = False
+        future.is_prepared = False
+        await self._stored(self._logs.store_recovery_points)
+        self._unflushed = 0
+
+    async def _prepare(self, source: PartitionLog, future: FutureLog) -> None:
+        """Store what a start needs that finds the future log in its place. Raises DiskError."""
+        log_ = future.log
+        await self._flush(future)
+        moves = await self._executor.submit(read_moves, self._disk, source.directory)
+        await self._executor.submit(copy_topic_settings, self._disk, source.directory, log_.directory)
+        await self._executor.submit(write_moves, self._disk, log_.directory, moves + 1)
+        self._mover.on_point("marked")
+        await self._stored(partial(self._logs.store_checkpoints, future.log_dir))
+        future.is_prepared = True
+        self._mover.on_point("prepared")
+
+    async def _stored(self, store: Callable[[Callable[[], None]], None]) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        store(partial(settle, done, None))
+        await done
+
+    # -- the change
+
+    async def _put_in_place(self, source: PartitionLog, future: FutureLog) -> None:
+        """Have the future log serve the partition, then remove the former one. Raises DiskError before that."""
+        former = self._logs.put_in_place(future)
+        self._replicas.replace_log(*self._key, future.log)
+        mover = self._mover
+        mover.moved += 1
+        mover.on_point("renamed")
+        log.info("%s-%d was moved from %s to %s", *self._key, former.log_dir.path, future.log_dir.path)
+        try:
+            moves = await self._executor.submit(read_moves, self._disk, source.directory)
+            await self._executor.submit(self._disk.fsync_dir, future.log_dir.path)
+            mover.on_point("synced")
+            self._logs.retire(former)
+            mover.on_point("retired")
+            await self._executor.submit(self._disk.fsync_dir, former.log_dir.path)
+            for log_dir in (future.log_dir, former.log_dir):
+                await self._stored(partial(self._logs.store_checkpoints, log_dir))
+            mover.on_point("stored")
+            # An older copy may be in a log directory that has failed.
+            if not moves and not self._logs.failed_log_dirs:
+                await self._executor.submit(forget_moves, self._disk, future.log.directory)
+            mover.on_point("done")
+        except (DiskError, NoThread) as error:
+            log.warning("what is left of %s is removed at the next start: %s", source.directory, error)
+            self._logs.suspect_log_dir(former.log_dir)
+
+
+def _into(found: list[LogRead | ReadRefusal], read: Callable[[], LogRead | ReadRefusal]) -> None:
+    found.append(read())

@@ -1,0 +1,197 @@
+"""What a broker finds in its log directories when it starts: partitions, future logs, interrupted deletions and moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cluster.topics import CLUSTER_METADATA_TOPIC
+from ottla.env.disk import DiskError
+from ottla.storage.checkpoints import TopicPartitionKey
+from ottla.storage.future_logs import parse_future_directory
+from ottla.storage.loading import Unreadable, load_logs
+from ottla.storage.log import PartitionLog
+from ottla.storage.log_directory import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDirectory,
+    parse_partition_directory,
+)
+from ottla.storage.move_marker import forget_moves, read_moves
+from ottla.storage.recovery import LogPlace
+from ottla.storage.results import StorageRefusal
+
+if TYPE_CHECKING:
+    from ottla.config.topic import LogConfig
+    from ottla.env.clock import Clock
+    from ottla.env.disk import Disk
+    from ottla.env.executor import Executor
+    from ottla.storage.log_directories import LogDirectories
+    from ottla.storage.removals import Removals
+    from ottla.storage.resources import LogResources
+
+
+class _Place(NamedTuple):
+    """A directory of a partition, and its log directory."""
+
+    log_dir: LogDirectory
+    log: LogPlace
+
+    @property
+    def key(self) -> TopicPartitionKey:
+        """Topic and partition."""
+        return self.log.topic, self.log.partition
+
+
+#: An opened log of a partition, and its log directory.
+OpenedLog = tuple[LogDirectory, TopicPartitionKey, PartitionLog]
+
+
+class LogOpening:
+    """Finds the partition directories in all log directories, and opens them."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        directories: LogDirectories,
+        resources: LogResources,
+        removals: Removals,
+        config_of: Callable[[str], LogConfig],
+        note: Callable[[str], None],
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._directories = directories
+        self._resources = resources
+        self._removals = removals
+        self._config_of = config_of
+        self._note = note
+        self._found: dict[TopicPartitionKey, _Place] = {}
+        self._found_futures: list[_Place] = []
+        #: After `load`: the future logs, and the partitions that cannot be opened because of their contents.
+        self.futures: list[OpenedLog] = []
+        self.unreadable: set[TopicPartitionKey] = set()
+
+    # -- finding
+
+    def find(self) -> StorageRefusal | None:
+        """Open the log directories and look what is in them; a refusal if two hold the same partition."""
+        for log_dir in self._directories.all:
+            refusal = log_dir.open()
+            if refusal is not None:
+                return refusal
+            for place in self._partitions_in(log_dir) if log_dir.failure is None else []:
+                other = self._found.get(place.key)
+                kept = place if other is None else self._newer(other, place)
+                if isinstance(kept, StorageRefusal):
+                    return kept
+                self._found[place.key] = kept
+        return None
+
+    def _partitions_in(self, log_dir: LogDirectory) -> list[_Place]:
+        """The logs in a log directory, with their checkpoints; interrupted deletions are completed soon."""
+        now_ms = self._clock.now_ms()
+        for note in log_dir.read_checkpoints():
+            self._note(note)
+        found, futures = [], []
+        try:
+            for name in self._disk.listdir(log_dir.path):
+                path = f"{log_dir.path}/{name}"
+                if name.endswith(DELETE_SUFFIX) and self._disk.is_dir(path):
+                    self._removals.add(now_ms, path)
+                elif name.endswith(FUTURE_SUFFIX):
+                    key = parse_future_directory(name)
+                    if key is not None and self._disk.is_dir(path):
+                        futures.append(self._place(log_dir, key, path))
+                elif not name.endswith(STRAY_SUFFIX):
+                    key = parse_partition_directory(name)
+                    # The log of a KRaft quorum is not a topic's partition; Apache Kafka's LogManager skips it, too.
+                    is_partition = key is not None and key[0] != CLUSTER_METADATA_TOPIC
+                    if key is not None and is_partition and self._disk.is_dir(path):
+                        found.append(self._place(log_dir, key, path))
+        except DiskError as error:
+            log_dir.failure = str(error)
+            return []
+        self._found_futures += futures
+        return found
+
+    def _place(self, log_dir: LogDirectory, key: TopicPartitionKey, path: str) -> _Place:
+        place = LogPlace(
+            path,
+            key[0],
+            key[1],
+            self._config_of(key[0]),
+            log_dir.clean,
+            log_dir.recovery.get(key, 0),
+            log_dir.log_starts.get(key, 0),
+            log_dir.high_watermarks.get(key, 0),
+        )
+        return _Place(log_dir, place)
+
+    def _newer(self, one: _Place, other: _Place) -> _Place | StorageRefusal:
+        """Of two directories of one partition the one to which the log was moved last; the other one is removed."""
+        moves = []
+        for place in (one, other):
+            try:
+                moves.append(read_moves(self._disk, place.log.directory))
+            except DiskError as error:
+                place.log_dir.failure = str(error)
+                return other if place is one else one
+        if moves[0] == moves[1]:
+            topic, partition = one.key
+            return StorageRefusal(
+                f"Duplicate log directories for {topic}-{partition} are found in both {one.log_dir.path} and "
+                f"{other.log_dir.path}. Keep the right one and move the other out of log.dirs"
+            )
+        kept, old = (one, other) if moves[0] > moves[1] else (other, one)
+        log_dir, directory = old.log_dir, old.log.directory
+        try:
+            renamed = self._directories.rename_partition(log_dir, directory, old.key, DELETE_SUFFIX)
+            self._disk.fsync_dir(log_dir.path)
+        except DiskError as error:
+            log_dir.failure = str(error)
+            return kept
+        self._removals.add(self._clock.now_ms(), renamed)
+        self._note(f"{directory} was moved to {kept.log.directory}; what is left of it is removed")
+        return kept
+
+    # -- opening
+
+    def load(self, executor: Executor, threads: int) -> list[OpenedLog]:
+        """Open all logs, `threads` at a time in each log directory; one with a read error is out of service."""
+        directories = self._directories.all
+        by_path: dict[str, list[_Place]] = {log_dir.path: [] for log_dir in directories}
+        for place in (*self._found.values(), *self._found_futures):
+            by_path[place.log_dir.path].append(place)
+        places = [[place.log for place in by_path[log_dir.path]] for log_dir in directories]
+        loaded = load_logs(self._resources, executor, places, threads, self._clock.now_ms())
+        opened: list[OpenedLog] = []
+        for log_dir, logs in zip(directories, loaded, strict=True):
+            for (_, place), log in zip(by_path[log_dir.path], logs, strict=True):
+                key = (place.topic, place.partition)
+                is_future = place.directory.endswith(FUTURE_SUFFIX)
+                for note in place.notes:
+                    self._note(note)
+                if isinstance(log, PartitionLog):
+                    (self.futures if is_future else opened).append((log_dir, key, log))
+                elif isinstance(log, Unreadable):
+                    self._note(str(log))
+                    if not is_future:
+                        self.unreadable.add(key)
+                elif log is not None:
+                    log_dir.failure = log_dir.failure or str(log)
+        self._forget_moves()
+        return opened
+
+    def _forget_moves(self) -> None:
+        """Remove the markers of moves, unless an older copy may be in a log directory that is out of service."""
+        if len(self._directories.live()) < len(self._directories.all):
+            return
+        for place in self._found.values():
+            if place.log.was_moved:
+                try:
+                    forget_moves(self._disk, place.log.directory)
+                except DiskError as error:
+                    self._note(str(error))

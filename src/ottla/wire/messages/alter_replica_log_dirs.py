@@ -1,0 +1,55 @@
+"""AlterReplicaLogDirs (key 34): which log directories replicas are to be in (KIP-113).
+
+Versions: 1 is the same as 0; 2 flexible.
+"""
+
+from __future__ import annotations
+
+from ottla.wire.schema import INT16, INT32, STRING, Message, Struct, array, field, message, struct
+
+
+@struct
+class AlterReplicaLogDirTopic(Struct):
+    """Partitions of one topic."""
+
+    name: str = field(STRING)
+    partitions: list[int] = field(array(INT32))
+
+
+@struct
+class AlterReplicaLogDir(Struct):
+    """A log directory, and what is to be in it."""
+
+    path: str = field(STRING)  # Absolute.
+    topics: list[AlterReplicaLogDirTopic] = field(array(AlterReplicaLogDirTopic))
+
+
+@message(versions=(0, 2), flexible_since=2, api_key=34)
+class AlterReplicaLogDirsRequest(Message):
+    """What is to be moved."""
+
+    dirs: list[AlterReplicaLogDir] = field(array(AlterReplicaLogDir))
+
+
+@struct
+class AlterReplicaLogDirPartitionResult(Struct):
+    """The result for one partition."""
+
+    partition_index: int = field(INT32)
+    error_code: int = field(INT16)
+
+
+@struct
+class AlterReplicaLogDirTopicResult(Struct):
+    """The results of one topic."""
+
+    topic_name: str = field(STRING)
+    partitions: list[AlterReplicaLogDirPartitionResult] = field(array(AlterReplicaLogDirPartitionResult))
+
+
+@message(versions=(0, 2), flexible_since=2, api_key=34)
+class AlterReplicaLogDirsResponse(Message):
+    """The results."""
+
+    throttle_time_ms: int = field(INT32)
+    results: list[AlterReplicaLogDirTopicResult] = field(array(AlterReplicaLogDirTopicResult))
