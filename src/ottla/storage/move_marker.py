@@ -20,7 +20,10 @@ NEVER_MOVED: Final = 0
 
 
 def read_moves(disk: Disk, directory: str) -> int:
-    """How often the log had been moved when it came to this directory; a damaged file counts as one. Raises DiskError."""
+    """How often the log had been moved when it came to this directory; a damaged file counts as once.
+
+    Raises DiskError.
+    """
     path = f"{directory}/{MOVED_FILE}"
     if not disk.exists(path):
         return NEVER_MOVED

@@ -1,4 +1,4 @@
-"""What a broker finds in its log directories when it starts: partitions, future logs, interrupted deletions and moves."""
+"""What a broker finds in its log directories when it starts: partitions, future logs, what was interrupted."""
 
 from __future__ import annotations
 
@@ -169,10 +169,10 @@ class LogOpening:
         loaded = load_logs(self._resources, executor, places, threads, self._clock.now_ms())
         opened: list[OpenedLog] = []
         for log_dir, logs in zip(directories, loaded, strict=True):
-            for (_, place), log in zip(by_path[log_dir.path], logs, strict=True):
-                key = (place.topic, place.partition)
-                is_future = place.directory.endswith(FUTURE_SUFFIX)
-                for note in place.notes:
+            for (_, its), log in zip(by_path[log_dir.path], logs, strict=True):
+                key = (its.topic, its.partition)
+                is_future = its.directory.endswith(FUTURE_SUFFIX)
+                for note in its.notes:
                     self._note(note)
                 if isinstance(log, PartitionLog):
                     (self.futures if is_future else opened).append((log_dir, key, log))

@@ -191,6 +191,7 @@ API: dict[int, Api] = {
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, flexible_since=4),
         Api(ApiKey.DESCRIBE_CONFIGS, 0, 4, flexible_since=4),
         Api(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2),
+        Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2, flexible_since=2),
         Api(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, flexible_since=2),
         Api(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2),
         Api(ApiKey.DELETE_GROUPS, 0, 2, flexible_since=2),
