@@ -8,6 +8,7 @@ deleted, so is the copy. Once it has everything it takes the place of its source
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -150,7 +151,8 @@ class FutureLogs:
             log.unflushed.recovery_point = start
             log.write_identity()
         except DiskError:
-            self._removals.add(self._clock.now_ms(), place.directory)
+            with suppress(DiskError):
+                self._disk.remove_tree(place.directory)
             raise
         future = self._futures[key] = FutureLog(log, log_dir)
         return future

@@ -268,7 +268,7 @@ class _Move:
             self._logs.futures.follow(source)
             if future.is_cut:
                 await self._store_cut(future)
-            elif source.log_end_offset - future.log.log_end_offset > 0 and not self._is_near(source, future):
+            elif self._must_copy(source, future):
                 await self._copy(source, future)
             elif future.log.recovery_point < source.recovery_point or self._unflushed > LAST_BYTES:
                 await self._flush(future)
@@ -290,6 +290,13 @@ class _Move:
         log.error("the move of %s-%d to %s has ended: %s", *self._key, future.log_dir.path, future.log.failure)
         self._logs.suspect(future.log)
         self._logs.futures.remove(self._key)
+
+    def _must_copy(self, source: PartitionLog, future: FutureLog) -> bool:
+        """Whether more is missing than the loop may copy in one go, or what is on disk of the source."""
+        log_ = future.log
+        if log_.log_end_offset >= source.log_end_offset:
+            return False
+        return log_.log_end_offset < source.recovery_point or not self._is_near(source, future)
 
     def _is_near(self, source: PartitionLog, future: FutureLog) -> bool:
         """Whether what is missing is so little that the loop may copy it in one go."""
