@@ -51,22 +51,10 @@ class FlushJob:
         for handle in self._handles:
             handle.flush()
         for path in self.paths:
-            self._flush_path(path)
+            sync_file(self._disk, path)
         if self.directory is not None:
             self._disk.fsync_dir(self.directory)
             self._disk.fsync_dir(self.directory.rpartition("/")[0] or "/")
-
-    def _flush_path(self, path: str) -> None:
-        try:
-            file = self._disk.open(path)
-        except DiskError as error:
-            if error.missing:
-                return
-            raise
-        try:
-            file.flush()
-        finally:
-            file.close()
 
     def release(self) -> None:
         """Release the files."""
@@ -74,6 +62,20 @@ class FlushJob:
             file.unpin()
         self._pinned.clear()
         self._handles.clear()
+
+
+def sync_file(disk: Disk, path: str) -> None:
+    """Force a file to the disk; one that no longer exists is skipped. Raises DiskError."""
+    try:
+        file = disk.open(path)
+    except DiskError as error:
+        if error.missing:
+            return
+        raise
+    try:
+        file.flush()
+    finally:
+        file.close()
 
 
 def run_jobs(jobs: Sequence[FlushJob]) -> list[Exception | None]:

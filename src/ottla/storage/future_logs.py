@@ -71,6 +71,8 @@ class FutureLog:
 class FutureLogs:
     """The future logs of a broker, and the log directories that are preferred for partitions still to come.
 
+    `on_cut` is called with each truncated log: its recovery point is to be stored before more is appended.
+
     Used from the event loop, as the logs are.
     """
 
@@ -82,7 +84,9 @@ class FutureLogs:
         resources: LogResources,
         removals: Removals,
         note: Callable[[str], None],
+        on_cut: Callable[[PartitionLog, LogDirectory], None],
     ) -> None:
+        self._on_cut = on_cut
         self._disk = disk
         self._clock = clock
         self._directories = directories
@@ -199,7 +203,10 @@ class FutureLogs:
             self.remove((source.topic, source.partition))
             return
         end = _common_end(log, source)
-        if end < log.log_end_offset:
+        if log.log_start_offset > source.log_start_offset or end <= log.log_start_offset:
+            # A loss of power may take the first segment and leave the second one.
+            self._attempt(future, partial(self._begin_anew, future, source.log_start_offset))
+        elif end < log.log_end_offset:
             self._truncate(future, end)
 
     def follow(self, source: PartitionLog) -> None:
@@ -232,6 +239,7 @@ class FutureLogs:
         log = future.log
         future.is_cut = True
         self._attempt(future, lambda: self._discard(log, log.truncate_to(offset, self._clock.now_ms())))
+        self._on_cut(log, future.log_dir)
 
     def _begin_anew(self, future: FutureLog, offset: int) -> None:
         log = future.log
@@ -256,15 +264,18 @@ class FutureLogs:
 def _common_end(log: PartitionLog, source: PartitionLog) -> int:
     """Up to which offset two logs of one partition hold the same records: the end of the newest epoch of both.
 
+    Where records of the first one are missing, which a loss of power may do, it ends there.
+
     Without leader epochs, in messages of old formats, it is the high watermark.
     """
     known = dict(source.epochs.entries)
+    log_end = log.log_end_offset if log.gap_offset is None else log.gap_offset
     if not known and not log.epochs.entries:
-        return min(log.high_watermark, source.log_end_offset)
+        return min(log.high_watermark, log_end, source.log_end_offset)
     for epoch, _ in reversed(log.epochs.entries):
         if epoch in known:
             own, its = log.epochs.end_of(epoch, log.log_end_offset), source.epochs.end_of(epoch, source.log_end_offset)
-            return min(own.end_offset, its.end_offset)
+            return min(own.end_offset, its.end_offset, log_end)
     return log.log_start_offset
 
 

@@ -26,6 +26,7 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.flush_queue import Flushed, FlushQueue, FlushTurns, flush_due, flush_now
+from ottla.storage.flushing import sync_file
 from ottla.storage.future_logs import FutureLog, FutureLogs, take_over
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directories import LogDirectories
@@ -117,7 +118,11 @@ class LogManager:
         self._removals = Removals(disk, executor, self._note)
         self._flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         #: Copies of logs on their way to other log directories.
-        self.futures = FutureLogs(disk, clock, self._directories, self._resources, self._removals, self._note)
+        self.futures = FutureLogs(
+            disk, clock, self._directories, self._resources, self._removals, self._note, self._note_cut
+        )
+        #: Files that were truncated and are not synced yet, with their log directories.
+        self._cut_files: list[tuple[str, LogDirectory]] = []
         self.on_flushed: Flushed = lambda log, size, error: None
         #: Called with the partitions of a failed log directory, and whether that was the last working one.
         self.on_log_dir_failed: LogDirectoryFailed = lambda gone, is_last: None
@@ -549,10 +554,21 @@ class LogManager:
 
         Raises DiskError and BatchError; the log takes no appends then until it is opened again.
         """
+        log_dir = self._directories.log_dir_of((log.topic, log.partition))
         try:
             self._discard(log, log.truncate_to(offset, self._clock.now_ms()))
         finally:
+            if log_dir is not None:
+                self._note_cut(log, log_dir)
             self.futures.cut(log)
+
+    def _note_cut(self, log: PartitionLog, log_dir: LogDirectory) -> None:
+        """Sync what was truncated with the recovery points.
+
+        The log may go on in another segment, and a flush is of what lies above the recovery point: the records that
+        were cut off would be there again after a loss of power, in front of those that were appended instead.
+        """
+        self._cut_files += [(segment.log.path, log_dir) for segment in log.segments[-2:]]
 
     def begin_anew(self, log: PartitionLog, offset: int) -> None:
         """Remove all records of a follower's log, which begins at `offset` then; otherwise as `truncate`."""
@@ -597,15 +613,32 @@ class LogManager:
                 self._directories.in_background(partial(log_dir.write_checkpoint, changed), log_dir)
 
     def store_recovery_points(self, done: Callable[[], None]) -> None:
-        """Write the recovery points in disk threads, then call `done`; after a failure the log directory is probed."""
-        self._store((RECOVERY_POINT_FILE,), self._directories.live(), done)
+        """Write the recovery points in disk threads, and sync what was truncated, then call `done`.
+
+        After a failure the log directory is probed.
+        """
+        cut, self._cut_files = self._cut_files, []
+        works: list[tuple[Callable[[], None], LogDirectory]] = []
+        works += [(partial(sync_file, self._disk, path), log_dir) for path, log_dir in cut if log_dir.failure is None]
+        self._run_all(works + self._checkpoint_works((RECOVERY_POINT_FILE,), self._directories.live()), done)
 
     def store_checkpoints(self, log_dir: LogDirectory, done: Callable[[], None]) -> None:
         """As `store_recovery_points`, all checkpoints of one log directory."""
-        self._store((RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE), (log_dir,), done)
+        names = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE)
+        self._run_all(self._checkpoint_works(names, (log_dir,)), done)
 
-    def _store(self, names: Iterable[str], log_dirs: Iterable[LogDirectory], done: Callable[[], None]) -> None:
-        waiting = 1
+    def _checkpoint_works(
+        self, names: Iterable[str], log_dirs: Iterable[LogDirectory]
+    ) -> list[tuple[Callable[[], None], LogDirectory]]:
+        works: list[tuple[Callable[[], None], LogDirectory]] = []
+        for log_dir, name in product(log_dirs, names):
+            changed = log_dir.changed_checkpoint(name, self._offsets(name, log_dir), is_on_disk=True)
+            if changed is not None:
+                works.append((partial(log_dir.write_checkpoint, changed), log_dir))
+        return works
+
+    def _run_all(self, works: Sequence[tuple[Callable[[], None], LogDirectory]], done: Callable[[], None]) -> None:
+        waiting = len(works) + 1
 
         def written() -> None:
             nonlocal waiting
@@ -613,11 +646,8 @@ class LogManager:
             if not waiting:
                 done()
 
-        for log_dir, name in product(log_dirs, names):
-            changed = log_dir.changed_checkpoint(name, self._offsets(name, log_dir), is_on_disk=True)
-            if changed is not None:
-                waiting += 1
-                self._directories.in_background(partial(log_dir.write_checkpoint, changed), log_dir, written)
+        for work, log_dir in works:
+            self._directories.in_background(work, log_dir, written)
         written()
 
     def _offsets(self, name: str, log_dir: LogDirectory) -> dict[TopicPartitionKey, int]:

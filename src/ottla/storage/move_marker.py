@@ -40,5 +40,7 @@ def write_moves(disk: Disk, directory: str, number: int) -> None:
 
 
 def forget_moves(disk: Disk, directory: str) -> None:
-    """Remove it: no other directory of this partition can come back. Raises DiskError."""
+    """Remove it, synced: no other directory of this partition can come back. Raises DiskError."""
     disk.remove(f"{directory}/{MOVED_FILE}")
+    # Were it there again after a loss of power, the next move's number would not be higher.
+    disk.fsync_dir(directory)
