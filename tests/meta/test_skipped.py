@@ -28,7 +28,6 @@ def refused(**settings: str) -> Callable[[], bool]:
 
 #: The beginning of a row to what makes it true.
 CHECKS: dict[str, list[Callable[[], bool]]] = {
-    "moving partitions": [missing(ApiKey.ALTER_REPLICA_LOG_DIRS)],
     "transactions": [
         missing(ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS, ApiKey.TXN_OFFSET_COMMIT),
         lambda: "UNSUPPORTED_VERSION" in (init_producer_id.__doc__ or ""),
