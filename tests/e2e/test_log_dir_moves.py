@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from e2e.embedded import EmbeddedBroker
 from e2e.raw_client import RawClient, batch_of
+from ottla.client.admin.model import ConfigOperation, ConfigResource
+from ottla.client.sync import Admin
 from ottla.storage.move_marker import MOVED_FILE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -195,3 +198,19 @@ def test_a_move_goes_on_after_a_restart(broker: EmbeddedBroker, folders: list[Pa
     with RawClient(broker.port) as client:
         wait_until(lambda: is_settled(client, 0, other), "the partition to be moved")
         assert read_back(client, 0) == numbers(201)
+
+
+def test_a_move_keeps_to_its_limit(broker: EmbeddedBroker, folders: list[Path]) -> None:
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    with RawClient(broker.port) as client, Admin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+        assert client.create_topic("t", 1) == 0
+        for _ in range(20):
+            assert client.produce("t", 0, batch_of(b"x" * 10_000)).error_code == 0
+        other = next(folder for folder in folders if folder.name != home_of(client, 0))
+        resource = ConfigResource.broker(admin.describe_cluster().nodes[0].node_id)
+        admin.incremental_alter_configs({resource: [ConfigOperation("set", rate, "40000")]})
+        before = time.monotonic()
+        assert move(client, other, 0) == [0]
+        wait_until(lambda: is_settled(client, 0, other), "the partition to be moved")
+        # 200,000 bytes, of which those of the first second are free.
+        assert time.monotonic() - before > 2

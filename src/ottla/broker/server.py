@@ -140,7 +140,6 @@ class Broker:
         #: The ISRs proposed to the controller.
         self.isr_proposals = IsrProposals(lambda topics: self.control.asked.alter_partitions(topics))
         self.partitions = self._replica_manager()
-        self.partitions.make_mover = self._replica_mover
         self.logs.on_log_dir_failed = self._log_dir_failed
         #: Called with a message when the broker cannot continue; the caller of `start` should then stop it.
         self.on_fatal: Callable[[str], None] = log.critical
@@ -179,13 +178,18 @@ class Broker:
             lambda broker_id: self.control.membership.epoch_of(broker_id),
             lambda topic, index: self._control is not None and self._control.image.has_partition(topic, index),
         )
-        return ReplicaManager(self.logs, self.clock.now_ms, self.flush_on_ack, replication)
+        replicas = ReplicaManager(self.logs, self.clock.now_ms, self.flush_on_ack, replication)
+        replicas.make_mover = self._replica_mover
+        return replicas
 
     def _replica_mover(self) -> ReplicaMover:
         from ottla.broker.replicas.moving import ReplicaMover
 
         threads = self.config.get_int_or_none("num.replica.alter.log.dirs.threads") or len(self.log_dirs)
-        return ReplicaMover(self.partitions, self.logs, self.disk, self.executor, self.clock, self.slices, threads)
+        limit = self.replication_quotas.alter_log_dirs
+        return ReplicaMover(
+            self.partitions, self.logs, self.disk, self.executor, self.clock, self.slices, threads, limit
+        )
 
     def _log_manager(self, cleaner_executor: Executor | None) -> LogManager:
         return LogManager(

@@ -49,6 +49,8 @@ ANY_EPOCH: Final = 2**31 - 1
 #: A move that failed is tried again after this time; its trouble is logged again after that one.
 AGAIN_S: Final = 5.0
 REPORT_AGAIN_MS: Final = 60_000
+#: The limit may be changed, and the move be ended, while it waits.
+LONGEST_WAIT_S: Final = 1.0
 #: Attempts to read from the page cache, before the loop waits for the disk.
 MOST_COLD_ROUNDS: Final = 8
 
@@ -296,13 +298,19 @@ class _Move:
         log_ = future.log
         if log_.log_end_offset >= source.log_end_offset:
             return False
-        return log_.log_end_offset < source.recovery_point or not self._is_near(source, future)
+        if self._mover._limit.wait_ms > 0 or log_.log_end_offset < source.recovery_point:
+            return True
+        return not self._is_near(source, future)
+
+    @property
+    def _slice_bytes(self) -> int:
+        return max(1, min(SLICE_BYTES, self._mover._limit.most_at_once))
 
     def _is_near(self, source: PartitionLog, future: FutureLog) -> bool:
         """Whether what is missing is so little that the loop may copy it in one go."""
         found: list[LogRead | ReadRefusal] = []
         offset = future.log.log_end_offset
-        if without_waiting(partial(_into, found, partial(source.read, offset, SLICE_BYTES))):
+        if without_waiting(partial(_into, found, partial(source.read, offset, self._slice_bytes))):
             return False
         (read,) = found
         if isinstance(read, ReadRefusal) or read.slice is None:
@@ -318,10 +326,10 @@ class _Move:
         limit = self._mover._limit
         wait_ms = limit.wait_ms
         if wait_ms > 0:
-            await asyncio.sleep(wait_ms / 1000)  # sleep: the limit of bytes a second
+            await asyncio.sleep(min(wait_ms / 1000, LONGEST_WAIT_S))  # sleep: the limit of bytes a second
             return
         offset, cuts = future.log.log_end_offset, future.cuts
-        read = await self._read(source, offset, max(1, min(SLICE_BYTES, limit.most_at_once)))
+        read = await self._read(source, offset, self._slice_bytes)
         if read.slice is None:
             has_all(future.log, source)
             return
@@ -372,7 +380,7 @@ class _Move:
         while log_.log_end_offset < source.log_end_offset:
             if not self._is_near(source, future):
                 return False
-            read = source.read(log_.log_end_offset, SLICE_BYTES)
+            read = source.read(log_.log_end_offset, self._slice_bytes)
             if isinstance(read, ReadRefusal):
                 raise _Trouble(read.message)
             if read.slice is None:
