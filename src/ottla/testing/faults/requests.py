@@ -57,7 +57,9 @@ TOPIC_ARRAYS: Final[Mapping[ApiKey, TopicArray]] = {
     ApiKey.OFFSET_DELETE: TopicArray("topics", "name", "topics"),
 }
 #: The APIs whose requests name topics.
-WITH_TOPICS: Final = frozenset((*TOPIC_ARRAYS, ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_LOG_DIRS))
+WITH_TOPICS: Final = frozenset(
+    (*TOPIC_ARRAYS, ApiKey.OFFSET_FETCH, ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.DESCRIBE_LOG_DIRS)
+)
 #: The APIs whose requests name groups, and how to find them.
 GROUPS: Final[Mapping[ApiKey, Callable[[Any, int], Sequence[str]]]] = {
     ApiKey.OFFSET_COMMIT: lambda request, _: (request.group_id,),
@@ -89,6 +91,8 @@ def topics_named(
     found: list[str | UUID | None] = list(session)
     if key is ApiKey.OFFSET_FETCH and version >= 8:
         found += [topic.name for group in request.groups for topic in group.topics or ()]
+    elif key is ApiKey.ALTER_REPLICA_LOG_DIRS:
+        found += [topic.name for log_dir in request.dirs for topic in log_dir.topics]
     elif key is ApiKey.DELETE_TOPICS and version < 6:
         found += request.topic_names
     else:
