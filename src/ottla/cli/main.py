@@ -9,7 +9,9 @@ import typer
 
 from ottla import __version__
 from ottla.cli.backfill import backfill
+from ottla.cli.broker.commands import app as broker
 from ottla.cli.cluster.commands import app as cluster
+from ottla.cli.config.commands import app as config_app
 from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
 from ottla.cli.leader_election import leader_election
@@ -164,6 +166,8 @@ app.add_typer(group)
 app.add_typer(topic)
 app.add_typer(reassign)
 app.add_typer(cluster)
+app.add_typer(config_app)
+app.add_typer(broker)
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ def show_status(terminal: Terminal, status: ClusterStatus) -> None:
     name = f"cluster {printable(status.cluster_id or 'without an id')}"
     terminal.line(f"{terminal.paint(name, Style.NAME)}  {' · '.join(facts)}")
     terminal.line()
-    terminal.table(_BROKERS, [_broker_cells(status, each) for each in status.brokers] + _absent(status))
+    show_brokers(terminal, status)
     if status.topics:
         terminal.line()
         terminal.table(_TOPICS, [_topic_cells(each) for each in status.topics])
@@ -76,6 +76,20 @@ def show_status(terminal: Terminal, status: ClusterStatus) -> None:
     if status.losses:
         terminal.line()
         terminal.table(_LOSSES, [_loss_cells(each) for each in status.losses])
+
+
+def show_brokers(terminal: Terminal, status: ClusterStatus, only: int | None = None) -> None:
+    """The brokers, those that are not there among them; or one of them alone."""
+    brokers = [each for each in status.brokers if only in (None, each.node.node_id)]
+    terminal.table(
+        _BROKERS, [_broker_cells(status, each) for each in brokers] + (_absent(status) if only is None else [])
+    )
+
+
+def broker_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
+    """Each broker as an object."""
+    for broker in status.brokers:
+        yield _broker_row(status, broker)
 
 
 def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
@@ -92,8 +106,7 @@ def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
         "under_min_isr_partitions": sum(each.is_under_min_isr for each in status.partitions),
         "under_replicated_partitions": sum(each.is_under_replicated for each in status.partitions),
     }
-    for broker in status.brokers:
-        yield _broker_row(status, broker)
+    yield from broker_rows(status)
     for topic in status.topics:
         yield {
             "kind": "topic",

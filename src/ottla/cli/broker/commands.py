@@ -1,0 +1,117 @@
+"""The commands of `ottla broker`, which work with any Kafka cluster over the wire."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.broker import COMMAND
+from ottla.cli.command import NOT_CONFIRMED, ClusterOptions, CommandError, confirmed
+from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
+from ottla.cli.terminal import Terminal, write_json
+
+if TYPE_CHECKING:
+    from ottla.peer.cluster import Cluster
+
+app = make_app("broker", "Show the brokers of a cluster, and forget those that are gone.")
+
+
+@app.command("list")
+def list_brokers(
+    servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False
+) -> None:
+    """List brokers: what they lead, hold, and have room for; also those that have replicas and are not there."""
+    from ottla.cli.cluster.status_views import broker_rows, show_brokers
+    from ottla.client.cluster_status import read_cluster_status
+
+    async def work(cluster: Cluster) -> int:
+        status = await read_cluster_status(cluster, offsets=False)
+        if as_json:
+            for row in broker_rows(status):
+                write_json(row)
+        else:
+            show_brokers(Terminal.standard_output(), status)
+        return 0
+
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+
+
+@app.command()
+def describe(
+    brokers: Annotated[list[int] | None, typer.Argument(metavar="[ID]...", min=0, help="Ids of brokers [all].")] = None,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Show brokers: their log directories, and the settings that they were given while they run.
+
+    Ends with 0, with 1 where a broker is not there, with 2 where the cluster could not be asked.
+    """
+    from ottla.cli.broker.views import describe_brokers
+
+    asked = list(dict.fromkeys(brokers)) if brokers else None
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s), lambda cluster: describe_brokers(cluster, asked, as_json=as_json)
+    )
+
+
+@app.command()
+def producers(
+    partitions: Annotated[
+        list[str], typer.Argument(metavar="TOPIC[:PARTITION]...", help="Topics, or single partitions of them.")
+    ],
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Show the idempotent and transactional producers that the leaders of partitions know.
+
+    Ends with 0, with 1 where a topic or partition is not there, with 2 where the cluster could not be asked.
+    """
+    from ottla.cli.broker.views import describe_producers
+
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s), lambda cluster: describe_producers(cluster, partitions, as_json=as_json)
+    )
+
+
+@app.command()
+def unregister(
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The id of the broker.")],
+    yes: Yes = False,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Forget a broker that will not come back: its settings, and where topics' throttles name it.
+
+    It is refused while the broker is alive or has replicas: stop it, and move them with `ottla reassign` first.
+
+    Ends with 0, with 1 where that is refused or nothing is known of the broker.
+    """
+    from ottla.client.admin.brokers import BrokerAdmin
+    from ottla.client.errors import BrokerError, UnsupportedVersionError
+
+    async def work(cluster: Cluster) -> int:
+        if not yes and (as_json or not confirmed(f"Forget broker {broker} and its settings?", yes=False)):
+            return COMMAND.report(NOT_CONFIRMED)
+        try:
+            await BrokerAdmin(cluster).unregister_broker(broker)
+        except UnsupportedVersionError as error:
+            raise CommandError(
+                f"{error}. Apache Kafka with ZooKeeper keeps of a dead broker nothing but its settings: take those "
+                f"away with `ottla config unset` while it runs, or delete /config/brokers/{broker} in ZooKeeper"
+            ) from None
+        except BrokerError as error:
+            code = COMMAND.report(str(error))
+        else:
+            code = 0
+        if as_json:
+            write_json({"broker": broker, "unregistered": code == 0})
+        elif not code:
+            sys.stdout.write(f"forgotten: broker {broker}\n")
+        return code
+
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)

@@ -1,0 +1,154 @@
+"""How settings are changed: checked by the cluster, shown, confirmed where it needs care, then made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.config import COMMAND
+from ottla.cli.config.care import reason_for_care
+from ottla.cli.config.views import change_row, entity_text, show_changes
+from ottla.cli.terminal import Terminal, printable, write_json
+from ottla.client.admin.configs import ConfigAdmin
+from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource
+from ottla.client.errors import ClientError, PartlyFailedError
+from ottla.peer.cluster import Cluster
+
+_OPERATORS: Final = {"+=": "append", "-=": "subtract", "=": "set"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entities:
+    """Whose settings a command is about, as given on the command line."""
+
+    topics: tuple[str, ...] = ()
+    brokers: tuple[int, ...] = ()
+    broker_defaults: bool = False
+
+    def resources(self) -> list[ConfigResource]:
+        """The resources. Raises CommandError if there are none."""
+        found = [ConfigResource.topic(name) for name in dict.fromkeys(self.topics)]
+        found += [ConfigResource.broker(number) for number in dict.fromkeys(self.brokers)]
+        found += [ConfigResource.broker(None)] if self.broker_defaults else []
+        if not found:
+            raise CommandError("say whose settings: --topic NAME, --broker ID or --broker-defaults")
+        return found
+
+
+class SettingChange(NamedTuple):
+    """A change of one setting; `new` is None where the default or an inherited value comes back."""
+
+    resource: ConfigResource
+    name: str
+    now: str | None
+    new: str | None
+    #: Why it needs care; None if it does not.
+    care: str | None
+
+
+def parse_changes(given: Sequence[str]) -> list[ConfigOperation]:
+    """Changes of KEY=VALUE, KEY+=VALUE and KEY-=VALUE, the latter for lists. Raises CommandError."""
+    operations = []
+    for each in given:
+        name, equals, value = each.partition("=")
+        operator = f"{name[-1:]}=" if name[-1:] in ("+", "-") else "="
+        name = name.removesuffix(operator.removesuffix("=")).strip()
+        if not equals or not name:
+            raise CommandError(f"{each}: expected key=value, as in retention.ms=86400000; key+=value adds to a list")
+        operations.append(ConfigOperation(_OPERATORS[operator], name, value.strip()))
+    return operations
+
+
+async def change_settings(
+    cluster: Cluster, entities: Entities, operations: Sequence[ConfigOperation], *, yes: bool, as_json: bool
+) -> int:
+    """Have the cluster check the changes, show them, confirm those that need care, and make them; the exit code."""
+    names = [operation.name for operation in operations]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise CommandError(f"{twice} is named twice; name each setting once")
+    resources, admin = entities.resources(), ConfigAdmin(cluster)
+    asked = {resource: list(operations) for resource in resources}
+    try:
+        present = await _present(cluster, admin, resources)
+        await admin.incremental_alter_configs(asked, validate_only=True)
+    except ClientError as error:
+        return _report(error)
+    changes = [_change(each, operation, present[each]) for each in resources for operation in operations]
+    needs_care = any(change.care for change in changes)
+    is_shown_only = needs_care and not yes and as_json
+    if as_json and is_shown_only:
+        for change in changes:
+            write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=False))
+    elif not as_json:
+        rows = [(change.resource, change.name, change.now, change.new, change.care) for change in changes]
+        show_changes(Terminal.standard_output(), rows)
+    if needs_care and (is_shown_only or not confirmed("Make these changes?", yes=yes)):
+        return COMMAND.report(NOT_CONFIRMED)
+    code, failed = 0, set()
+    try:
+        await admin.incremental_alter_configs(asked)
+    except PartlyFailedError as error:
+        failed, code = set(error.errors), _report(error)
+    except ClientError as error:
+        failed, code = set(resources), _report(error)
+    for change in changes if as_json else ():
+        done = change.resource not in failed
+        write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=done))
+    for resource in () if as_json else resources:
+        if resource not in failed:
+            sys.stdout.write(f"changed: {printable(entity_text(resource))}\n")
+    return code
+
+
+async def _present(
+    cluster: Cluster, admin: ConfigAdmin, resources: Sequence[ConfigResource]
+) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    """The settings now. Those of all brokers are what a broker has that does not set them itself."""
+    defaults = ConfigResource.broker(None)
+    found = await admin.describe_configs(resources, include_synonyms=True)
+    if defaults in found:
+        metadata = await cluster.refresh([])
+        one = ConfigResource.broker(min(metadata.nodes))
+        described = (await admin.describe_configs([one], include_synonyms=True))[one]
+        found[defaults] = {name: _without_own(entry) for name, entry in described.items()} | {
+            name: entry for name, entry in found[defaults].items() if name not in described
+        }
+    return found
+
+
+def _without_own(entry: ConfigEntry) -> ConfigEntry:
+    """A broker's setting as it is without the broker's own value."""
+    synonyms = tuple(each for each in entry.synonyms if each.source != "DYNAMIC_BROKER_CONFIG")
+    return entry._replace(synonyms=synonyms, value=synonyms[0].value if synonyms else None)
+
+
+def _report(error: ClientError) -> int:
+    errors = error.errors.values() if isinstance(error, PartlyFailedError) else (error,)
+    for each in errors:
+        code = COMMAND.report(str(each))
+    return code
+
+
+def _change(resource: ConfigResource, operation: ConfigOperation, present: Mapping[str, ConfigEntry]) -> SettingChange:
+    entry = present.get(operation.name)
+    now = None if entry is None else entry.value
+    new = _new_value(operation, entry, now)
+    care = reason_for_care(operation.name, now, new)
+    return SettingChange(resource, operation.name, now, None if operation.operation == "delete" else new, care)
+
+
+def _new_value(operation: ConfigOperation, entry: ConfigEntry | None, now: str | None) -> str | None:
+    """The value after the change; for one that is unset what it inherits, if that is known."""
+    if operation.operation == "delete":
+        inherited = [each.value for each in entry.synonyms[1:]] if entry is not None else []
+        return inherited[0] if inherited else None
+    words, value = (now or "").split(",") if now else [], operation.value or ""
+    if operation.operation == "append":
+        return ",".join(words + [word for word in value.split(",") if word not in words])
+    if operation.operation == "subtract":
+        return ",".join(word for word in words if word not in value.split(","))
+    return value

@@ -1,0 +1,169 @@
+"""`ottla config` and `ottla broker` with the brokers of a test cluster: what is shown, asked, changed and refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from ottla.cli.broker.views import parse_partitions
+from ottla.cli.command import CommandError
+from ottla.cli.config.care import reason_for_care
+from ottla.cli.config.changes import parse_changes
+from ottla.cli.main import app
+from ottla.client.admin.model import ConfigOperation
+from ottla.client.model import TopicPartition
+from ottla.client.sync import Producer
+from ottla.testing import Cluster
+
+pytestmark = pytest.mark.spec("R1")
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "new", "words"),
+    [
+        ("unclean.leader.election.enable", "false", "true", "committed records are lost"),
+        ("unclean.leader.election.enable", "true", "false", None),
+        ("retention.ms", "1000", "999", "older records are deleted"),
+        ("retention.ms", "-1", "999", "older records are deleted"),
+        ("retention.ms", None, "999", "older records are deleted"),
+        ("retention.ms", "1000", None, "if what comes back is less"),
+        ("retention.ms", "1000", "1001", None),
+        ("retention.bytes", "1000", "-1", None),
+        ("log.retention.bytes", "1000", "x", None),
+        ("message.max.bytes", "1000", "999", "larger batches"),
+        ("cleanup.policy", "delete", "delete,compact", "only the newest are kept"),
+        ("cleanup.policy", "compact", "delete", "beyond the retention"),
+        ("cleanup.policy", "compact, delete", "compact", None),
+        ("min.insync.replicas", "2", "1", "when fewer replicas have them"),
+        ("min.insync.replicas", "1", "2", "acks=all are refused"),
+        ("leader.replication.throttled.rate", None, "0", "not copied at all"),
+        ("segment.ms", "1000", "1", None),
+    ],
+)
+def test_what_needs_care(name: str, now: str | None, new: str | None, words: str | None) -> None:
+    reason = reason_for_care(name, now, new)
+    assert reason is None if words is None else reason is not None and words in reason
+
+
+def test_changes_on_the_command_line() -> None:
+    assert parse_changes(["a=1", "b += x,y", "c-=z", " d = e=f "]) == [
+        ConfigOperation("set", "a", "1"),
+        ConfigOperation("append", "b", "x,y"),
+        ConfigOperation("subtract", "c", "z"),
+        ConfigOperation("set", "d", "e=f"),
+    ]
+    for wrong in ("a", "=1", "+=1"):
+        with pytest.raises(CommandError, match="expected key=value"):
+            parse_changes([wrong])
+
+
+def test_partitions_on_the_command_line() -> None:
+    assert parse_partitions(["a", "b:3"]) == ["a", TopicPartition("b", 3)]
+    for wrong in (":1", "a:", "a:b"):
+        with pytest.raises(CommandError, match="the number of a partition"):
+            parse_partitions([wrong])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, {"orders": 2}) as cluster:
+        yield cluster
+
+
+def ottla(cluster: Cluster, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments, "-b", cluster.bootstrap_servers])
+
+
+def rows(done: Result) -> list[dict[str, Any]]:
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_what_is_harmless_is_done_at_once(cluster: Cluster) -> None:
+    done = ottla(cluster, "config", "set", "--broker", "1", "--topic", "orders", "log.cleaner.threads=2")
+    assert done.exit_code == 1, "a topic has no cleaner: nothing is changed"
+    assert cluster.broker(1).config.get_int("log.cleaner.threads") == 1
+    done = ottla(cluster, "config", "set", "--broker", "1", "--broker", "2", "log.cleaner.threads=2")
+    assert (done.exit_code, done.stdout.splitlines()[-2:]) == (0, ["changed: broker 1", "changed: broker 2"])
+    (row,) = rows(ottla(cluster, "config", "describe", "log.cleaner.threads", "--broker", "1", "--json"))
+    assert (row["value"], row["source"]) == ("2", "DYNAMIC_BROKER_CONFIG")
+    assert row["synonyms"][-1] == {"name": "log.cleaner.threads", "value": "1", "source": "DEFAULT_CONFIG"}
+    done = ottla(cluster, "config", "unset", "--broker", "1", "--broker", "2", "log.cleaner.threads", "--json")
+    assert [(each["now"], each["new"], each["changed"]) for each in rows(done)] == [("2", None, True)] * 2
+
+
+def test_what_needs_care_is_shown_first(cluster: Cluster) -> None:
+    shrink = ("config", "set", "--topic", "orders", "retention.ms=100000", "cleanup.policy+=compact")
+    done = ottla(cluster, *shrink)
+    assert done.exit_code == 1
+    assert "older records are deleted" in done.stdout
+    assert "nothing was changed: --yes does it" in done.stderr
+    shown = ottla(cluster, *shrink, "--json")
+    assert [json.loads(line)["changed"] for line in shown.stdout.splitlines()] == [False, False]
+    made = rows(ottla(cluster, *shrink, "--json", "--yes"))
+    assert [(each["name"], each["new"], each["changed"]) for each in made] == [
+        ("retention.ms", "100000", True),
+        ("cleanup.policy", "delete,compact", True),
+    ]
+    assert {row["name"] for row in rows(ottla(cluster, "config", "describe", "-t", "orders", "--json"))} == {
+        "cleanup.policy",
+        "retention.ms",
+    }
+    assert ottla(cluster, "config", "unset", "-t", "orders", "cleanup.policy").exit_code == 0
+
+
+def test_defaults_of_all_brokers_are_compared_with_what_brokers_have(cluster: Cluster) -> None:
+    done = ottla(cluster, "config", "set", "--broker-defaults", "message.max.bytes=9000")
+    assert (done.exit_code, "1048588" in done.stdout, "larger batches" in done.stdout) == (1, True, True)
+    assert ottla(cluster, "config", "set", "--broker-defaults", "message.max.bytes=2000000").exit_code == 0
+    done = ottla(cluster, "config", "unset", "--broker-defaults", "message.max.bytes", "--json", "--yes")
+    assert [(row["now"], row["care"] is None) for row in rows(done)] == [("2000000", False)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["set", "a=1"], 2, "say whose settings"),
+        (["set", "--topic", "orders", "a=1", "a=2"], 2, "a is named twice"),
+        (["set", "--topic", "orders", "retention.ms=x"], 1, "Not a number of type LONG"),
+        (["set", "--topic", "nowhere", "retention.ms=1"], 1, "topic nowhere does not exist"),
+        (["set", "--broker", "7", "message.max.bytes=1"], 1, "has no broker 7"),
+        (["set", "--broker", "1", "zookeeper.connect=x"], 1, "Cannot update these configs dynamically"),
+        (["describe", "--broker", "1", "nonsense"], 1, "broker 1 has no setting nonsense"),
+    ],
+)
+def test_refusals(cluster: Cluster, arguments: list[str], code: int, words: str) -> None:
+    done = ottla(cluster, "config", *arguments)
+    assert (done.exit_code, words in done.stderr) == (code, True), done.output
+
+
+def test_brokers_and_their_producers(cluster: Cluster) -> None:
+    listed = rows(ottla(cluster, "broker", "list", "--json"))
+    assert [(row["broker"], row["replicas"]) for row in listed] == [(0, 2), (1, 2), (2, 2)]
+    ottla(cluster, "config", "set", "--broker", "2", "leader.replication.throttled.rate=1000000")
+    (described,) = rows(ottla(cluster, "broker", "describe", "2", "--json"))
+    assert [(each["name"], each["value"]) for each in described["settings"]] == [
+        ("leader.replication.throttled.rate", "1000000")
+    ]
+    told = ottla(cluster, "broker", "describe", "2").stdout
+    assert "leader.replication.throttled.rate" in told
+    assert "at the start only" not in told
+    assert "broker 9 is not there" in ottla(cluster, "broker", "describe", "9").stderr
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, enable_idempotence=True) as producer:
+        producer.send("orders", b"x", b"k", partition=1).result()
+    (found,) = rows(ottla(cluster, "broker", "producers", "orders", "--json"))
+    assert (found["partition"], found["last_sequence"]) == (1, 0)
+    assert "no producers" in ottla(cluster, "broker", "producers", "orders:0").stdout
+    assert ottla(cluster, "broker", "producers", "orderz").exit_code == 1
+
+
+def test_a_broker_that_is_alive_is_not_forgotten(cluster: Cluster) -> None:
+    assert "--yes does it" in ottla(cluster, "broker", "unregister", "1").stderr
+    done = ottla(cluster, "broker", "unregister", "1", "--yes")
+    assert (done.exit_code, "Broker 1 is alive" in done.stderr) == (1, True)
+    assert "it has left no trace" in ottla(cluster, "broker", "unregister", "77", "--yes").stderr
