@@ -81,6 +81,33 @@ def status(servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIME
 
 
 @app.command()
+def health(
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C: report what begins and what is over.")
+    ] = False,
+    interval_s: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.05)] = 5,
+    count: Annotated[int | None, typer.Option("--count", help="With --watch: end after so many looks.", min=1)] = None,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Say what is wrong with a cluster, of ottla or Apache Kafka, and how each thing is cured.
+
+    Partitions without a leader, below or at min.insync.replicas, under-replicated; replicas that lag; moves and
+    deletions that are stuck; brokers that are gone or silent, their disks, racks and settings; lost records; leaders
+    and sizes that are uneven. Where replicas lag or move, a second look says whether they make progress. Each finding
+    has a section in docs/operations.md.
+
+    Ends with 0 where the cluster is healthy (there may be notices), with 1 for warnings, with 2 where something is
+    critical or the cluster could not be asked.
+    """
+    from ottla.cli.cluster.health import HealthOptions, show_health
+
+    options = HealthOptions(watch, interval_s, count, as_json)
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), lambda cluster: show_health(cluster, options))
+
+
+@app.command()
 def leave(
     broker: Annotated[int, typer.Option("--id", help="The broker that leaves.", min=0)],
     plan: Annotated[

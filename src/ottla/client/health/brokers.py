@@ -1,0 +1,254 @@
+"""Findings about brokers: who is there, who is the controller, their disks, racks, settings and loads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from ottla.client.admin.model import ConfigEntry, LogDirDescription
+from ottla.client.cluster_status import BrokerStatus, LossStatus
+from ottla.client.health.facts import HealthFacts
+from ottla.client.health.findings import HealthFinding, HealthKind
+from ottla.client.health.words import ids, named
+
+NOBODY = -1
+FILLING, FULL = 0.15, 0.05
+"""The free part of a volume below which a disk is filling, or as good as full."""
+UNEVEN = 0.25
+"""How far from the mean a broker's bytes may be."""
+LEAST_MEAN_BYTES = 10**9
+"""Brokers with less in the mean are not worth evening out."""
+SETTINGS_NAMED = 8
+WAITING_DELETIONS = "kafka_controller_kafkacontroller_topicsineligibletodeletecount"
+OWN_SETTINGS = frozenset(
+    (
+        "advertised.host.name",
+        "advertised.listeners",
+        "advertised.port",
+        "broker.id",
+        "broker.rack",
+        "control.plane.listener.name",
+        "follower.replication.throttled.rate",
+        "host.name",
+        "leader.replication.throttled.rate",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "ottla.metrics.host",
+        "ottla.metrics.port",
+        "port",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "zookeeper.connect",
+    )
+)
+"""Settings that each broker may have for itself; zookeeper.connect may name the ensemble's servers in any order."""
+
+
+def broker_findings(now: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
+    """All findings about brokers."""
+    yield from _controller(now, before)
+    yield from _presence(now)
+    yield from _disks(now)
+    yield from _racks(now)
+    yield from _settings(now)
+    yield from _versions(now)
+    yield from _deletions(now)
+    yield from _losses(now)
+    yield from _loads(now)
+
+
+def _controller(now: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
+    controller = now.status.controller
+    if controller is None:
+        yield HealthFinding(
+            HealthKind.NO_CONTROLLER,
+            "no broker is the controller: no leader is replaced, no topic made",
+            "See why no broker can register in ZooKeeper: each broker's log says it, and `ottla cluster status` shows "
+            "who is there.",
+        )
+        return
+    views = {broker: view.controller for broker, view in now.views.items()}
+    former = None if before is None else before.status.controller
+    if former not in (None, controller):
+        what = f"the controller changed from broker {former} to broker {controller} while this was looked at"
+    elif len(set(views.values()) - {NOBODY}) > 1:
+        told = ", ".join(f"broker {broker} says {view}" for broker, view in sorted(views.items()))
+        what = f"brokers do not agree on the controller: {told}"
+    else:
+        return
+    yield HealthFinding(
+        HealthKind.UNSETTLED_CONTROLLER,
+        what,
+        "Look again in a minute with `ottla cluster health --watch`; if it goes on, the brokers' logs say whether "
+        "their ZooKeeper sessions expire (pauses, a slow ZooKeeper).",
+        brokers=tuple(sorted({controller, *(each for each in views.values() if each >= 0)})),
+    )
+
+
+def _presence(now: HealthFacts) -> Iterator[HealthFinding]:
+    status = now.status
+    for broker in status.absent:
+        held = sum(1 for each in status.partitions for replica in each.replicas if replica.broker == broker)
+        yield HealthFinding(
+            HealthKind.ABSENT_BROKER,
+            f"broker {broker} is not there, and has {held:,} {'replica' if held == 1 else 'replicas'}",
+            f"Start broker {broker} again, on another machine and with an empty disk if need be; if it is gone for "
+            f"good, `ottla reassign plan --empty {broker} --output moves.json` moves its replicas elsewhere.",
+            brokers=(broker,),
+        )
+    for each in status.brokers:
+        if each.problem is not None:
+            broker = each.node.node_id
+            yield HealthFinding(
+                HealthKind.SILENT_BROKER,
+                f"broker {broker} is registered and does not answer: {each.problem}",
+                f"See whether the process of broker {broker} hangs, and whether {each.node.host}:{each.node.port} can "
+                "be reached from here; if it hangs, restart it.",
+                brokers=(broker,),
+            )
+
+
+def _disks(now: HealthFacts) -> Iterator[HealthFinding]:
+    for each in now.status.brokers:
+        broker = each.node.node_id
+        for path in each.failed_log_dirs:
+            yield HealthFinding(
+                HealthKind.FAILED_LOG_DIRECTORY,
+                f"log directory {path} of broker {broker} has failed: {each.log_dirs[path].error}",
+                f"Repair or replace the disk of {path}, then restart broker {broker}: it copies from the leaders what "
+                "it lacks.",
+                brokers=(broker,),
+            )
+        yield from _fullest(each)
+
+
+def _fullest(broker: BrokerStatus) -> Iterator[HealthFinding]:
+    """The volume with the least free space, if that is little."""
+
+    def free(each: LogDirDescription) -> float:
+        return each.usable_bytes / each.total_bytes
+
+    known = [each for each in broker.log_dirs.values() if each.error is None and each.total_bytes > 0]
+    least = min(known, key=free, default=None)
+    if least is None or free(least) >= FILLING:
+        return
+    number = broker.node.node_id
+    yield HealthFinding(
+        HealthKind.DISK_FULL if free(least) < FULL else HealthKind.DISK_FILLING,
+        f"the volume of {least.path} of broker {number} is {1 - free(least):.0%} full",
+        "Shorten the retention of large topics (`ottla topic alter TOPIC --config retention.bytes=…`), or move "
+        "replicas to other brokers with `ottla reassign plan --even --output moves.json`, or enlarge the volume.",
+        brokers=(number,),
+    )
+
+
+def _racks(now: HealthFacts) -> Iterator[HealthFinding]:
+    nodes = [each.node for each in now.status.brokers]
+    without = tuple(each.node_id for each in nodes if each.rack is None)
+    if without and len(without) < len(nodes):
+        yield HealthFinding(
+            HealthKind.MISSING_RACK,
+            f"{named('broker', without)} no rack, and others have: new topics cannot spread replicas over racks",
+            f"Set broker.rack of {ids(without)} in server.properties, and restart.",
+            brokers=without,
+        )
+
+
+def _settings(now: HealthFacts) -> Iterator[HealthFinding]:
+    different = {}
+    for name in sorted({name for known in now.settings.values() for name in known}):
+        if name in OWN_SETTINGS:
+            continue
+        entries = {broker: known[name] for broker, known in now.settings.items() if name in known}
+        if _differ(entries):
+            different[name] = entries
+    if not different:
+        return
+    shown = [
+        f"{name} ({', '.join(f'{broker}: {each.value}' for broker, each in sorted(entries.items()))})"
+        for name, entries in list(different.items())[:SETTINGS_NAMED]
+    ]
+    more = len(different) - len(shown)
+    first = next(iter(different))
+    yield HealthFinding(
+        HealthKind.DIFFERENT_SETTINGS,
+        f"settings differ between brokers: {', '.join(shown)}{f' and {more} more' if more else ''}",
+        f"Give {first} one value in every server.properties and restart one broker after the other, or set it for all "
+        "with `ottla config` where it is dynamic.",
+    )
+
+
+def _differ(entries: Mapping[int, ConfigEntry]) -> bool:
+    """Whether somebody set what others have otherwise; defaults of different makes are no finding."""
+    known = [each for each in entries.values() if not each.is_sensitive]
+    return len({each.value for each in known}) > 1 and any(not each.is_default for each in known)
+
+
+def _versions(now: HealthFacts) -> Iterator[HealthFinding]:
+    groups: dict[tuple[tuple[int, tuple[int, int]], ...], list[int]] = {}
+    for broker, offered in sorted(now.versions.items()):
+        groups.setdefault(tuple(sorted(offered.items())), []).append(broker)
+    if len(groups) > 1:
+        yield HealthFinding(
+            HealthKind.DIFFERENT_VERSIONS,
+            f"brokers are of different releases or makes: {' | '.join(ids(each) for each in groups.values())}",
+            "Finish the upgrade: restart one broker after the other with the same release.",
+        )
+
+
+def _deletions(now: HealthFacts) -> Iterator[HealthFinding]:
+    waiting = round(sum(each.get(WAITING_DELETIONS, 0) for each in now.metrics.values()))
+    if waiting:
+        absent = tuple(now.status.absent)
+        for_whom = f"for {named('broker', absent, verb=False)}" if absent else "for a broker or a log directory"
+        yield HealthFinding(
+            HealthKind.STUCK_DELETION,
+            f"the deletion of {waiting} {'topic' if waiting == 1 else 'topics'} waits {for_whom}",
+            f"Start {f'broker {ids(absent)}' if absent else 'the broker'} again, with an empty disk if need be: it "
+            "deletes its replicas, and the deletion ends.",
+            brokers=absent,
+        )
+
+
+def _losses(now: HealthFacts) -> Iterator[HealthFinding]:
+    def finding(kind: HealthKind, these: list[LossStatus], what: str, cure: str) -> HealthFinding:
+        partitions = tuple(dict.fromkeys(each.partition for each in these))
+        return HealthFinding(kind, what.format(partitions=ids(partitions)), cure, partitions)
+
+    losses = now.status.losses
+    elections = [each for each in losses if each.report.is_election]
+    removals = [each for each in losses if not each.report.is_election]
+    if elections:
+        yield finding(
+            HealthKind.UNCLEAN_ELECTION,
+            elections,
+            "leaders were elected that were not in sync: {partitions}",
+            "See with `ottla cluster status` from which offset on records are lost, and write them again from their "
+            "source; the report goes after thirty days, or with the topic.",
+        )
+    if removals:
+        yield finding(
+            HealthKind.LOST_RECORDS,
+            removals,
+            "replicas removed records that were acknowledged: {partitions}",
+            "See with `ottla cluster status` which offsets are lost, and write them again from their source; the "
+            "report goes after thirty days, or with the topic.",
+        )
+
+
+def _loads(now: HealthFacts) -> Iterator[HealthFinding]:
+    sizes = Counter({each.node.node_id: each.size_bytes for each in now.status.brokers if each.problem is None})
+    mean = sizes.total() / len(sizes) if sizes else 0.0
+    if mean < LEAST_MEAN_BYTES:
+        return
+    uneven = tuple(broker for broker in sorted(sizes) if abs(sizes[broker] - mean) > UNEVEN * mean)
+    if uneven:
+        told = ", ".join(f"{broker}: {sizes[broker] / mean - 1:+.0%}" for broker in uneven)
+        yield HealthFinding(
+            HealthKind.UNEVEN_LOAD,
+            f"brokers have more or fewer bytes than the mean: {told}",
+            "`ottla reassign plan --even --output moves.json` shows which moves would even them out.",
+            brokers=uneven,
+        )

@@ -1,0 +1,24 @@
+"""What is wrong with a cluster, as facts about it say: a function of the facts alone.
+
+What has to be watched (reassignments and replicas that make no progress, a controller that changes) is judged by two
+looks, the former one being None where there was only one.
+"""
+
+from __future__ import annotations
+
+from ottla.client.health.brokers import broker_findings
+from ottla.client.health.facts import HealthFacts
+from ottla.client.health.findings import HealthFinding, HealthKind, HealthLevel
+from ottla.client.health.partitions import partition_findings
+
+
+def judge(now: HealthFacts, before: HealthFacts | None = None) -> list[HealthFinding]:
+    """All findings, the worst first; of one level in the order of their kinds."""
+    found = [*broker_findings(now, before), *partition_findings(now, before)]
+    order = {kind: at for at, kind in enumerate(HealthKind)}
+    return sorted(found, key=lambda each: (-each.kind.level, order[each.kind], each.brokers))
+
+
+def worst(findings: list[HealthFinding]) -> HealthLevel:
+    """The level of the worst of them; NOTICE where there is none."""
+    return max((each.kind.level for each in findings), default=HealthLevel.NOTICE)
