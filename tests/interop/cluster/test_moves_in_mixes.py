@@ -56,6 +56,7 @@ def test_moves_to_and_fro(tmp_path: Path, makers: Sequence[Maker]) -> None:
         creator = AdminClient({"bootstrap.servers": cluster.bootstrap})
         creator.create_topics([wanted])[TOPIC].result(60)
         cluster.wait_for_isr(TOPIC)
+        fill(cluster)
         with (
             Admin(bootstrap_servers=cluster.bootstrap) as admin,
             AcknowledgedLoad(cluster.bootstrap, TOPIC, PARTITIONS) as load,
@@ -85,7 +86,7 @@ def fill(cluster: TappedCluster) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
         for index in range(PARTITIONS):
             for _ in range(FILLED // 1_000):
-                producer.send(TOPIC, random.Random(index).randbytes(1_000), partition=index)
+                producer.send(TOPIC, b"f" * 990 + b" 0", partition=index)
         producer.flush()
 
 
