@@ -22,6 +22,7 @@ from support.group_members import built_members
 from support.java import java_executable, kafka_libs, kcat_executable, older_libs, spark_connector, zookeeper_082_libs
 from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
+from support.programs import built_programs
 from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.spec_report import SpecReport, requirement_ids
 
@@ -70,6 +71,10 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
     "needs_examples": (
         built_examples,
         "examples in Java, Go, Node and Rust are not all built in .cache/examples (./run test does it)",
+    ),
+    "needs_programs": (
+        built_programs,
+        "no kaf and kaskade in .cache/programs (./run test gets them with Go and pip)",
     ),
     "needs_foreign": (foreign_distributions, "no source distributions in .cache/foreign (./run test fetches them)"),
     "needs_kcat": (kcat_executable, "no kcat (apt-get install kcat)"),

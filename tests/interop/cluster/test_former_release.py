@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ResourceType
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from interop.cluster.mixes import ASSIGNMENT
@@ -54,7 +55,7 @@ def fill(bootstrap: str, start: int) -> None:
 def contents(bootstrap: str) -> dict[str, object]:
     """All that a user sees of it: records, settings, what is committed."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
     described = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
     asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, 0)])
     committed = admin.list_consumer_group_offsets([asked])[GROUP].result(TIMEOUT_S)

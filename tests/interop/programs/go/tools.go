@@ -1,0 +1,5 @@
+//go:build tools
+
+package programs
+
+import _ "github.com/birdayz/kaf/cmd/kaf"

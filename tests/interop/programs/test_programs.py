@@ -1,0 +1,248 @@
+"""Programs with which people look at clusters of Apache Kafka: topics, records, groups and their lag are seen in each.
+
+kaf is a Go module and kaskade a Python package, which `./run test` gets. The others cannot be had from the registry of
+Go modules everywhere; they are run where they are on the search path.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import pty
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from support.ottla_server import OttlaServer
+from support.ports import LOOPBACK, free_port
+from support.processes import ServerProcess, run_tool
+from support.programs import built_program
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.spec("R1")]
+
+TOPIC, GROUP = "seen", "readers"
+PARTITIONS, RECORDS, COMMITTED = 3, 30, 4
+#: Records behind the committed offset of partition 0; the group has committed nothing of the others.
+LAG = RECORDS // PARTITIONS - COMMITTED
+TIMEOUT_S = 60.0
+SCREEN = struct.pack("HHHH", 50, 160, 0, 0)
+_CONTROL = re.compile(r"\x1b\[[0-9;?>]*[a-zA-Z$]|\x1b[()][A-Z0-9]|\x1b[=>]")
+WHERE = {
+    "kafka_exporter": "github.com/danielqsj/kafka_exporter 1.9.0",
+    "kminion": "github.com/redpanda-data/kminion 2.3.5",
+    "kafkactl": "github.com/deviceinsight/kafkactl 5.20.0",
+}
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker with a topic, records and a group that has committed."""
+    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+    server = OttlaServer(tmp_path_factory.mktemp("programs"), overrides=settings)
+    try:
+        address = server.start().bootstrap
+        admin = AdminClient({"bootstrap.servers": address})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(TIMEOUT_S)
+        producer = Producer({"bootstrap.servers": address})
+        for number in range(RECORDS):
+            producer.produce(TOPIC, f"value {number}", key=f"key {number}", partition=number % PARTITIONS)
+        assert producer.flush(TIMEOUT_S) == 0
+        consumer = Consumer({"bootstrap.servers": address, "group.id": GROUP})
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, COMMITTED)], asynchronous=False)
+        consumer.close()
+        yield address
+    finally:
+        server.stop()
+
+
+def there(name: str) -> str:
+    """The path of a program that is not installed by `./run test`."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"no {name} on the search path: build {WHERE[name]} with Go, and put it there")
+    return found
+
+
+def numbers(text: str, before: str) -> list[int]:
+    """The numbers in the line that begins so."""
+    line = next(line for line in text.splitlines() if line.strip().startswith(before))
+    return [int(number) for number in re.findall(r"(?<![\w.])\d+\b", line)]
+
+
+@pytest.mark.needs_programs
+def test_kaf(bootstrap: str, tmp_path: Path) -> None:
+    kaf = [str(built_program("kaf")), "--config", str(tmp_path / "config"), "-b", bootstrap]
+
+    def told(*arguments: str, stdin: str | None = None) -> str:
+        return run_tool([*kaf, *arguments], stdin=stdin, timeout_s=TIMEOUT_S).stdout
+
+    assert numbers(told("topics"), TOPIC) == [PARTITIONS, 1]
+    assert numbers(told("groups"), GROUP) == [0]
+    described = told("group", "describe", GROUP)
+    assert numbers(described, "0 ") == [0, COMMITTED, RECORDS // PARTITIONS, LAG]
+    assert bootstrap in told("nodes")
+    assert "Created topic" in told("topic", "create", "kafs-own", "-p", "2", "-r", "1")
+    assert "Sent record to partition 1 at offset 0" in told(
+        "produce", "kafs-own", "-k", "key", "--partition", "1", stdin="hello from kaf\n"
+    )
+    assert "hello from kaf" in told("consume", "kafs-own", "--offset", "oldest", "--limit-messages", "1")
+    assert numbers(told("topic", "describe", "kafs-own"), "Summed") == [1]
+    told("topic", "delete", "kafs-own")
+    wait_until(lambda: "kafs-own" not in told("topics"), "the end of the topic", TIMEOUT_S)
+
+
+def test_kafkactl(bootstrap: str, tmp_path: Path) -> None:
+    config = tmp_path / "config.yml"
+    config.write_text(f"contexts:\n  default:\n    brokers: [{bootstrap!r}]\n")
+    kafkactl = [there("kafkactl"), "-C", str(config)]
+    home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+
+    def told(*arguments: str) -> str:
+        return run_tool([*kafkactl, *arguments], env=home, timeout_s=TIMEOUT_S).stdout
+
+    assert numbers(told("get", "topics"), TOPIC) == [PARTITIONS, 1]
+    assert GROUP in told("get", "consumer-groups")
+    group = told("describe", "consumer-group", GROUP)
+    assert numbers(group, TOPIC) == [0, RECORDS // PARTITIONS, 0, COMMITTED, COMMITTED, LAG]
+    assert bootstrap in told("get", "brokers")
+    told("create", "topic", "kafkactls-own", "--partitions", "1")
+    assert "offset=0" in told("produce", "kafkactls-own", "--key=key", "--value=hello")
+    assert told("consume", "kafkactls-own", "--from-beginning", "--exit").strip() == "hello"
+    told("alter", "topic", "kafkactls-own", "--partitions", "3", "--config", "retention.ms=86400000")
+    topic = told("describe", "topic", "kafkactls-own")
+    assert "86400000" in topic
+    assert len(re.findall(rf"{re.escape(bootstrap)}\s+\d+\s+\d+", topic)) == 3
+    told("delete", "topic", "kafkactls-own")
+    told("clone", "consumer-group", GROUP, "cloned")
+    told("reset", "consumer-group-offset", "cloned", "--topic", TOPIC, "--newest", "--execute")
+    assert numbers(told("describe", "consumer-group", "cloned"), TOPIC)[-1] == 0
+    told("delete", "consumer-group", "cloned")
+
+
+@contextmanager
+def exported(
+    command: Sequence[str], folder: Path, port: int, environment: Mapping[str, str], awaited: str
+) -> Iterator[dict[str, float]]:
+    """The metrics that an exporter serves, once the awaited one is among them."""
+    server = ServerProcess(Path(command[0]).name, command, folder, environment)
+
+    def found() -> dict[str, float] | None:
+        try:
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=TIMEOUT_S) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return None
+        pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
+        metrics = {name: float(value) for name, value in pairs}
+        return metrics if any(name.startswith(awaited) for name in metrics) else None
+
+    try:
+        metrics = wait_until(found, lambda: f"the metrics: {server.output_tail()}", TIMEOUT_S)
+        assert metrics is not None
+        yield metrics
+    finally:
+        server.kill9()
+
+
+def test_kafka_exporter(bootstrap: str, tmp_path: Path) -> None:
+    port = free_port()
+    command = [there("kafka_exporter"), f"--kafka.server={bootstrap}", f"--web.listen-address={LOOPBACK}:{port}"]
+    with exported(command, tmp_path, port, {}, "kafka_consumergroup_lag{") as metrics:
+        assert metrics["kafka_brokers"] == 1
+        assert metrics[f'kafka_topic_partitions{{topic="{TOPIC}"}}'] == PARTITIONS
+        for partition in range(PARTITIONS):
+            where = f'{{partition="{partition}",topic="{TOPIC}"}}'
+            assert metrics[f"kafka_topic_partition_current_offset{where}"] == RECORDS // PARTITIONS
+            assert metrics[f"kafka_topic_partition_in_sync_replica{where}"] == 1
+        lag = f'kafka_consumergroup_lag{{consumergroup="{GROUP}",partition="0",topic="{TOPIC}"}}'
+        assert metrics[lag] == LAG
+
+
+def test_kminion(bootstrap: str, tmp_path: Path) -> None:
+    port = free_port()
+    environment = {"KAFKA_BROKERS": bootstrap, "EXPORTER_HOST": LOOPBACK, "EXPORTER_PORT": str(port)}
+    lag = (
+        f'kminion_kafka_consumer_group_topic_partition_lag{{group_id="{GROUP}",partition_id="0",topic_name="{TOPIC}"}}'
+    )
+    with exported([there("kminion")], tmp_path, port, environment, lag) as metrics:
+        assert metrics[lag] == LAG
+        for partition in range(PARTITIONS):
+            where = f'{{partition_id="{partition}",topic_name="{TOPIC}"}}'
+            assert metrics[f"kminion_kafka_topic_partition_high_water_mark{where}"] == RECORDS // PARTITIONS
+        assert metrics[f'kminion_kafka_topic_high_water_mark_sum{{topic_name="{TOPIC}"}}'] == RECORDS
+        assert any(name.startswith("kminion_kafka_broker_log_dir_size_total_bytes{") for name in metrics)
+
+
+class Screen:
+    """A program in a terminal of its own, and all that it has drawn."""
+
+    def __init__(self, *command: str) -> None:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, SCREEN)
+        environment = {**os.environ, "TERM": "xterm-256color"}
+        self._process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        )
+        os.close(theirs)
+        self._ours = ours
+        self._drawn = b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self._ours, 65_536)
+            except OSError:  # the program has ended
+                return
+            self._drawn += data
+
+    @property
+    def text(self) -> str:
+        """What was drawn so far, one space between any two words."""
+        return " ".join(_CONTROL.sub(" ", self._drawn.decode(errors="replace")).replace("│", " ").split())
+
+    def close(self) -> None:
+        """End the program."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._reader.join()
+        os.close(self._ours)
+
+
+@contextmanager
+def drawn(*command: str) -> Iterator[Screen]:
+    screen = Screen(*command)
+    try:
+        yield screen
+    finally:
+        screen.close()
+
+
+@pytest.mark.needs_programs
+def test_kaskade(bootstrap: str) -> None:
+    kaskade = str(built_program("kaskade/bin/kaskade"))
+    with drawn(kaskade, "admin", "-b", bootstrap) as screen:
+        # Of the topic: partitions, replicas, in sync, groups, members, records, lag.
+        row = re.compile(rf"{TOPIC} {PARTITIONS} 1 1 1 0 ≈{RECORDS} ≈{LAG}")
+        wait_until(lambda: row.search(screen.text), lambda: screen.text[-3000:], TIMEOUT_S)
+    with drawn(kaskade, "consumer", "-b", bootstrap, "-t", TOPIC, "--earliest") as screen:
+        # Bytes are shown in Base64; behind them are the size, the time, the partition and the offset.
+        key, value = (re.escape(base64.b64encode(text).decode()) for text in (b"key 0", b"value 0"))
+        row = re.compile(rf"{key} {value} [\d.]+ KB [-\d]+ [:.\d]+ 0 0 ")
+        wait_until(lambda: row.search(screen.text), lambda: screen.text[-3000:], TIMEOUT_S)

@@ -1,0 +1,24 @@
+"""Other people's programs that look at clusters, which `./run test` builds and installs for tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from support.java import PROJECT
+
+PROGRAMS = ("kaf", "kaskade/bin/kaskade")
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("OTTLA_PROGRAMS") or PROJECT / ".cache" / "programs")
+
+
+def built_programs() -> bool:
+    """Whether all of them are there (in `OTTLA_PROGRAMS`, else in `.cache/programs`)."""
+    return all((_folder() / name).exists() for name in PROGRAMS)
+
+
+def built_program(name: str) -> Path:
+    """One of them."""
+    return _folder() / name
