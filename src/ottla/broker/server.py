@@ -32,7 +32,7 @@ from ottla.broker.quotas.replication import ReplicationQuotas
 from ottla.broker.replicas.losses import LossFile
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.partition import Replication
-from ottla.broker.slices import LoopSlices
+from ottla.broker.slices import LoopSlices, start
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.controller_events import UncleanElectionsChanged
 from ottla.cluster.controller_state import UNCLEAN
@@ -157,6 +157,8 @@ class Broker:
         self._acceptors: list[Acceptor] = []
         self.metrics = MetricsService(self)
         self._tick: asyncio.TimerHandle | None = None
+        #: What is left of the background work of a tick.
+        self._upkeep: asyncio.Task[None] | None = None
 
     def sessions_of(self, replica_id: int) -> FetchSessionCache:
         """The fetch sessions among which that of a fetch is; the replica id of a client is -1."""
@@ -536,13 +538,20 @@ class Broker:
         if self._tick is not None:
             self.metrics.loop_lag.measured(self._tick.when(), loop.time())
         self._tick = loop.call_later(TICK_S, self._on_tick)
+        if self._upkeep is None or self._upkeep.done():
+            self.slices.begin()
+            rest = start(self._keep_up())
+            self._upkeep = None if rest is None else loop.create_task(rest)
+        self.tend_connections(self.clock.monotonic_ms())
+
+    async def _keep_up(self) -> None:
+        """The background work on logs and partitions that is due; with thousands of them it takes several slices."""
         try:
-            self.logs.maintain(self.clock.now_ms())
+            await self.slices.through(self.logs.maintain_in_steps(self.clock.now_ms()))
         except DiskError as error:
             log.error("background work on the logs failed: %s", error)
         self._report_storage()
-        self.partitions.maintain()
-        self.tend_connections(self.clock.monotonic_ms())
+        await self.slices.through(self.partitions.maintain_in_steps())
 
     def tend_connections(self, now_ms: float) -> None:
         """Shrink the buffers of idle connections; close those idle for `connections.max.idle.ms`, and reset ones."""
@@ -579,6 +588,9 @@ class Broker:
             await self.control.shut_down_controlled()
         if self._tick is not None:
             self._tick.cancel()
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
         for acceptor in self._acceptors:
             acceptor.close()
         self.metrics.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -124,15 +124,13 @@ class FlushTurns:
         #: Turns up to this time were taken.
         self._taken_ms = now_ms
 
-    def take(self, logs: Iterable[PartitionLog], now_ms: int) -> Iterator[PartitionLog]:
-        """The logs whose turn has come since the last call."""
+    def begin(self, now_ms: int) -> Callable[[PartitionLog], bool]:
+        """Tells of a log whether its turn has come since the last call."""
         since_ms, self._taken_ms = self._taken_ms, now_ms
         passed_ms, interval_ms = now_ms - since_ms, self._interval_ms
         # A wall clock that was set back must not delay flushes by more than an interval.
         is_all = not 0 <= passed_ms < interval_ms
-        for log in logs:
-            if is_all or (_moment(log, interval_ms) - since_ms - 1) % interval_ms < passed_ms:
-                yield log
+        return lambda log: is_all or (_moment(log, interval_ms) - since_ms - 1) % interval_ms < passed_ms
 
 
 def _moment(log: PartitionLog, interval_ms: int) -> int:

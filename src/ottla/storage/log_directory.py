@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.env.disk import TEMPORARY_SUFFIX, Disk, DiskError, Lock
@@ -197,8 +198,10 @@ class LogDirectory:
         """Raise NewerVersionError for what a later release wrote; nothing is changed by then."""
         for name in _CHECKPOINTS[1:]:
             path = f"{self.path}/{name}"
-            if self._disk.exists(path):
-                refuse_newer_checkpoint(self._disk.read_bytes(path), path)
+            # One that cannot be read counts as none (`read_checkpoints`).
+            with suppress(DiskError):
+                if self._disk.exists(path):
+                    refuse_newer_checkpoint(self._disk.read_bytes(path), path)
 
     def write_meta(self, meta: MetaProperties) -> None:
         """Write `meta.properties`, if its contents differ. Raises DiskError."""

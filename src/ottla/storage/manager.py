@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -51,6 +51,8 @@ RETENTION_DELAY_MS: Final = 30_000
 MOST_COLD_ROUNDS: Final = 8
 #: Messages of recovery and background work that are kept until they are taken.
 MOST_NOTES: Final = 1_000
+#: Logs that background work looks at in one step.
+LOGS_PER_STEP: Final = 1_000
 #: Lower limit of open segment files; the upper one is half of what the process may have open.
 LEAST_OPEN_FILES: Final = 64
 
@@ -483,17 +485,25 @@ class LogManager:
 
     def maintain(self, now_ms: int) -> None:
         """Do what is due: flushes, retention, checkpoints, removals, expiry of producers. Call it every second."""
+        for _ in self.maintain_in_steps(now_ms):
+            pass
+
+    def maintain_in_steps(self, now_ms: int) -> Generator[None, None, None]:
+        """As `maintain`, in steps of a few milliseconds, between which logs may come and go. Raises DiskError."""
         if not self._opened:
             return
         settings = self._settings
-        logs = self._logs.values()
-        self._flushes.add(self._flush_turns.take((log for log in logs if log.flush_needed()), now_ms))
-        self._flushes.add(log for log in logs if flush_due(log, now_ms))
+        is_turn = self._flush_turns.begin(now_ms)
+        for logs in self._some_at_a_time(self._logs):
+            self._flushes.add(log for _, log in logs if log.flush_needed() and (is_turn(log) or flush_due(log, now_ms)))
+            yield
         if self._is_due("retention", now_ms, settings.retention_check_interval_ms):
-            self.apply_retention(now_ms)
+            yield from self._apply_retention(now_ms)
         if self._is_due("producers", now_ms, settings.producer_expiration_check_interval_ms):
-            for log in self._logs.values():
-                log.producers.expire(now_ms, settings.producer_expiration_ms)
+            for logs in self._some_at_a_time(self._logs):
+                for _, log in logs:
+                    log.producers.expire(now_ms, settings.producer_expiration_ms)
+                yield
         self.cleaner.maintain(self.futures.without_moving(self._claimed()), now_ms)
         self._removals.remove_due(now_ms)
         for name, interval_ms in (
@@ -502,7 +512,16 @@ class LogManager:
             (HIGH_WATERMARK_FILE, settings.high_watermark_checkpoint_interval_ms),
         ):
             if self._is_due(name, now_ms, interval_ms):
+                yield
                 self._checkpoint(name, wait=False)
+
+    def _some_at_a_time(
+        self, logs: Mapping[TopicPartitionKey, PartitionLog]
+    ) -> Iterator[list[tuple[TopicPartitionKey, PartitionLog]]]:
+        """These logs in parts, without those that go meanwhile; none once the manager is closed."""
+        found = iter(list(logs.items()))
+        while self._opened and (part := list(islice(found, LOGS_PER_STEP))):
+            yield [(key, log) for key, log in part if self._logs.get(key) is log]
 
     def _is_due(self, name: str, now_ms: int, interval_ms: int) -> bool:
         # A wall clock that was set back must not delay work by more than its interval.
@@ -513,10 +532,16 @@ class LogManager:
 
     def apply_retention(self, now_ms: int) -> None:
         """Delete the segments that are past retention, in all logs."""
-        for key, log in self._claimed().items():
-            # Segments being compacted must stay until the round is over; retention comes after it.
-            if not self.cleaner.is_cleaning(key):
-                self._delete_old_segments(log, now_ms)
+        for _ in self._apply_retention(now_ms):
+            pass
+
+    def _apply_retention(self, now_ms: int) -> Generator[None, None, None]:
+        for logs in self._some_at_a_time(self._claimed()):
+            for key, log in logs:
+                # Segments being compacted must stay until the round is over; retention comes after it.
+                if not self.cleaner.is_cleaning(key):
+                    self._delete_old_segments(log, now_ms)
+            yield
 
     def _claimed(self) -> dict[TopicPartitionKey, PartitionLog]:
         if not self.unclaimed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -27,6 +27,8 @@ log = logging.getLogger("ottla.broker")
 
 #: Disk errors of a partition are logged again after this interval.
 REPORT_AGAIN_MS = 60_000
+#: Partitions that background work looks at in one step.
+PARTITIONS_PER_STEP = 1_000
 
 
 class RoleListener(Protocol):
@@ -291,18 +293,24 @@ class ReplicaManager:
         self._stop_copying(partition)
         partition.end_role(error)
 
-    def maintain(self) -> None:
-        """Look for followers that lag, each half of `replica.lag.time.max.ms`."""
+    def maintain_in_steps(self) -> Generator[None, None, None]:
+        """Look for followers that lag, each half of `replica.lag.time.max.ms`, in steps of a few milliseconds."""
         now_ms = self.replication.monotonic_ms()
         if now_ms >= self._lags_due_ms:
             self._lags_due_ms = now_ms + self.replication.max_lag_ms / 2
-            self.check_lags()
+            yield from self._check_lags()
 
     def check_lags(self) -> None:
         """Have the leaders propose to remove followers that lag."""
-        now_ms = self.replication.monotonic_ms()
-        for partition in tuple(self.shared):
-            partition.check_lag(now_ms)
+        for _ in self._check_lags():
+            pass
+
+    def _check_lags(self) -> Generator[None, None, None]:
+        for count, partition in enumerate(tuple(self.shared), 1):
+            if partition in self.shared:
+                partition.check_lag(self.replication.monotonic_ms())
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
 
     # -- records
 
