@@ -47,6 +47,7 @@ from support.history_clients import (
     librdkafka_log,
     librdkafka_settings,
 )
+from support.moving_faults import MovesUnderLoad, cancelled, interrupted, moved
 from support.waiting import wait_until
 
 TOPIC = "orders"
@@ -626,6 +627,37 @@ class FaultCourse:
             self.cluster.zookeeper.server.signal(signal.SIGCONT)
         yield seen
 
+    def _moves_under_load(self) -> MovesUnderLoad:
+        return MovesUnderLoad(self.cluster, self._random)
+
+    def _move(self, report: FaultReport) -> Steps:
+        """All partitions of the load move."""
+        report.victim = "all"
+        yield from moved(self._moves_under_load(), lambda: self.cluster.watcher.since(report.began_s))
+
+    def _cancel_moves(self, report: FaultReport) -> Steps:
+        """Moves are cancelled at any point."""
+        report.victim = "all"
+        yield from cancelled(self._moves_under_load(), lambda: self.cluster.watcher.since(report.began_s))
+
+    def _kill_controller_in_moves(self, report: FaultReport) -> Steps:
+        """The controller dies while it moves partitions; the next one goes on."""
+        yield from self._kill_in_moves(report, self.cluster.sight.controller)
+
+    def _kill_leader_in_moves(self, report: FaultReport) -> Steps:
+        """A leader dies while its partitions move."""
+        yield from self._kill_in_moves(report, self._leader())
+
+    def _kill_in_moves(self, report: FaultReport, broker: int) -> Steps:
+        report.victim = str(broker)
+
+        def harm() -> None:
+            self.cluster.kill9(broker)
+            hold(lambda: broker not in self.cluster.sight.brokers, "its registration to be gone", SEEN_TIMEOUT_S)
+
+        moves, watcher = self._moves_under_load(), self.cluster.watcher
+        yield from interrupted(moves, lambda: watcher.since(report.began_s), harm, lambda: self.cluster.start(broker))
+
 
 #: Every kind of fault, in the order in which a short course takes them.
 KINDS = (
@@ -659,6 +691,10 @@ KINDS = (
     "kill_all",
     "wipe_leader",
     "flap",
+    "move",
+    "cancel_moves",
+    "kill_controller_in_moves",
+    "kill_leader_in_moves",
 )
 
 

@@ -192,6 +192,12 @@ class ClusterWatcher(threading.Thread):
                 self.changes += [(now_s, text) for text in _differences(self.sight, sight)]
                 self.sight, self.seen_s = sight, now_s
 
+    def forget_preferred(self) -> None:
+        """Replicas were reassigned: look anew which are the first ones, and wait for that."""
+        self.preferred = {}
+        wanted = {topic for topic, _ in self._places}
+        wait_until(lambda: self.preferred.keys() == wanted, "the first replicas", SETTLE_TIMEOUT_S)
+
     def since(self, began_s: float) -> list[str]:
         """What has changed since."""
         return [text for at_s, text in list(self.changes) if at_s >= began_s]

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import pytest
 
-from ottla.client.sync import Producer
+from ottla.client.model import TopicPartition
+from ottla.client.sync import Admin, Producer
 from ottla.testing import Cluster
 from ottla.zk.client import LocalClient
 from ottla.zk.layout import ControllerZnode, ReassignPartitionsZnode, TopicAssignment, TopicZnode
@@ -83,6 +84,69 @@ def test_a_tool_moves_a_partition() -> None:
         wait_until(lambda: tool(cluster, lambda zk: zk.exists(ReassignPartitionsZnode.PATH)) is None, "no request")
         # What it had is gone: it would copy it anew.
         assert cluster.broker(first).partitions.get("orders", 0) is None
+
+
+def request(cluster: Cluster, replicas: tuple[int, ...] | None = None) -> dict[tuple[str, int], tuple[int, ...]] | None:
+    """Write a tool's request into the znode, over one that is there; without replicas: what it says now."""
+
+    async def work(zk: LocalClient) -> dict[tuple[str, int], tuple[int, ...]] | None:
+        path = ReassignPartitionsZnode.PATH
+        if await zk.exists(path) is None:
+            if replicas is not None:
+                await zk.create(path, ReassignPartitionsZnode.encode({("orders", 0): replicas}))
+            return None
+        if replicas is not None:
+            await zk.set(path, ReassignPartitionsZnode.encode({("orders", 0): replicas}))
+        data, _ = await zk.get(path)
+        return ReassignPartitionsZnode.decode(data)
+
+    return tool(cluster, work)
+
+
+def test_a_request_in_the_znode_is_replaced_and_gives_way_to_the_api() -> None:
+    with Cluster(4) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        cluster.create_topic("orders", replication_factor=1)
+        produce(cluster, "one")
+        (first,) = cluster.replicas("orders")
+        second, third, fourth = (each for each in range(4) if each != first)
+        cluster.faults(first).disconnect("Fetch")  # moves begin, and do not end
+        orders = TopicPartition("orders", 0)
+
+        def moving() -> tuple[int, ...] | None:
+            found = admin.list_partition_reassignments().get(orders)
+            return None if found is None else found.adding_replicas
+
+        request(cluster, (second,))
+        wait_until(lambda: moving() == (second,), "the first move")
+        request(cluster, (third,))
+        wait_until(lambda: moving() == (third,), "the second move")
+        assert request(cluster) == {("orders", 0): (third,)}, "it stays until the move has ended"
+        admin.alter_partition_reassignments({orders: [fourth]})
+        assert moving() == (fourth,)
+        assert request(cluster) is None
+        assert tool(cluster, lambda zk: zk.exists(ReassignPartitionsZnode.PATH)) is None
+        cluster.faults(first).clear()
+        wait_until(lambda: moved_to(cluster, fourth), "the end of the move")
+        assert copied(cluster, fourth, b"one")
+
+
+def test_a_move_goes_on_under_the_next_controller() -> None:
+    with Cluster(3) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        cluster.create_topic("orders", partitions=3, replication_factor=1)
+        controller = cluster.controller
+        assert controller is not None
+        index = next(each for each in range(3) if cluster.replicas("orders", each) != (controller,))
+        (first,) = cluster.replicas("orders", index)
+        third = 3 - controller - first
+        cluster.faults(first).disconnect("Fetch")
+        partition = TopicPartition("orders", index)
+        admin.alter_partition_reassignments({partition: [third]})
+        cluster.kill(controller)
+        wait_until(lambda: cluster.controller not in (None, controller), "another controller")
+        assert admin.list_partition_reassignments()[partition].adding_replicas == (third,)
+        cluster.faults(first).clear()
+        wait_until(lambda: cluster.replicas("orders", index) == (third,), "the end of the move")
+        assert admin.list_partition_reassignments() == {}
 
 
 def test_a_new_controller_goes_on_with_a_move() -> None:
