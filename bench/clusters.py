@@ -155,13 +155,13 @@ class Cluster:
             caller.create_topic(name, len(assignments), settings, assignments=assignments)
         self.wait_until_in_sync(name)
 
-    def wait_until_in_sync(self, *topics: str) -> None:
+    def wait_until_in_sync(self, *topics: str, every_s: float = POLL_S) -> None:
         """Until each broker's metadata has all replicas of these topics in sync."""
         for broker_id in BROKER_IDS:
             with Caller(self.ports[broker_id]) as caller:
                 for topic in topics:
                     full = lambda caller=caller, topic=topic: self._is_in_sync(caller, topic)  # noqa: E731
-                    wait_until(full, f"{topic} to be in sync", SETTLE_TIMEOUT_S, POLL_S)
+                    wait_until(full, f"{topic} to be in sync", SETTLE_TIMEOUT_S, every_s)
 
     def wait_until_without(self, topic: str, gone: int) -> None:
         """Until the metadata of all brokers that run has this one in no ISR of the topic."""

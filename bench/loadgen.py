@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from frames import HOST
@@ -41,11 +41,18 @@ class Load:
     bytes_in: int = 0
     bytes_out: int = 0
     latencies_ns: list[int] = field(default_factory=list)
+    #: The same of each connection, where they are told apart.
+    by_stream_ns: list[list[int]] = field(default_factory=list)
 
     def percentile_ms(self, percent: float) -> float:
         """Of the latencies, by the nearest rank."""
-        ordered = sorted(self.latencies_ns)
-        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1e6
+        return percentile_ms(self.latencies_ns, percent)
+
+
+def percentile_ms(latencies_ns: Iterable[int], percent: float) -> float:
+    """Of latencies in nanoseconds, by the nearest rank."""
+    ordered = sorted(latencies_ns)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1e6
 
 
 class _Stream:
@@ -215,6 +222,7 @@ class _Paced:
         self._to_send = 0
         self._received = 0
         self.due_ns: deque[int] = deque()
+        self.latencies_ns: list[int] = []
 
     def add(self, due_ns: int) -> None:
         """Another request is due."""
@@ -247,14 +255,22 @@ class _Paced:
             answers += whole
 
 
-def paced(ports: Sequence[int], frames: Sequence[bytes], answer_size: int, per_s: float, seconds: float) -> Load:
+def paced(
+    ports: Sequence[int],
+    frames: Sequence[bytes],
+    answer_size: int | Sequence[int],
+    per_s: float,
+    seconds: float,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> Load:
     """Send requests at a fixed rate over all connections in turn, each with its own request, however slow answers are.
 
-    A latency counts from the moment when its request was due.
+    A latency counts from the moment when its request was due. `answer_size` is one for all connections, or one for
+    each. It ends after `seconds`, or as soon as it need not go on.
     """
     socks = [connect(port) for port in ports]
-    whole = SIZE_FIELD + answer_size
-    streams = [_Paced(sock, frame, whole) for sock, frame in zip(socks, frames, strict=True)]
+    sizes = [answer_size] * len(socks) if isinstance(answer_size, int) else answer_size
+    streams = [_Paced(sock, frame, SIZE_FIELD + size) for sock, frame, size in zip(socks, frames, sizes, strict=True)]
     by_descriptor = {one.sock.fileno(): one for one in streams}
     buffer = bytearray(RECEIVE_BUFFER)
     latencies: list[int] = []
@@ -266,6 +282,9 @@ def paced(ports: Sequence[int], frames: Sequence[bytes], answer_size: int, per_s
             epoll.register(one.sock.fileno(), _EVENTS)
         cpu_before, begun_ns, sent = time.process_time(), now(), 0
         while len(latencies) < requests:
+            if sent < requests and not goes_on():
+                requests = sent
+                continue
             while sent < requests and (due_ns := begun_ns + int(sent * every_ns)) <= now():
                 streams[sent % len(streams)].add(due_ns)
                 sent += 1
@@ -278,9 +297,12 @@ def paced(ports: Sequence[int], frames: Sequence[bytes], answer_size: int, per_s
                 if event & ~select.EPOLLOUT:
                     answers = one.read(buffer)
                     time_ns = now()
-                    latencies.extend(time_ns - one.due_ns.popleft() for _ in range(answers))
+                    found = [time_ns - one.due_ns.popleft() for _ in range(answers)]
+                    one.latencies_ns += found
+                    latencies += found
                 one.write()
         taken_s, cpu = (now() - begun_ns) / 1e9, time.process_time() - cpu_before
     for sock in socks:
         sock.close()
-    return Load(requests=requests, seconds=taken_s, generator_cpu_s=cpu, latencies_ns=latencies)
+    by_stream = [one.latencies_ns for one in streams]
+    return Load(requests=requests, seconds=taken_s, generator_cpu_s=cpu, latencies_ns=latencies, by_stream_ns=by_stream)

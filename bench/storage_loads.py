@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import loadgen
 from contestants import Started
@@ -136,10 +137,20 @@ def set_topic_config(broker: Started, topic: str, name: str, value: str) -> None
         raise loadgen.LoadFailed(f"IncrementalAlterConfigs: {answer}")
 
 
+class Readable(Protocol):
+    """A running broker whose files are here."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def log_dir(self) -> Path: ...
+
+
 class ColdReader:
     """A process that reads a topic's files through a broker, again and again, made cold before each time."""
 
-    def __init__(self, broker: Started, topic: str, topic_id: uuid.UUID, partitions: int, batches: int) -> None:
+    def __init__(self, broker: Readable, topic: str, topic_id: uuid.UUID, partitions: int, batches: int) -> None:
         files = [str(path) for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log"))]
         batch, records = record_batch(KIB, MIB)
         with Caller(broker.port) as caller:

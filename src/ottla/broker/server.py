@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.evidence import EvidenceSender
     from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.broker.replicas.moving import ReplicaMover
+    from ottla.broker.replicas.partition import Partition
     from ottla.cluster.image import ClusterImage, TopicImage
     from ottla.config.broker import BrokerConfig
     from ottla.net.connection import Connect
@@ -414,8 +415,16 @@ class Broker:
             settings,
             connect,
             self.replication_quotas.follower,
+            self._is_in_sync,
         )
         return ReplicaFetcherManager(surroundings, lambda: self.config.get_int("num.replica.fetchers"))
+
+    def _is_in_sync(self, partition: Partition) -> bool:
+        """Whether this broker's replica is in the ISR that the image has; True where that is not known."""
+        image = self.image
+        if not image.has_partition(partition.topic, partition.index):
+            return True
+        return self.control.broker_id in image.topics[partition.topic].partitions[partition.index].isr
 
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
         """Start the group coordinator, and follow changes that others make to the metadata."""

@@ -59,7 +59,7 @@ def fetcher_of(leaders: list[Leader], clock: Clock) -> ReplicaFetcher:
     nothing: Any = None
     quota = ReplicationQuota(clock.monotonic_ms)
     return ReplicaFetcher(
-        1, 0, FetcherSurroundings(2, lambda: 1, nothing, nothing, nothing, clock, settings, connect, quota)
+        1, 0, FetcherSurroundings(2, lambda: 1, nothing, nothing, nothing, clock, settings, connect, quota, nothing)
     )
 
 

@@ -137,6 +137,42 @@ def marker(producer_id: int, kind: ControlRecordType) -> memoryview:
     return of_records(content, producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True)
 
 
+def test_a_partition_that_is_far_behind_has_a_fetcher_of_its_own(tmp_path: Path) -> None:
+    """So that it does not hold up those that producers wait for; once it has caught up it is one of them."""
+
+    async def scenario(pair: Pair) -> None:
+        follower = pair.brokers[TWO]
+        follower._is_in_sync = lambda _partition: False  # type: ignore[method-assign]
+        for _ in range(200):
+            pair.append(ONE)
+        pair.give_roles(ONE, 5)
+        await pair.until_equal(epochs=False)
+        fetchers = follower.partitions.fetchers
+        assert fetchers is not None
+        behind = [each for place, each in fetchers._fetchers.items() if place.catches_up]
+        assert [each.bytes_in > 0 for each in behind] == [True]
+        await until(lambda: not any(len(each.machine) for each in behind), "the partition to be one of the others")
+        for _ in range(3):
+            pair.append(ONE)
+        await pair.until_equal(epochs=False)
+        assert pair.partition(TWO).log.high_watermark > 0
+
+    with_pair(tmp_path, scenario, replica_fetch_max_bytes="2000")
+
+
+def test_a_partition_in_sync_stays_where_it_is(tmp_path: Path) -> None:
+    async def scenario(pair: Pair) -> None:
+        for _ in range(200):
+            pair.append(ONE)
+        pair.give_roles(ONE, 5)
+        await pair.until_equal(epochs=False)
+        fetchers = pair.brokers[TWO].partitions.fetchers
+        assert fetchers is not None
+        assert [place.catches_up for place in fetchers._fetchers] == [False]
+
+    with_pair(tmp_path, scenario, replica_fetch_max_bytes="2000")
+
+
 def test_a_follower_has_the_same_bytes(tmp_path: Path) -> None:
     async def scenario(pair: Pair) -> None:
         pair.give_roles(ONE, 1, ONE)

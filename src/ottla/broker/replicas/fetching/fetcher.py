@@ -79,6 +79,8 @@ class FetcherSurroundings(NamedTuple):
     connect: Callable[[int, str], Awaitable[PeerConnection]]
     #: How much of throttled partitions may be fetched.
     quota: ReplicationQuota
+    #: Whether this broker's replica is in sync, as far as it knows.
+    is_in_sync: Callable[[Partition], bool]
 
 
 class CopyAnew(NamedTuple):
@@ -93,14 +95,28 @@ def ends_of(hosted: PartitionLog) -> LogEnds:
 
 
 class ReplicaFetcher:
-    """Copies some of the partitions that one broker leads."""
+    """Copies some of the partitions that one broker leads; with `catches_up` those that are far behind.
 
-    def __init__(self, leader_id: int, number: int, surroundings: FetcherSurroundings) -> None:
+    `moves` is called after a response with each partition that was found to belong to the other kind.
+    """
+
+    def __init__(
+        self,
+        leader_id: int,
+        number: int,
+        surroundings: FetcherSurroundings,
+        catches_up: bool = False,
+        moves: Callable[[ReplicaFetcher, Partition], None] = lambda _fetcher, _partition: None,
+    ) -> None:
         self.leader_id = leader_id
         self.number = number
+        self.catches_up = catches_up
+        self._moves = moves
+        #: Partitions that belong to the other kind of fetcher, by the response in work.
+        self._misplaced: list[Partition] = []
         self._broker = surroundings
         self.machine = FetcherMachine(surroundings.settings.backoff_ms)
-        self._client_id = f"broker-{surroundings.broker_id}-fetcher-{number}"
+        self._client_id = f"broker-{surroundings.broker_id}-fetcher-{number}{'-behind' if catches_up else ''}"
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connection: PeerConnection | None = None
@@ -296,6 +312,9 @@ class ReplicaFetcher:
         await self._store_cuts()
         for partition in held:
             await self._until_on_disk(partition)
+        misplaced, self._misplaced = self._misplaced, []
+        for partition in misplaced:
+            self._moves(self, partition)
 
     def _key_of(self, name: str, topic_id: UUID, index: int) -> PartitionKey | None:
         if name:
@@ -380,6 +399,10 @@ class ReplicaFetcher:
         partition.learn_high_watermark(data.high_watermark)
         hosted.raise_log_start(min(data.log_start_offset, hosted.high_watermark))
         machine.moved(key, leader_epoch, ends_of(hosted), data.high_watermark)
+        # Half of what was asked for: there is more.
+        is_behind = len(data.records or b"") * 2 >= self._broker.settings.max_bytes
+        if is_behind is not self.catches_up:
+            self._misplaced.append(partition)
 
     def _truncate(self, key: PartitionKey, partition: Partition, action: TruncateTo | TruncateByEpoch) -> None:
         hosted = partition.log
