@@ -23,8 +23,8 @@ from ottla.wire.apis import ApiKey
 
 ALL_IN_SYNC = -1
 #: The measured client's requests a second, half of them produce with acks=all and half fetches, over these connections.
-PER_S = 400.0
-CONNECTIONS = 4
+PER_S = 200.0
+CONNECTIONS = 8
 #: Broker 3 leads nothing: it is the follower that goes away and catches up. Broker 1 has the cold reader and the flood.
 LEADERS = (1, 2)
 GONE = 3

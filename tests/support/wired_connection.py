@@ -12,6 +12,7 @@ from ottla.net.buffers import BufferPool
 from ottla.net.connection import Connection, Principal
 from ottla.net.plaintext import PlaintextConnection
 from ottla.net.queued import QueuedBytes
+from ottla.net.turns import RequestTurns
 
 
 class HandLoop:
@@ -81,6 +82,7 @@ class RecordingService:
         self.closed = 0
         self.limit = 1 << 20
         self.queued = QueuedBytes()
+        self.turns = RequestTurns()
         self.read_ahead_calls: list[tuple[int, int, Callable[[], None]]] = []
         self.making: list[tuple[Callable[[], bytes], Callable[[bytes | None, BaseException | None], None]]] = []
 
@@ -118,12 +120,14 @@ class RecordingService:
 
 
 class Wired:
-    def __init__(self) -> None:
+    """A connection to a service; `beside` another one it has the same loop and service."""
+
+    def __init__(self, beside: Wired | None = None) -> None:
         ours, self.client = socket.socketpair()
         ours.setblocking(False)
         self.client.setblocking(False)
-        self.loop = HandLoop()
-        self.service = RecordingService()
+        self.loop = HandLoop() if beside is None else beside.loop
+        self.service = RecordingService() if beside is None else beside.service
         self.connection = PlaintextConnection(
             self.loop, TcpSocket(ours, "127.0.0.1", 1), self.service, "PLAINTEXT", BufferPool()
         )

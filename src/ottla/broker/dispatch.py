@@ -14,6 +14,7 @@ from ottla.broker.served import SERVED
 from ottla.broker.slices import start
 from ottla.env.disk import DiskError
 from ottla.net.queued import QueuedBytes
+from ottla.net.turns import RequestTurns
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import ErrorCode, TooManyElementsError, WireError
@@ -73,6 +74,7 @@ class Dispatcher:
         self._frame_limit = broker.config.get_int("socket.request.max.bytes")
         self._element_limit = broker.config.get_int("ottla.request.max.elements")
         #: Counts the bytes of requests kept while they are worked on.
+        self.turns = RequestTurns()
         self.queued = QueuedBytes(broker.config.get_long("queued.max.request.bytes"))
         self._handlers: dict[int, Handler] = {}
         self._authorizer: Authorizer | None = None

@@ -15,6 +15,7 @@ from ottla.env.network import EventLoop, StreamSocket
 from ottla.net.buffers import BufferPool
 from ottla.net.parts import MadePart
 from ottla.net.queued import QueuedBytes
+from ottla.net.turns import RequestTurns
 
 Part = bytes | bytearray | memoryview | FileSlice | MadePart
 
@@ -124,6 +125,7 @@ class RequestService(Protocol):
 
     #: Counts the bytes of requests kept while they are worked on.
     queued: QueuedBytes
+    turns: RequestTurns
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Its bytes are valid during the call or, if kept, until the response."""

@@ -18,8 +18,6 @@ from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, P
 from ottla.net.gathering import gather, unsent
 from ottla.net.parts import MadePart
 
-#: Requests of one connection that may be answered in one turn of the loop.
-REQUESTS_PER_TURN = 64
 #: Bytes of requests and responses of one connection that may be handled in one turn.
 REQUEST_BYTES_PER_TURN = 4 * 1024 * 1024
 #: Bytes of one response sent in one turn: the Java consumer's default for one partition (1 MiB), and the header.
@@ -191,7 +189,8 @@ class PlaintextConnection:
         """Handle the complete frames, one at a time, within this turn's budget."""
         buffer = self._buffer
         service = self._service
-        requests_left = REQUESTS_PER_TURN
+        requests_left = 1
+        has_asked = False
         bytes_left = REQUEST_BYTES_PER_TURN
         while True:
             frame = buffer.next_frame(self.frame_limit)
@@ -199,6 +198,9 @@ class PlaintextConnection:
                 if not self._await_frame():
                     return
                 break
+            if requests_left <= 0 and not has_asked:
+                has_asked = True
+                requests_left = service.turns.share(self._loop) - 1
             if requests_left <= 0 or bytes_left <= 0:
                 self._schedule()
                 self._limit_waiting()

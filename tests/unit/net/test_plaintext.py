@@ -14,8 +14,9 @@ from ottla.net import plaintext as connection_module
 from ottla.net.buffers import LARGE_FRAME, BufferPool
 from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Connection, Principal
 from ottla.net.parts import MadePart
-from ottla.net.plaintext import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
+from ottla.net.plaintext import WAITING_BYTES_LIMIT, PlaintextConnection
 from ottla.net.queued import QueuedBytes
+from ottla.net.turns import REQUESTS_PER_TURN, SHARED_PER_TURN
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from support.wired_connection import HandLoop, RecordingService, ShortResponses, Wired
@@ -185,6 +186,27 @@ def test_a_flood_of_requests_is_worked_off_in_turns(wired: Wired) -> None:
     wired.loop.turn()
     assert len(wired.service.frames) == REQUESTS_PER_TURN
     assert len(wired.received()) == count
+
+
+@pytest.mark.spec("R7")
+@pytest.mark.parametrize("floods", [2, 16, 40])
+def test_one_request_waits_for_few_of_a_flood_over_many_connections(wired: Wired, floods: int) -> None:
+    flooding = [Wired(beside=wired) for _ in range(floods)]
+    most = max(SHARED_PER_TURN, floods)
+    frames = wired.service.frames
+    for _ in range(5):
+        for each in flooding:
+            each.send(*[b"flood"] * (2 * REQUESTS_PER_TURN))
+        wired.loop.turn()
+        wired.send(b"mine")
+        before = len(frames)
+        while b"mine" not in frames[before:]:
+            assert wired.loop.turn()
+        assert frames.index(b"mine", before) - before <= 2 * most
+    for each in flooding:
+        assert len(each.received()) == 5 * 2 * REQUESTS_PER_TURN * len(b"flood"), "and all are answered"
+        each.client.close()
+        each.connection.close()
 
 
 def test_large_answers_are_worked_off_in_turns(wired: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
