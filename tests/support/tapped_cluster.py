@@ -61,8 +61,10 @@ class ClusterBroker:
         zookeeper: ApacheZooKeeper,
         recording: Recording,
         settings: Mapping[str, str],
+        directories: int = 1,
     ) -> None:
         self.broker_id = broker_id
+        self._directories = directories
         self.folder = folder
         self._inner_port = free_port()
         self.tap = RecordingTap(recording, broker_id, self._inner_port)
@@ -88,17 +90,26 @@ class ClusterBroker:
                 zookeeper=self._zookeeper,
                 broker_id=self.broker_id,
                 heap=BROKER_HEAP,
-                overrides=self._overrides | {"log.dirs": str(self.log_dir)},
+                overrides=self._overrides | {"log.dirs": ",".join(map(str, self.log_dirs))},
             )
         arguments = ["--id", str(self.broker_id), "--zookeeper", self._zookeeper.connect]
         return OttlaServer(
-            self.folder, data=self.log_dir, overrides=self._overrides, arguments=arguments, env=_environment(maker)
+            self.folder,
+            data=Path(",".join(map(str, self.log_dirs))),
+            overrides=self._overrides,
+            arguments=arguments,
+            env=_environment(maker),
         )
 
     @property
     def log_dir(self) -> Path:
-        """The directory that holds the partitions, whoever made the broker."""
+        """The directory that holds the partitions, whoever made the broker; the first of several."""
         return self.folder / "data"
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        """All its log directories."""
+        return [self.log_dir, *(self.folder / f"data-{number}" for number in range(2, self._directories + 1))]
 
     def replace(self, maker: Maker) -> None:
         """Let a broker of another make have its id, its ports and its log directory, while it is down.
@@ -162,7 +173,10 @@ def _environment(maker: Maker) -> dict[str, str]:
 
 
 class TappedCluster:
-    """Brokers with ids from 1 on, made by `makers` in turn, each in one of the `racks` if these are given."""
+    """Brokers with ids from 1 on, made by `makers` in turn, each in one of the `racks` if these are given.
+
+    Each has so many log `directories`.
+    """
 
     def __init__(
         self,
@@ -170,6 +184,7 @@ class TappedCluster:
         makers: Sequence[Maker],
         settings: Mapping[str, str] | None = None,
         racks: Sequence[str] = (),
+        directories: int = 1,
     ) -> None:
         if makers.count("apache") > MOST_APACHE_BROKERS:
             raise ValueError(f"{makers.count('apache')} JVMs: at most {MOST_APACHE_BROKERS} brokers of Apache Kafka")
@@ -178,6 +193,7 @@ class TappedCluster:
         self.folder = folder
         self._makers = makers
         self._racks = racks
+        self._directories = directories
         self._settings = {**CLUSTER_SETTINGS, **(settings or {})}
         self.brokers: dict[int, ClusterBroker] = {}
         self._client: KazooClient | None = None
@@ -212,6 +228,7 @@ class TappedCluster:
                     self.zookeeper,
                     self.recording,
                     {**self._settings, **rack},
+                    self._directories,
                 )
                 stack.callback(broker.close)
                 self.brokers[broker_id] = broker

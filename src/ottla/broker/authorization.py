@@ -43,6 +43,8 @@ class ResourceType(IntEnum):
 CLUSTER_NAME: Final = "kafka-cluster"
 #: A request without a replica id, or with a negative one, comes from a client; otherwise it comes from a broker.
 CONSUMER_REPLICA_ID: Final = -1
+#: Given by tools that read any replica (`ListOffsetsRequest.DEBUGGING_REPLICA_ID`, and the same of Fetch).
+DEBUGGING_REPLICA_ID: Final = -2
 
 
 class Access(NamedTuple):

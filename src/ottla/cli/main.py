@@ -21,6 +21,7 @@ from ottla.cli.pipeline.commands import app as pipeline
 from ottla.cli.profile.commands import profile
 from ottla.cli.reassign.commands import app as reassign
 from ottla.cli.rebalance.commands import app as rebalance
+from ottla.cli.replica.commands import app as replica
 from ottla.cli.topic.commands import app as topic
 
 app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python.")
@@ -165,6 +166,7 @@ app.add_typer(rebalance)
 app.add_typer(group)
 app.add_typer(topic)
 app.add_typer(reassign)
+app.add_typer(replica)
 app.add_typer(cluster)
 app.add_typer(config_app)
 app.add_typer(broker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.authorization import CONSUMER_REPLICA_ID
+from ottla.broker.authorization import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID
 from ottla.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -57,6 +57,11 @@ class BegunFetch(NamedTuple):
 def replica_id(request: FetchRequest) -> int:
     """The id of the fetching broker, -1 for a consumer."""
     return max(request.replica_id, request.replica_state.replica_id)
+
+
+def is_debugging(request: FetchRequest) -> bool:
+    """Whether a tool asks that compares replicas: any replica answers it, up to the end of its log."""
+    return DEBUGGING_REPLICA_ID in (request.replica_id, request.replica_state.replica_id)
 
 
 def is_small(request: FetchRequest) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
-from ottla.broker.fetches.asked import PARTITIONS_PER_STEP, BegunFetch, replica_id
+from ottla.broker.fetches.asked import PARTITIONS_PER_STEP, BegunFetch, is_debugging, replica_id
 from ottla.broker.fetches.nearest import nearest_follower, read_elsewhere
 from ottla.broker.fetches.results import UNKNOWN, Found, diverged, failed, not_converted, release, success, unknown
 from ottla.broker.fetches.versions import (
@@ -56,6 +56,7 @@ class FetchReader:
     __slots__ = (
         "_context",
         "_incremental",
+        "_is_debugging",
         "_rack",
         "_replica_id",
         "_request",
@@ -72,6 +73,8 @@ class FetchReader:
         self._replica_id = replica_id(request)
         #: Whether a broker asks.
         self.is_follower = self._replica_id > CONSUMER_REPLICA_ID
+        #: Whether it reads to the end of the log, of any replica.
+        self._is_debugging = is_debugging(request)
         #: The rack of a consumer that is to be told of followers there; empty for any other.
         self._rack = ""
         if request.rack_id and context.broker.rack_reads.are_told and not self.is_follower:
@@ -233,7 +236,8 @@ class FetchReader:
         Raises ColdRange if the loop would have to wait for the disk.
         """
         log = partition.log
-        up_to = log.log_end_offset if self.is_follower else partition.visible_end(self._request.isolation_level)
+        reads_all = self.is_follower or self._is_debugging
+        up_to = log.log_end_offset if reads_all else partition.visible_end(self._request.isolation_level)
         wanted.is_held_back = False
         if wanted.fetch_offset == up_to:
             return None
@@ -282,7 +286,7 @@ class FetchReader:
         error = partition.check_epoch(wanted.current_leader_epoch)
         if error is ErrorCode.NONE and (
             partition.leader_id is None
-            or (partition.leader is None and version < FOLLOWERS_SINCE)
+            or (partition.leader is None and version < FOLLOWERS_SINCE and not self._is_debugging)
             or (self._terms is not None and self._terms.setdefault(wanted, partition.term) != partition.term)
         ):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.authorization import CONSUMER_REPLICA_ID, Operation, ResourceType, on_topics
+from ottla.broker.authorization import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, Operation, ResourceType, on_topics
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.env.disk import DiskError
 from ottla.env.warmth import Range, without_waiting
@@ -42,8 +42,6 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
-#: Kafka's replica id of tools that may ask any replica.
-DEBUGGING_REPLICA_ID = -2
 EPOCHS_SINCE = 4
 #: Partitions processed between two slices; a look-up by timestamp reads indexes.
 PARTITIONS_PER_STEP = 8

@@ -16,8 +16,10 @@ from ottla.client.admin.model import (
     NewPartitions,
     NewTopic,
     PartitionReassignment,
+    ReplicaLogDirs,
     ReplicaSize,
     ResourceType,
+    TopicPartitionReplica,
 )
 
 __all__ = [
@@ -36,6 +38,8 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "PartitionReassignment",
+    "ReplicaLogDirs",
     "ReplicaSize",
     "ResourceType",
+    "TopicPartitionReplica",
 ]

@@ -19,6 +19,7 @@ from typing import Any, Self
 from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.groups import GroupAdmin
+from ottla.client.admin.log_dirs import LogDirAdmin
 from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.admin.reassignments import ReassignmentAdmin
 from ottla.client.admin.topics import TopicAdmin
@@ -28,7 +29,9 @@ from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 
 
-class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, ReassignmentAdmin, GroupAdmin, BrokerAdmin, MethodHints):
+class Admin(
+    TopicAdmin, ConfigAdmin, PartitionAdmin, ReassignmentAdmin, GroupAdmin, BrokerAdmin, LogDirAdmin, MethodHints
+):
     """Administers a cluster; may be used by any number of tasks concurrently.
 
     Settings have Kafka's names, in `config` ("bootstrap.servers") or as keywords (bootstrap_servers). All

@@ -189,6 +189,29 @@ class MemberToRemove(NamedTuple):
     member_id: str = ""
 
 
+class TopicPartitionReplica(NamedTuple):
+    """The replica of a partition on a broker."""
+
+    topic: str
+    partition: int
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} on broker {self.broker}"
+
+
+class ReplicaLogDirs(NamedTuple):
+    """Where a replica is, and where it is being moved to: absolute paths, and lags in records.
+
+    None and -1 where there is no such replica, or no move.
+    """
+
+    log_dir: str | None = None
+    offset_lag: int = -1
+    future_log_dir: str | None = None
+    future_offset_lag: int = -1
+
+
 class ReplicaSize(NamedTuple):
     """A partition's log in a log directory: size in bytes, lag in records, and whether it is a future replica."""
 

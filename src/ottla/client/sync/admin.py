@@ -22,6 +22,8 @@ from ottla.client.admin.model import (
     NewPartitions,
     NewTopic,
     PartitionReassignment,
+    ReplicaLogDirs,
+    TopicPartitionReplica,
 )
 from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints
 from ottla.client.groups import GroupDescription
@@ -204,6 +206,18 @@ class Admin(MethodHints):
     ) -> dict[int, dict[str, LogDirDescription]]:
         """As `ottla.client.Admin.describe_log_dirs`."""
         return self._thread.run(self._async.describe_log_dirs, brokers, timeout_ms=timeout_ms)
+
+    def alter_replica_log_dirs(
+        self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
+    ) -> None:
+        """As `ottla.client.Admin.alter_replica_log_dirs`."""
+        self._thread.run(self._async.alter_replica_log_dirs, log_dirs, timeout_ms=timeout_ms)
+
+    def describe_replica_log_dirs(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartitionReplica, ReplicaLogDirs]:
+        """As `ottla.client.Admin.describe_replica_log_dirs`."""
+        return self._thread.run(self._async.describe_replica_log_dirs, replicas, timeout_ms=timeout_ms)
 
     def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
         """As `ottla.client.Admin.unregister_broker`."""

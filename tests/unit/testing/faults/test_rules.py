@@ -54,7 +54,11 @@ def test_all_conditions_must_hold() -> None:
         (ApiKey.PRODUCE, {"topic": b"t"}, "^topic=b't': it must be text$"),
         (ApiKey.PRODUCE, {"when": True}, "^when=True: it must be a function of the request"),
         (ApiKey.PRODUCE, {"group": "g"}, "^Produce names no groups: leave group= out; it is for DeleteGroups, .*Sync"),
-        (ApiKey.HEARTBEAT, {"topic": "t"}, "^Heartbeat names no topics: leave topic= out; it is for CreatePartitions"),
+        (
+            ApiKey.HEARTBEAT,
+            {"topic": "t"},
+            "^Heartbeat names no topics: leave topic= out; it is for AlterReplicaLogDirs, ",
+        ),
     ],
 )
 def test_misuse_is_named(key: ApiKey, given: Any, said: str) -> None:
