@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.client.cluster_status import ANY_REPLICA, ClusterStatus, PartitionStatus
+from ottla.client.cluster_status import ANY_REPLICA, NO_EPOCH, ClusterStatus, PartitionStatus
 from ottla.client.errors import BrokerError, ClientError
 from ottla.client.model import EARLIEST, TopicPartition
 from ottla.client.offsets import list_offsets_request, offsets_in
@@ -22,7 +22,8 @@ from ottla.peer.cluster import Cluster
 from ottla.peer.errors import KNOWN_CODES
 from ottla.peer.fetch import FetchLimits, fetch_without_session, partitions_in
 from ottla.peer.fetch_session import WantedFetch
-from ottla.records.batch import MAGIC, MAGIC_AT
+from ottla.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD, MAGIC, SMALLEST_SIZE
+from ottla.records.crc import crc32c
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.messages.list_offsets import ListOffsetsResponse
@@ -37,11 +38,9 @@ MOST_EMPTY = 5
 """Answers without a batch after which a replica is taken to end there."""
 FETCH_VERSIONS = (4, 12)
 """Versions of Fetch with record batches, and with the names of topics."""
-_HEAD = struct.Struct(">qiibi")
+_HEAD = struct.Struct(">qiib")
 _LAST_OFFSET_DELTA = struct.Struct(">i")
 _LAST_OFFSET_DELTA_AT = 23
-_OLD_CRC_AT = 12
-_LOG_OVERHEAD = 12
 
 
 class BatchMark(NamedTuple):
@@ -84,22 +83,21 @@ class ReplicaCheck:
 
 
 def batch_marks(data: bytes | memoryview) -> Iterator[BatchMark]:
-    """The marks of all whole batches in fetched records."""
-    position, end = 0, len(data)
-    while position + _LOG_OVERHEAD <= end:
-        first, length, epoch, _magic, crc = (
-            _HEAD.unpack_from(data, position) if position + 21 <= end else (0, 0, 0, 0, 0)
-        )
-        size = _LOG_OVERHEAD + length
-        if length <= 0 or position + size > end:
+    """The marks of all whole batches in fetched records. Checksums are worked out, not only read."""
+    view = memoryview(data)
+    position = 0
+    while position + LOG_OVERHEAD + SMALLEST_SIZE <= len(view):
+        first, length, epoch, magic = _HEAD.unpack_from(view, position)
+        end = position + LOG_OVERHEAD + length
+        if length < SMALLEST_SIZE or end > len(view):
             return
-        if data[position + MAGIC_AT] == MAGIC:
-            (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, position + _LAST_OFFSET_DELTA_AT)
-            yield BatchMark(first, first + delta, epoch, crc, size)
+        if magic == MAGIC:
+            (delta,) = _LAST_OFFSET_DELTA.unpack_from(view, position + _LAST_OFFSET_DELTA_AT)
+            yield BatchMark(first, first + delta, epoch, crc32c(view[position + ATTRIBUTES_AT : end]), end - position)
         else:
-            # Messages of old formats have their checksum where batches have the leader epoch.
-            yield BatchMark(first, first, -1, epoch, size)
-        position += size
+            # A message of an old format has its checksum where a batch has its leader epoch.
+            yield BatchMark(first, first, NO_EPOCH, epoch, end - position)
+        position = end
 
 
 class _Replica:
