@@ -23,11 +23,12 @@ PAUSE_S: Final = (0.2, 6.0)
 REQUEST_TIMEOUT_MS: Final = 5_000
 #: How many replicas a partition gets.
 FACTORS: Final = (3, 3, 3, 2)
-#: The share of requests that cancel, of the others that are written into the znode, and of those that are followed soon
-#: by another request, so that it finds a move under way.
+#: The share of requests that cancel, of the others that are written into the znode, of those that are followed soon by
+#: another request, so that it finds a move under way, and of those after which the controller dies.
 CANCELLED: Final = 0.3
 IN_ZNODE: Final = 0.15
 FOLLOWED: Final = 0.6
+DEATHS: Final = 0.1
 SOON_S: Final = (0.0, 0.15)
 
 
@@ -35,8 +36,8 @@ class MovingSeedRun(SeedRun):
     """The run of a seed with moves. `asked` counts its requests by kind, `refused` what controllers refused."""
 
     brokers = 4
-    #: Leaders go back to preferred replicas by themselves, too.
-    settings = {"leader.imbalance.check.interval.seconds": "10"}  # noqa: RUF012
+    #: Leaders go back to preferred replicas by themselves, too; and replicas that are added catch up in many steps.
+    settings = {"leader.imbalance.check.interval.seconds": "10", "replica.fetch.max.bytes": "1000"}  # noqa: RUF012
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -44,6 +45,7 @@ class MovingSeedRun(SeedRun):
         self.refused = 0
         self._is_held = False
         self._is_asking = False
+        self._deaths: set[asyncio.Task[None]] = set()
 
     async def course(self) -> None:
         """Faults as usual, and moves all the time."""
@@ -51,14 +53,14 @@ class MovingSeedRun(SeedRun):
         moving = cluster.loop.process("mover").start(self._move(random.Random(self._chance.getrandbits(32))))
         await super().course()
         moving.cancel()
-        await asyncio.gather(moving, return_exceptions=True)
+        await asyncio.gather(moving, *self._deaths, return_exceptions=True)
         cluster.story.tell("", f"no more moves: {self.asked}, {self.refused} refused")
 
     async def _is_whole_again(self) -> bool:
         """Before and after a fault that takes what a replica has: nothing moves meanwhile."""
         self._is_held = not self._is_held
         if self._is_held:
-            await self.cluster.until(lambda: not self._is_asking, WHOLE_WITHIN_S)
+            await self.cluster.until(lambda: not self._is_asking and not self._deaths, WHOLE_WITHIN_S)
         return await super()._is_whole_again()
 
     async def _move(self, chance: random.Random) -> None:
@@ -78,11 +80,20 @@ class MovingSeedRun(SeedRun):
             self._is_asking = True
             try:
                 await self._ask(admin, chance)
+                if chance.random() < DEATHS and not self._deaths:
+                    death = cluster.loop.create_task(self._kill_controller(chance.uniform(*SOON_S)))
+                    self._deaths.add(death)
+                    death.add_done_callback(self._deaths.discard)
             except ClientError as error:
                 self.refused += 1
                 cluster.story.tell("mover", f"{error!r}")
             finally:
                 self._is_asking = False
+
+    async def _kill_controller(self, after_s: float) -> None:
+        """Kill the controller while it moves partitions."""
+        await asyncio.sleep(after_s)
+        await self.faults.play("kill of the controller")
 
     async def _ask(self, admin: Admin, chance: random.Random) -> None:
         """Ask for one move, or several, or cancel what moves."""
