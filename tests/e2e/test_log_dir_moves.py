@@ -214,3 +214,28 @@ def test_a_move_keeps_to_its_limit(broker: EmbeddedBroker, folders: list[Path]) 
         wait_until(lambda: is_settled(client, 0, other), "the partition to be moved")
         # 200,000 bytes, of which those of the first second are free.
         assert time.monotonic() - before > 2
+
+
+def test_a_move_to_a_slower_disk_ends_under_durable_load(tmp_path: Path, folders: list[Path]) -> None:
+    broker = EmbeddedBroker(tmp_path, log_dirs=",".join(map(str, folders)), ottla_log_flush_on_ack="true")
+    broker.start()
+    with RawClient(broker.port) as client:
+        assert client.create_topic("t", 1) == 0
+        home, other = sorted(folders, key=lambda folder: folder.name != home_of(client, 0))
+        check = broker.disk.check
+        time_of_a_flush = threading.Event()
+
+        def slow(operation: str, path: str) -> None:
+            if operation == "flush" and path.startswith(str(other)):
+                time_of_a_flush.wait(0.05)  # sleep: the disk to which it moves is slower
+            check(operation, path)
+
+        broker.disk.check = slow  # type: ignore[method-assign]
+        with Load(broker.port, 0) as load:
+            wait_until(lambda: load.acknowledged > 20, "some records")
+            assert move(client, other, 0) == [0]
+            wait_until(lambda: is_settled(client, 0, other), "the partition to be moved while records come")
+            seen = load.acknowledged
+            wait_until(lambda: load.acknowledged > seen + 5, "more records")
+        assert read_back(client, 0) == numbers(load.acknowledged)
+    broker.stop()

@@ -43,6 +43,8 @@ class FlushQueue:
         self._queued: set[PartitionLog] = set()
         self._flushing: set[PartitionLog] = set()
         self._again: set[PartitionLog] = set()
+        #: Those of which no flush is begun for now.
+        self._held_back: set[PartitionLog] = set()
         self._rounds = 0
         self._starting = False
 
@@ -54,6 +56,17 @@ class FlushQueue:
             else:
                 self._enqueue(log)
         self._start()
+
+    def hold_back(self, log: PartitionLog) -> None:
+        """Begin no flush of this log until `let_go`."""
+        self._held_back.add(log)
+
+    def let_go(self, log: PartitionLog) -> None:
+        """Do what was asked for while the log was held back."""
+        self._held_back.discard(log)
+        if log in self._again and log not in self._flushing:
+            self._again.discard(log)
+            self.add([log])
 
     def _enqueue(self, log: PartitionLog) -> None:
         if log not in self._queued:
@@ -79,6 +92,9 @@ class FlushQueue:
             while queue and len(jobs) < min(share, LOGS_PER_ROUND):
                 log = queue.popleft()
                 self._queued.discard(log)
+                if log in self._held_back:
+                    self._again.add(log)
+                    continue
                 job = None if log.closed else self._begin(log)
                 if job is not None:
                     jobs.append((log, job))
@@ -106,7 +122,7 @@ class FlushQueue:
                 self._on_flushed(log, job.unflushed_bytes, failure)
                 if log in self._again:
                     self._again.discard(log)
-                    self._enqueue(log)
+                    self._enqueue(log)  # of one that is held back it is noted again
             self._start()
 
         self._executor.call(partial(run_jobs, [job for _, job in jobs]), done)

@@ -118,7 +118,8 @@ class LogManager:
             producer_expiration_ms=self._settings.producer_expiration_ms,
         )
         self._removals = Removals(disk, executor, self._note)
-        self._flushes = FlushQueue(executor, clock.now_ms, self._flushed)
+        #: Logs that wait for a disk thread.
+        self.flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         #: Copies of logs on their way to other log directories.
         self.futures = FutureLogs(
             disk, clock, self._directories, self._resources, self._removals, self._note, self._note_cut
@@ -495,7 +496,7 @@ class LogManager:
         settings = self._settings
         is_turn = self._flush_turns.begin(now_ms)
         for logs in self._some_at_a_time(self._logs):
-            self._flushes.add(log for _, log in logs if log.flush_needed() and (is_turn(log) or flush_due(log, now_ms)))
+            self.flushes.add(log for _, log in logs if log.flush_needed() and (is_turn(log) or flush_due(log, now_ms)))
             yield
         if self._is_due("retention", now_ms, settings.retention_check_interval_ms):
             yield from self._apply_retention(now_ms)
@@ -611,7 +612,7 @@ class LogManager:
 
     def flush_soon(self, log: PartitionLog) -> None:
         """Flush a log in a disk thread, and call `on_flushed`."""
-        self._flushes.add([log])
+        self.flushes.add([log])
 
     def _flushed(self, log: PartitionLog, size: int, error: BaseException | None) -> None:
         if error is not None and not log.closed:

@@ -527,6 +527,26 @@ def test_a_long_queue_of_flushes_that_nobody_takes_ends() -> None:
     assert sorted(map(id, told)) == sorted(map(id, logs))
 
 
+def test_no_flush_of_a_log_that_is_held_back_is_begun() -> None:
+    executor = HandExecutor()
+    told: list[object] = []
+    queue = FlushQueue(executor, lambda: NOW_MS, lambda log, _size, _error: told.append(log))
+    held, free = (cast("PartitionLog", EndlesslyUnflushed()) for _ in range(2))
+    queue.add([held])
+    queue.hold_back(held)
+    queue.add([held, free])
+    while executor.works:
+        executor.finish()
+    assert told == [held, free], "what was begun is finished"
+    queue.add([held])
+    assert not executor.works
+    queue.let_go(held)
+    executor.finish()
+    assert told == [held, free, held]
+    queue.let_go(held)
+    assert not executor.works
+
+
 def test_a_file_that_cannot_be_removed_does_not_keep_the_others(faulty: tuple[FaultyDisk, Setup]) -> None:
     disk, setup = faulty
     setup.config = log_config(file_delete_delay_ms=0, retention_ms=1, segment_bytes=150)

@@ -44,6 +44,10 @@ SLICE_BYTES: Final = 256 * 1024
 FLUSH_BYTES: Final = 64 * 1024 * 1024
 #: Most bytes that are not on disk yet when a future log takes its place.
 LAST_BYTES: Final = 4 * 1024 * 1024
+#: Flushes of a future log that its source overtakes, before no flush of the source is begun until the change.
+MOST_OVERTAKEN: Final = 3
+#: Flushes of the source are held back for this long, and what was begun by then: producers wait for them.
+LONGEST_HOLD_MS: Final = 5_000
 #: Batches of any leader epoch are copied: the log that they come from has accepted them.
 ANY_EPOCH: Final = 2**31 - 1
 #: A move that failed is tried again after this time; its trouble is logged again after that one.
@@ -252,12 +256,23 @@ class _Move:
         self._executor = mover._executor
         self._disk = mover._disk
         self._unflushed = 0
+        #: Flushes since which more of the source is on disk again.
+        self._overtaken = 0
+        #: The source, while no flush of it is begun, and since when.
+        self._held_back: PartitionLog | None = None
+        self._held_since_ms = 0.0
 
     async def run(self) -> None:
         """Copy, until the future log is in place or has been given up.
 
         Raises DiskError, BatchError, NoThread and _Trouble: it may be tried again.
         """
+        try:
+            await self._run()
+        finally:
+            self._let_go()
+
+    async def _run(self) -> None:
         mover = self._mover
         while (found := self._found()) is not None:
             source, future = found
@@ -271,11 +286,13 @@ class _Move:
             if future.is_cut:
                 await self._store_cut(future)
             elif self._must_copy(source, future):
+                if self._held_back is not None and self._now_ms() - self._held_since_ms > LONGEST_HOLD_MS:
+                    self._let_go()
                 await self._copy(source, future)
-            elif future.log.recovery_point < source.recovery_point or self._unflushed > LAST_BYTES:
-                await self._flush(future)
             elif not future.is_prepared:
                 await self._prepare(source, future)
+            elif future.log.recovery_point < source.recovery_point or self._unflushed > LAST_BYTES:
+                await self._flush_last(source, future)
             elif self._copy_rest(source, future):
                 await self._put_in_place(source, future)
                 return
@@ -294,13 +311,10 @@ class _Move:
         self._logs.futures.remove(self._key)
 
     def _must_copy(self, source: PartitionLog, future: FutureLog) -> bool:
-        """Whether more is missing than the loop may copy in one go, or what is on disk of the source."""
-        log_ = future.log
-        if log_.log_end_offset >= source.log_end_offset:
+        """Whether more is missing than the loop may copy in one go."""
+        if future.log.log_end_offset >= source.log_end_offset:
             return False
-        if self._mover._limit.wait_ms > 0 or log_.log_end_offset < source.recovery_point:
-            return True
-        return not self._is_near(source, future)
+        return self._mover._limit.wait_ms > 0 or not self._is_near(source, future)
 
     @property
     def _slice_bytes(self) -> int:
@@ -412,6 +426,29 @@ class _Move:
         await flushed
         self._unflushed = future.log.unflushed.bytes
         self._mover.on_point("flushed")
+
+    async def _flush_last(self, source: PartitionLog, future: FutureLog) -> None:
+        """Flush while the source goes on. Raises DiskError and _Trouble.
+
+        Where appends wait for the disk, and that of the source is the faster one, it is always ahead. So after some
+        flushes none of the source is begun until the future log has taken its place.
+        """
+        self._overtaken += 1
+        if self._overtaken > MOST_OVERTAKEN and self._held_back is None:
+            self._held_back, self._held_since_ms = source, self._now_ms()
+            self._logs.flushes.hold_back(source)
+        # A flush of the source that is under way may cover all that it holds now.
+        self._copy_rest(source, future)
+        await self._flush(future)
+
+    def _now_ms(self) -> float:
+        return self._mover._clock.monotonic_ms()
+
+    def _let_go(self) -> None:
+        self._overtaken = 0
+        if self._held_back is not None:
+            self._logs.flushes.let_go(self._held_back)
+            self._held_back = None
 
     async def _store_cut(self, future: FutureLog) -> None:
         future.is_cut = False
