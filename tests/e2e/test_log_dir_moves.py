@@ -221,7 +221,7 @@ def test_a_move_to_a_slower_disk_ends_under_durable_load(tmp_path: Path, folders
     broker.start()
     with RawClient(broker.port) as client:
         assert client.create_topic("t", 1) == 0
-        home, other = sorted(folders, key=lambda folder: folder.name != home_of(client, 0))
+        other = next(folder for folder in folders if folder.name != home_of(client, 0))
         check = broker.disk.check
         time_of_a_flush = threading.Event()
 
