@@ -14,7 +14,7 @@ from ottla.cli.log.output import instant
 from ottla.cli.terminal import Style, Terminal, count, printable, write_json
 from ottla.client.errors import ClientError
 from ottla.client.health.facts import HealthFacts, Metrics, lagging, read_health_facts
-from ottla.client.health.findings import HealthFinding, HealthLevel
+from ottla.client.health.findings import ClusterFinding, HealthLevel
 from ottla.client.health.judging import judge, worst
 from ottla.peer.cluster import Cluster
 
@@ -38,11 +38,11 @@ class HealthOptions:
 class HealthView(Protocol):
     """Shows findings."""
 
-    def whole(self, facts: HealthFacts, findings: list[HealthFinding]) -> None:
+    def whole(self, facts: HealthFacts, findings: list[ClusterFinding]) -> None:
         """All findings of a cluster."""
         ...
 
-    def change(self, finding: HealthFinding, at_ms: int, *, is_over: bool) -> None:
+    def change(self, finding: ClusterFinding, at_ms: int, *, is_over: bool) -> None:
         """A finding that is new, or over."""
         ...
 
@@ -53,7 +53,7 @@ class TextHealth:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def whole(self, facts: HealthFacts, findings: list[HealthFinding]) -> None:
+    def whole(self, facts: HealthFacts, findings: list[ClusterFinding]) -> None:
         """A line for the cluster, two for each finding."""
         paint, status = self._terminal.paint, facts.status
         level = worst(findings)
@@ -65,13 +65,13 @@ class TextHealth:
             self._terminal.line()
             self._finding(each)
 
-    def _finding(self, each: HealthFinding, before: str = "") -> None:
+    def _finding(self, each: ClusterFinding, before: str = "") -> None:
         paint = self._terminal.paint
         level = paint(each.kind.level.name.lower(), _STYLES[each.kind.level])
         self._terminal.line(f"{before}{level}  {paint(each.kind.slug, Style.NAME)}  {printable(each.what)}")
         self._terminal.line(f"    {printable(each.cure)}")
 
-    def change(self, finding: HealthFinding, at_ms: int, *, is_over: bool) -> None:
+    def change(self, finding: ClusterFinding, at_ms: int, *, is_over: bool) -> None:
         """One line where it is over, else two."""
         when = f"{instant(at_ms)} UTC  "
         if is_over:
@@ -84,7 +84,7 @@ class TextHealth:
 class JsonHealth:
     """Objects, one a line."""
 
-    def whole(self, facts: HealthFacts, findings: list[HealthFinding]) -> None:
+    def whole(self, facts: HealthFacts, findings: list[ClusterFinding]) -> None:
         """Each finding, then `{"kind": "health", …}`."""
         for each in findings:
             write_json(each.row())
@@ -99,7 +99,7 @@ class JsonHealth:
             }
         )
 
-    def change(self, finding: HealthFinding, at_ms: int, *, is_over: bool) -> None:
+    def change(self, finding: ClusterFinding, at_ms: int, *, is_over: bool) -> None:
         """The finding, with when it began or was over."""
         write_json({**finding.row(), "event": "over" if is_over else "began", "at_ms": at_ms})
 
@@ -152,7 +152,7 @@ def _needs_another_look(facts: HealthFacts) -> bool:
 
 
 async def _follow(
-    cluster: Cluster, options: HealthOptions, view: HealthView, facts: HealthFacts, findings: list[HealthFinding]
+    cluster: Cluster, options: HealthOptions, view: HealthView, facts: HealthFacts, findings: list[ClusterFinding]
 ) -> int:
     """Report what begins and ends; returns the exit code after the last look."""
     known = _by_subject(findings)
@@ -180,5 +180,5 @@ async def _follow(
     return int(HealthLevel.CRITICAL if is_lost else worst(list(known.values())))
 
 
-def _by_subject(findings: list[HealthFinding]) -> Mapping[Any, HealthFinding]:
+def _by_subject(findings: list[ClusterFinding]) -> Mapping[Any, ClusterFinding]:
     return {each.subject: each for each in findings}

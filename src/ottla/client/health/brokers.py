@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from ottla.client.admin.model import ConfigEntry, LogDirDescription
 from ottla.client.cluster_status import BrokerStatus, LossStatus
 from ottla.client.health.facts import HealthFacts
-from ottla.client.health.findings import HealthFinding, HealthKind
+from ottla.client.health.findings import ClusterFinding, HealthKind
 from ottla.client.health.words import ids, named
 
 NOBODY = -1
@@ -46,7 +46,7 @@ OWN_SETTINGS = frozenset(
 """Settings that each broker may have for itself; zookeeper.connect may name the ensemble's servers in any order."""
 
 
-def broker_findings(now: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
+def broker_findings(now: HealthFacts, before: HealthFacts | None) -> Iterator[ClusterFinding]:
     """All findings about brokers."""
     yield from _controller(now, before)
     yield from _presence(now)
@@ -59,10 +59,10 @@ def broker_findings(now: HealthFacts, before: HealthFacts | None) -> Iterator[He
     yield from _loads(now)
 
 
-def _controller(now: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
+def _controller(now: HealthFacts, before: HealthFacts | None) -> Iterator[ClusterFinding]:
     controller = now.status.controller
     if controller is None:
-        yield HealthFinding(
+        yield ClusterFinding(
             HealthKind.NO_CONTROLLER,
             "no broker is the controller: no leader is replaced, no topic made",
             "See why no broker can register in ZooKeeper: each broker's log says it, and `ottla cluster status` shows "
@@ -78,7 +78,7 @@ def _controller(now: HealthFacts, before: HealthFacts | None) -> Iterator[Health
         what = f"brokers do not agree on the controller: {told}"
     else:
         return
-    yield HealthFinding(
+    yield ClusterFinding(
         HealthKind.UNSETTLED_CONTROLLER,
         what,
         "Look again in a minute with `ottla cluster health --watch`; if it goes on, the brokers' logs say whether "
@@ -87,11 +87,11 @@ def _controller(now: HealthFacts, before: HealthFacts | None) -> Iterator[Health
     )
 
 
-def _presence(now: HealthFacts) -> Iterator[HealthFinding]:
+def _presence(now: HealthFacts) -> Iterator[ClusterFinding]:
     status = now.status
     for broker in status.absent:
         held = sum(1 for each in status.partitions for replica in each.replicas if replica.broker == broker)
-        yield HealthFinding(
+        yield ClusterFinding(
             HealthKind.ABSENT_BROKER,
             f"broker {broker} is not there, and has {held:,} {'replica' if held == 1 else 'replicas'}",
             f"Start broker {broker} again, on another machine and with an empty disk if need be; if it is gone for "
@@ -101,7 +101,7 @@ def _presence(now: HealthFacts) -> Iterator[HealthFinding]:
     for each in status.brokers:
         if each.problem is not None:
             broker = each.node.node_id
-            yield HealthFinding(
+            yield ClusterFinding(
                 HealthKind.SILENT_BROKER,
                 f"broker {broker} is registered and does not answer: {each.problem}",
                 f"See whether the process of broker {broker} hangs, and whether {each.node.host}:{each.node.port} can "
@@ -110,11 +110,11 @@ def _presence(now: HealthFacts) -> Iterator[HealthFinding]:
             )
 
 
-def _disks(now: HealthFacts) -> Iterator[HealthFinding]:
+def _disks(now: HealthFacts) -> Iterator[ClusterFinding]:
     for each in now.status.brokers:
         broker = each.node.node_id
         for path in each.failed_log_dirs:
-            yield HealthFinding(
+            yield ClusterFinding(
                 HealthKind.FAILED_LOG_DIRECTORY,
                 f"log directory {path} of broker {broker} has failed: {each.log_dirs[path].error}",
                 f"Repair or replace the disk of {path}, then restart broker {broker}: it copies from the leaders what "
@@ -124,7 +124,7 @@ def _disks(now: HealthFacts) -> Iterator[HealthFinding]:
         yield from _fullest(each)
 
 
-def _fullest(broker: BrokerStatus) -> Iterator[HealthFinding]:
+def _fullest(broker: BrokerStatus) -> Iterator[ClusterFinding]:
     """The volume with the least free space, if that is little."""
 
     def free(each: LogDirDescription) -> float:
@@ -135,7 +135,7 @@ def _fullest(broker: BrokerStatus) -> Iterator[HealthFinding]:
     if least is None or free(least) >= FILLING:
         return
     number = broker.node.node_id
-    yield HealthFinding(
+    yield ClusterFinding(
         HealthKind.DISK_FULL if free(least) < FULL else HealthKind.DISK_FILLING,
         f"the volume of {least.path} of broker {number} is {1 - free(least):.0%} full",
         "Shorten the retention of large topics (`ottla topic alter TOPIC --config retention.bytes=…`), or move "
@@ -144,11 +144,11 @@ def _fullest(broker: BrokerStatus) -> Iterator[HealthFinding]:
     )
 
 
-def _racks(now: HealthFacts) -> Iterator[HealthFinding]:
+def _racks(now: HealthFacts) -> Iterator[ClusterFinding]:
     nodes = [each.node for each in now.status.brokers]
     without = tuple(each.node_id for each in nodes if each.rack is None)
     if without and len(without) < len(nodes):
-        yield HealthFinding(
+        yield ClusterFinding(
             HealthKind.MISSING_RACK,
             f"{named('broker', without)} no rack, and others have: new topics cannot spread replicas over racks",
             f"Set broker.rack of {ids(without)} in server.properties, and restart.",
@@ -156,7 +156,7 @@ def _racks(now: HealthFacts) -> Iterator[HealthFinding]:
         )
 
 
-def _settings(now: HealthFacts) -> Iterator[HealthFinding]:
+def _settings(now: HealthFacts) -> Iterator[ClusterFinding]:
     different = {}
     for name in sorted({name for known in now.settings.values() for name in known}):
         if name in OWN_SETTINGS:
@@ -172,7 +172,7 @@ def _settings(now: HealthFacts) -> Iterator[HealthFinding]:
     ]
     more = len(different) - len(shown)
     first = next(iter(different))
-    yield HealthFinding(
+    yield ClusterFinding(
         HealthKind.DIFFERENT_SETTINGS,
         f"settings differ between brokers: {', '.join(shown)}{f' and {more} more' if more else ''}",
         f"Give {first} one value in every server.properties and restart one broker after the other, or set it for all "
@@ -186,24 +186,24 @@ def _differ(entries: Mapping[int, ConfigEntry]) -> bool:
     return len({each.value for each in known}) > 1 and any(not each.is_default for each in known)
 
 
-def _versions(now: HealthFacts) -> Iterator[HealthFinding]:
+def _versions(now: HealthFacts) -> Iterator[ClusterFinding]:
     groups: dict[tuple[tuple[int, tuple[int, int]], ...], list[int]] = {}
     for broker, offered in sorted(now.versions.items()):
         groups.setdefault(tuple(sorted(offered.items())), []).append(broker)
     if len(groups) > 1:
-        yield HealthFinding(
+        yield ClusterFinding(
             HealthKind.DIFFERENT_VERSIONS,
             f"brokers are of different releases or makes: {' | '.join(ids(each) for each in groups.values())}",
             "Finish the upgrade: restart one broker after the other with the same release.",
         )
 
 
-def _deletions(now: HealthFacts) -> Iterator[HealthFinding]:
+def _deletions(now: HealthFacts) -> Iterator[ClusterFinding]:
     waiting = round(sum(each.get(WAITING_DELETIONS, 0) for each in now.metrics.values()))
     if waiting:
         absent = tuple(now.status.absent)
         for_whom = f"for {named('broker', absent, verb=False)}" if absent else "for a broker or a log directory"
-        yield HealthFinding(
+        yield ClusterFinding(
             HealthKind.STUCK_DELETION,
             f"the deletion of {waiting} {'topic' if waiting == 1 else 'topics'} waits {for_whom}",
             f"Start {f'broker {ids(absent)}' if absent else 'the broker'} again, with an empty disk if need be: it "
@@ -212,10 +212,10 @@ def _deletions(now: HealthFacts) -> Iterator[HealthFinding]:
         )
 
 
-def _losses(now: HealthFacts) -> Iterator[HealthFinding]:
-    def finding(kind: HealthKind, these: list[LossStatus], what: str, cure: str) -> HealthFinding:
+def _losses(now: HealthFacts) -> Iterator[ClusterFinding]:
+    def finding(kind: HealthKind, these: list[LossStatus], what: str, cure: str) -> ClusterFinding:
         partitions = tuple(dict.fromkeys(each.partition for each in these))
-        return HealthFinding(kind, what.format(partitions=ids(partitions)), cure, partitions)
+        return ClusterFinding(kind, what.format(partitions=ids(partitions)), cure, partitions)
 
     losses = now.status.losses
     elections = [each for each in losses if each.report.is_election]
@@ -238,7 +238,7 @@ def _losses(now: HealthFacts) -> Iterator[HealthFinding]:
         )
 
 
-def _loads(now: HealthFacts) -> Iterator[HealthFinding]:
+def _loads(now: HealthFacts) -> Iterator[ClusterFinding]:
     sizes = Counter({each.node.node_id: each.size_bytes for each in now.status.brokers if each.problem is None})
     mean = sizes.total() / len(sizes) if sizes else 0.0
     if mean < LEAST_MEAN_BYTES:
@@ -246,7 +246,7 @@ def _loads(now: HealthFacts) -> Iterator[HealthFinding]:
     uneven = tuple(broker for broker in sorted(sizes) if abs(sizes[broker] - mean) > UNEVEN * mean)
     if uneven:
         told = ", ".join(f"{broker}: {sizes[broker] / mean - 1:+.0%}" for broker in uneven)
-        yield HealthFinding(
+        yield ClusterFinding(
             HealthKind.UNEVEN_LOAD,
             f"brokers have more or fewer bytes than the mean: {told}",
             "`ottla reassign plan --even --output moves.json` shows which moves would even them out.",

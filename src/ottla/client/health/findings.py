@@ -67,7 +67,7 @@ class HealthKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class HealthFinding:
+class ClusterFinding:
     """Something that is wrong: what, and one sentence that cures it, mostly with a command to run."""
 
     kind: HealthKind

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from ottla.client.health.brokers import broker_findings
 from ottla.client.health.facts import HealthFacts
-from ottla.client.health.findings import HealthFinding, HealthKind, HealthLevel
+from ottla.client.health.findings import ClusterFinding, HealthKind, HealthLevel
 from ottla.client.health.partitions import partition_findings
 
 
-def judge(now: HealthFacts, before: HealthFacts | None = None) -> list[HealthFinding]:
+def judge(now: HealthFacts, before: HealthFacts | None = None) -> list[ClusterFinding]:
     """All findings, the worst first; of one level in the order of their kinds."""
     found = [*broker_findings(now, before), *partition_findings(now, before)]
     order = {kind: at for at, kind in enumerate(HealthKind)}
     return sorted(found, key=lambda each: (-each.kind.level, order[each.kind], each.brokers))
 
 
-def worst(findings: list[HealthFinding]) -> HealthLevel:
+def worst(findings: list[ClusterFinding]) -> HealthLevel:
     """The level of the worst of them; NOTICE where there is none."""
     return max((each.kind.level for each in findings), default=HealthLevel.NOTICE)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ottla.client.cluster_status import PartitionStatus
 from ottla.client.health.facts import HealthFacts, lagging
-from ottla.client.health.findings import HealthFinding, HealthKind
+from ottla.client.health.findings import ClusterFinding, HealthKind
 from ottla.client.health.words import ids, named
 from ottla.client.model import TopicPartition
 from ottla.cluster.planning.layout import Layout
@@ -18,7 +18,7 @@ IMBALANCE = 0.1
 """The part of the partitions that prefer a broker which others may lead (leader.imbalance.per.broker.percentage)."""
 
 
-def partition_findings(now: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
+def partition_findings(now: HealthFacts, before: HealthFacts | None) -> Iterator[ClusterFinding]:
     """All findings about partitions."""
     yield from _offline(now)
     yield from _in_sync(now)
@@ -29,11 +29,11 @@ def partition_findings(now: HealthFacts, before: HealthFacts | None) -> Iterator
     yield from _spare(now)
 
 
-def _finding(kind: HealthKind, these: Sequence[PartitionStatus], what: str, cure: str) -> HealthFinding:
+def _finding(kind: HealthKind, these: Sequence[PartitionStatus], what: str, cure: str) -> ClusterFinding:
     """`what` goes on after "3 partitions"."""
     partitions = tuple(each.partition for each in these)
     number = f"{len(these):,} {'partition' if len(these) == 1 else 'partitions'}"
-    return HealthFinding(kind, f"{number} {what}: {ids(partitions)}", cure, partitions)
+    return ClusterFinding(kind, f"{number} {what}: {ids(partitions)}", cure, partitions)
 
 
 def _missing(these: Iterable[PartitionStatus], now: HealthFacts) -> tuple[int, ...]:
@@ -42,7 +42,7 @@ def _missing(these: Iterable[PartitionStatus], now: HealthFacts) -> tuple[int, .
     return tuple(sorted({replica.broker for each in these for replica in each.replicas if replica.broker in absent}))
 
 
-def _offline(now: HealthFacts) -> Iterator[HealthFinding]:
+def _offline(now: HealthFacts) -> Iterator[ClusterFinding]:
     offline = [each for each in now.status.partitions if each.is_offline]
     for kind, these, what in (
         (
@@ -68,7 +68,7 @@ def _offline(now: HealthFacts) -> Iterator[HealthFinding]:
             )
 
 
-def _in_sync(now: HealthFacts) -> Iterator[HealthFinding]:
+def _in_sync(now: HealthFacts) -> Iterator[ClusterFinding]:
     alive = [each for each in now.status.partitions if not each.is_offline]
     below = [each for each in alive if each.is_under_min_isr]
     at = [each for each in alive if each.is_under_replicated and each.is_at_min_isr]
@@ -105,7 +105,7 @@ def _bring_back(these: Sequence[PartitionStatus], now: HealthFacts) -> str:
 # Replicas that lag
 
 
-def _lagging(now: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
+def _lagging(now: HealthFacts, before: HealthFacts | None) -> Iterator[ClusterFinding]:
     behind: dict[int, list[PartitionStatus]] = {}
     for each in now.status.partitions:
         for broker in lagging(each):
@@ -124,7 +124,7 @@ def _lagging(now: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFin
                 f"Look at disk, network and load of broker {broker} and at its log, and whether a replication throttle "
                 "holds it back; restart it if its fetchers have stopped."
             )
-        yield HealthFinding(
+        yield ClusterFinding(
             HealthKind.LAGGING_REPLICAS,
             f"{len(these):,} {'replica' if len(these) == 1 else 'replicas'} of broker {broker} "
             f"{'lags' if len(these) == 1 else 'lag'}{far}{old}{f', {trend}' if trend else ''}",
@@ -154,7 +154,7 @@ def _trend(these: Sequence[PartitionStatus], broker: int, former: dict[TopicPart
 # Reassignments
 
 
-def _reassignments(now: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
+def _reassignments(now: HealthFacts, before: HealthFacts | None) -> Iterator[ClusterFinding]:
     moving = [each for each in now.status.partitions if each.adding or each.removing]
     absent = frozenset(now.status.absent)
     waiting = [each for each in moving if absent & frozenset(each.adding)]
@@ -193,7 +193,7 @@ def _without_progress(moving: Sequence[PartitionStatus], before: HealthFacts) ->
 # Leaders, racks, spare replicas
 
 
-def _leaders(now: HealthFacts) -> Iterator[HealthFinding]:
+def _leaders(now: HealthFacts) -> Iterator[ClusterFinding]:
     """As the controller's automatic balancing: brokers that lead too few of the partitions that prefer them."""
     alive = {each.node.node_id for each in now.status.brokers}
     preferred: Counter[int] = Counter()
@@ -221,7 +221,7 @@ def _leaders(now: HealthFacts) -> Iterator[HealthFinding]:
         )
 
 
-def _racks(now: HealthFacts) -> Iterator[HealthFinding]:
+def _racks(now: HealthFacts) -> Iterator[ClusterFinding]:
     brokers = {each.node.node_id: PlannedBroker(each.node.node_id, each.node.rack) for each in now.status.brokers}
     if any(each.rack is None for each in brokers.values()):
         return
@@ -245,7 +245,7 @@ def _racks(now: HealthFacts) -> Iterator[HealthFinding]:
         )
 
 
-def _spare(now: HealthFacts) -> Iterator[HealthFinding]:
+def _spare(now: HealthFacts) -> Iterator[ClusterFinding]:
     """Partitions that need all of their replicas to be written."""
     these = [
         each

@@ -11,7 +11,7 @@ from ottla.client.admin.model import ConfigEntry, LogDirDescription, ReplicaSize
 from ottla.client.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, ReplicaStatus, TopicStatus
 from ottla.client.health.brokers import WAITING_DELETIONS
 from ottla.client.health.facts import BrokerView, HealthFacts
-from ottla.client.health.findings import HealthFinding, HealthKind, HealthLevel
+from ottla.client.health.findings import ClusterFinding, HealthKind, HealthLevel
 from ottla.client.health.judging import judge, worst
 from ottla.client.model import Node, TopicPartition
 from ottla.wire.lost_records import LostRecords
@@ -234,7 +234,7 @@ FOUND: dict[HealthKind, tuple[HealthFacts, str, str]] = {
 }  # fmt: skip
 
 
-def finding(facts: HealthFacts, kind: HealthKind, before: HealthFacts | None = None) -> HealthFinding:
+def finding(facts: HealthFacts, kind: HealthKind, before: HealthFacts | None = None) -> ClusterFinding:
     (found,) = [each for each in judge(facts, before) if each.kind is kind]
     return found
 
