@@ -19,6 +19,7 @@ PAGES = {
     "docs/fastapi.md": [],
     "docs/testing-other-languages.md": [],
     "docs/docker.md": [],
+    "docs/operations.md": [],
     "docs/profiles.md": [],
     "docs/spark.md": [pytest.mark.needs_java],
     "docs/pipelines.md": [pytest.mark.needs_java],

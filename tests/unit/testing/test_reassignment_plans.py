@@ -63,7 +63,7 @@ def test_a_broker_is_emptied_batch_by_batch(tmp_path: Path) -> None:
         assert "empty then" in done.stdout
         steps = sorted(tmp_path.glob("moves-[0-9]*.json"))
         assert len(steps) >= len(held) // 2
-        assert f"ottla reassign execute --reassignment-json-file {steps[0]} --throttle 1000" in done.stdout
+        assert f"ottla reassign execute {steps[0]} --throttle 1000" in done.stdout
         before = {index: cluster.replicas("orders", index) for index in range(8)}
         for each in steps:
             carry_out(cluster, each)

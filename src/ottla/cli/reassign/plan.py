@@ -69,7 +69,7 @@ async def propose(cluster: Cluster, options: PlanOptions) -> int:
         terminal.line()
         terminal.line(f"Written: {', '.join(files)}. Carry them out one after the other:")
         throttle = "" if options.throttle is None else f" --throttle {options.throttle}"
-        terminal.line(f"  ottla reassign execute --reassignment-json-file {files[0]}{throttle}")
+        terminal.line(f"  ottla reassign execute {files[0]}{throttle}")
     if not made.left:
         return 0
     return COMMAND.report(_left(made))

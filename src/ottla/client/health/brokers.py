@@ -176,7 +176,7 @@ def _settings(now: HealthFacts) -> Iterator[ClusterFinding]:
         HealthKind.DIFFERENT_SETTINGS,
         f"settings differ between brokers: {', '.join(shown)}{f' and {more} more' if more else ''}",
         f"Give {first} one value in every server.properties and restart one broker after the other, or set it for all "
-        "with `ottla config` where it is dynamic.",
+        f"with `ottla config set {first}=… --broker-defaults` where it is dynamic.",
     )
 
 
