@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spec("R2")]
 SETTINGS = {"replica.selector.class": RACK_AWARE, "replica.fetch.wait.max.ms": "500"}
 SEEDS = 6
 #: Of a long run.
-ALL_SEEDS = 300
+ALL_SEEDS = 150
 
 
 class RackReadRun(SeedRun):
@@ -47,7 +47,7 @@ def test_readers_in_racks_see_what_is_committed_and_in_order(seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_three_hundred_seeds() -> None:
+def test_a_hundred_and_fifty_seeds() -> None:
     wrong = {seed: outcome.wrong for seed in range(SEEDS, ALL_SEEDS) if (outcome := play(seed)[0]).wrong}
     assert not wrong
 

@@ -227,6 +227,7 @@ class Fetcher:
                 if self._cluster.metadata.is_online(*partition, preferred):
                     return preferred
                 self._subscriptions.clear_preferred_read_replica(partition)
+                self._rack.failed(now_ms)  # or the leader would name it again at once, and again
                 self._keeper.request_update()
         leader = self._cluster.metadata.leader(*partition)
         return leader if leader is not None and leader >= 0 else None

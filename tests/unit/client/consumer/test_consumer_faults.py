@@ -290,6 +290,18 @@ def test_a_leader_that_names_a_dead_follower_still_gives_records(fakes, open_con
 
 
 @pytest.mark.spec("C1", "R2")
+def test_a_follower_that_the_metadata_does_not_have_is_not_asked_for_again_and_again(fakes, open_consumer):
+    """It has come back since the metadata were received."""
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 20)
+    fakes.nearest[p, "here"] = 77
+    consumer = open_consumer(client_rack="here")
+    consumer.assign([p])
+    assert offsets(read(consumer, 20)) == list(range(20))
+    assert len(fakes.asked(ApiKey.FETCH)) < 20
+
+
+@pytest.mark.spec("C1", "R2")
 def test_a_follower_is_read_while_it_is_named(fakes, open_consumer):
     [p] = fakes.topic("t", 0)
     fakes.fill(p, 20)
