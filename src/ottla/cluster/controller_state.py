@@ -223,6 +223,20 @@ class ControllerState:
         self.going_on[self._last_id] = then
         return [GoOn(self._last_id)]
 
+    def in_turns(self, parts: Iterator[tuple[int, list[Effect]]], then: Then = list) -> list[Effect]:
+        """The effects of all these parts, in as many turns of the loop as it takes; `then` follows.
+
+        Each part comes with the number of partitions that were looked at for it.
+        """
+        effects: list[Effect] = []
+        looked_at = 0
+        for size, found in parts:
+            effects.extend(found)
+            looked_at += size
+            if looked_at >= MOST_LOOKED_AT:
+                return effects + self.later(lambda: self.in_turns(parts, then))
+        return effects + then()
+
     def inform(self, broker_ids: Collection[int], then: Then = list) -> list[Effect]:
         """Send the whole state to brokers that have registered, or to all once elected; `then` follows.
 
@@ -480,9 +494,11 @@ class ControllerState:
                 else:
                     self.recovering.discard(key)
 
-    def moves_of(self, name: str) -> dict[int, ReplicaMove]:
+    def moves_of(self, topic: TopicImage) -> dict[int, ReplicaMove]:
         """The reassignments under way of a topic, by partition."""
-        return {index: move for (topic, index), move in self.moves.items() if topic == name}
+        # Not by a look at all moves: many topics may move at once.
+        keys = ((topic.name, index) for index in range(len(topic.partitions)))
+        return {key[1]: self.moves[key] for key in keys if key in self.moves}
 
     def version(self, topic: str, partition: int) -> int:
         """The partition epoch: the data version of the state znode."""

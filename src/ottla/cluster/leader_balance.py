@@ -9,7 +9,7 @@ Source: Apache Kafka 3.9, `KafkaController.checkAndTriggerAutoLeaderRebalance`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from ottla.cluster.controller_events import Effect, PartitionKey, Report, SetTimer, Written
@@ -50,26 +50,40 @@ class LeaderBalance:
         state = self._state
         if not state.epoch or not self._is_on:
             return []
-        effects: list[Effect] = []
-        if state.others and not state.moves:
-            unbalanced, effects = self._unbalanced()
-            if unbalanced:
-                effects.extend(self._put_in_parts(self._elected(unbalanced), nothing))
-        return [*effects, SetTimer(LEADER_BALANCE, state.now_ms + self._interval_ms)]
+        look = self._look() if state.others and not state.moves else []
+        return [*look, SetTimer(LEADER_BALANCE, state.now_ms + self._interval_ms)]
 
-    def _unbalanced(self) -> tuple[list[PartitionKey], list[Effect]]:
-        """The partitions to be led by their preferred replicas again, and what the log says of them."""
+    def _look(self) -> list[Effect]:
+        """Look at all topics, in several turns of the loop, then have leaders elected."""
         state = self._state
         preferred: Counter[int] = Counter()
         elsewhere: dict[int, list[PartitionKey]] = {}
-        for topic in state.image.topics.values():
-            if topic.name in state.deleting:
-                continue
-            for index, known in enumerate(topic.partitions):
-                broker = known.replicas[0]
-                preferred[broker] += 1
-                if known.isr and known.leader != broker:
-                    elsewhere.setdefault(broker, []).append((topic.name, index))
+
+        def parts() -> Iterator[tuple[int, list[Effect]]]:
+            for name in tuple(state.image.topics):
+                topic = state.image.topics.get(name)
+                if topic is None or name in state.deleting:
+                    continue
+                for index, known in enumerate(topic.partitions):
+                    broker = known.replicas[0]
+                    preferred[broker] += 1
+                    if known.isr and known.leader != broker:
+                        elsewhere.setdefault(broker, []).append((name, index))
+                yield len(topic.partitions), []
+
+        def looked() -> list[Effect]:
+            unbalanced, effects = self._unbalanced(preferred, elsewhere)
+            if unbalanced and not state.moves:
+                effects.extend(self._put_in_parts(self._elected(unbalanced), nothing))
+            return effects
+
+        return state.in_turns(parts(), looked)
+
+    def _unbalanced(
+        self, preferred: Mapping[int, int], elsewhere: Mapping[int, list[PartitionKey]]
+    ) -> tuple[list[PartitionKey], list[Effect]]:
+        """The partitions to be led by their preferred replicas again, and what the log says of them."""
+        state = self._state
         found: list[PartitionKey] = []
         reports: list[Effect] = []
         for broker, keys in sorted(elsewhere.items()):

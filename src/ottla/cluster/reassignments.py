@@ -126,7 +126,12 @@ class Reassignments:
         if not begun:
             return [Answer(event.token, ReassignmentResult(refusals))]
         request = _Request(event, refusals, begun)
-        return [effect for name, moves in begun.items() for effect in self._begin(name, moves, request)]
+        for name in begun:
+            state.begin(name)  # nobody changes them before their turn
+        topics = state.image.topics
+        return state.in_turns(
+            (len(topics[name].partitions), self._begin(name, moves, request)) for name, moves in begun.items()
+        )
 
     def _begins(
         self, key: PartitionKey, target: tuple[int, ...] | None, *, needs_live: bool
@@ -180,13 +185,13 @@ class Reassignments:
         return None
 
     def _begin(self, name: str, begun: Mapping[int, _Begun], request: _Request) -> list[Effect]:
-        """Write the moves of a topic, then carry them out."""
+        """Write the moves of a topic, which is marked as busy, then carry them out."""
         state = self._state
         before = state.image.topics[name]
         partitions = tuple(
             begun[index].state if index in begun else known for index, known in enumerate(before.partitions)
         )
-        moves = {**state.moves_of(name), **{index: move for index, (_, move) in begun.items()}}
+        moves = {**state.moves_of(before), **{index: move for index, (_, move) in begun.items()}}
         # The topic's znode is written as it is to be: that ends moves whose end could not be written before.
         done = {index: partitions[index].replicas for topic, index in self._ending if topic == name}
         changes: list[MetadataChange] = [
@@ -214,7 +219,6 @@ class Reassignments:
             states = {(name, index): after for index, (after, _) in begun.items()}
             return state.end(name, [*self._carry_out(states, states), *request.note(name, (), None)])
 
-        state.begin(name)
         return state.write(changes, written)
 
     def resume_after(self, outcome: Written | None) -> list[Effect]:
@@ -319,17 +323,18 @@ class Reassignments:
         by_topic: dict[str, list[int]] = {}
         for name, index in keys:
             by_topic.setdefault(name, []).append(index)
-        return [effect for name, indexes in by_topic.items() for effect in self._write_end(name, indexes)]
+        return self._state.in_turns(self._write_end(name, indexes) for name, indexes in by_topic.items())
 
-    def _write_end(self, name: str, indexes: list[int]) -> list[Effect]:
+    def _write_end(self, name: str, indexes: list[int]) -> tuple[int, list[Effect]]:
+        """What ends moves of a topic, and how many partitions were looked at for it."""
         state = self._state
         topic = state.image.topics.get(name)
         if topic is None:
             for index in indexes:
                 self._ending.pop((name, index), None)
-            return []
+            return 0, []
         if name in state.busy:
-            return self._again()
+            return 0, self._again()
 
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
@@ -343,4 +348,4 @@ class Reassignments:
 
         state.begin(name)
         done = {index: topic.partitions[index].replicas for index in indexes}
-        return state.write([PutAssignment(topic, state.moves_of(name), done)], written)
+        return len(topic.partitions), state.write([PutAssignment(topic, state.moves_of(topic), done)], written)

@@ -100,7 +100,7 @@ def _take_up(
     topic_id = known.topic_id if known is not None else found.topic_id or found.new_id
     topic = TopicImage(found.name, topic_id, tuple(states), configs, found.is_internal)
     if found.topic_id is None:
-        taken_up.changes.append(PutAssignment(topic, state.moves_of(topic.name)))
+        taken_up.changes.append(PutAssignment(topic, state.moves_of(topic)))
     taken_up.changes.extend(writes)
     if known is None or topic.partitions != known.partitions:
         taken_up.topics.append(topic)

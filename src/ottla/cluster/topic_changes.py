@@ -88,7 +88,8 @@ class TopicChanges:
         if name in state.deleting:
             message = "The topic is queued for deletion."
             return [Answer(event.token, TopicRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message))]
-        if state.moves_of(name):
+        known = state.image.topics.get(name)
+        if known is not None and state.moves_of(known):
             message = f"A partition reassignment is in progress for the topic '{name}'."
             return [Answer(event.token, TopicRefusal(ErrorCode.REASSIGNMENT_IN_PROGRESS, message))]
         planned = plan_partitions(name, event.partitions, event.assignments, state.image)
@@ -106,13 +107,13 @@ class TopicChanges:
 
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
-                undo = RemovePartitions(before, after, state.moves_of(name))
+                undo = RemovePartitions(before, after, state.moves_of(before))
                 return self._take_back(event.token, undo, name, before, outcome.refusal)
             return state.end(name, [Answer(event.token, None)])
 
         state.begin(name)
         state.unannounced.update((name, index) for index in range(len(before.partitions), len(after.partitions)))
-        return state.write([AddPartitions(after, len(before.partitions), state.moves_of(name))], written)
+        return state.write([AddPartitions(after, len(before.partitions), state.moves_of(before))], written)
 
     def _take_back(
         self, token: int, undo: MetadataChange, name: str, before: TopicImage | None, refusal: TopicRefusal
