@@ -123,6 +123,33 @@ def test_no_request_holds_the_loop(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
+@pytest.mark.spec("S5", "R7")
+def test_moves_and_elections_of_as_many_partitions_as_a_request_may_name(tmp_path: Path) -> None:
+    """Near the limit of elements: what takes less than a microsecond for each shows only here."""
+
+    async def run() -> None:
+        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
+        assert isinstance(config, BrokerConfig), config
+        broker = Broker(config)
+        assert await broker.start() is None
+        try:
+            for key, version, path in (
+                (34, 2, ("dirs",)),
+                (43, 2, ("topic_partitions", "partitions")),
+                (45, 0, ("topics", "partitions")),
+                (46, 0, ("topics",)),
+            ):
+                frame = RequestMaker(version, "t").frame(key, path, (1,) * (len(path) - 1) + (190_000,))
+                size, probe = await measured(broker.listening[0].port, frame)
+                assert size > 0, f"{API[key].name}: no answer"
+                assert max(probe.turns_s) < 2 * LONGEST_TURN_S, API[key].name
+        finally:
+            await broker.stop()
+
+    asyncio.run(run())
+
+
 @pytest.mark.spec("S5")
 def test_settings_of_one_topic_asked_for_very_often_are_described_once(tmp_path: Path) -> None:
     """20,000 times the same topic: what is described is encoded once, and held once until it is sent."""

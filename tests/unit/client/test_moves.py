@@ -46,6 +46,7 @@ def test_moves_are_read() -> None:
     ("text", "message"),
     [
         ("{", "it is no JSON"),
+        ("[" * 100_000, "it is nested too deeply"),
         ("[]", 'it has no list "partitions"'),
         ('{"partitions": []}', "Partition reassignment list cannot be empty"),
         (moves_of(version=2), "Not supported version field value 2"),

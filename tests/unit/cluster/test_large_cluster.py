@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
 from uuid import UUID
 
 import pytest
@@ -193,3 +194,69 @@ def test_isrs_behind_a_write_without_an_answer_are_not_tried() -> None:
     assert not written(effects)
     [answer] = [effect for effect in effects if isinstance(effect, events.Answer)]
     assert answer.result == (events.IsrRefused(ErrorCode.NOT_CONTROLLER),) * 800
+
+
+def many_topics(monkeypatch: pytest.MonkeyPatch, leader: int) -> Controller:
+    """Eight topics of seven partitions on 1, 2 and 3, preferring 3; ten partitions are looked at in a turn."""
+    for module in ("controller", "controller_state"):
+        monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", 10)
+    config = parse_broker_config({"broker.id": "1"})
+    assert isinstance(config, BrokerConfig)
+    made = Controller(1, config)
+    state = events.FoundPartitionState((3, 2, 1), leader, 0, (3, 2, 1), 0)
+    topics = [
+        events.FoundTopic(f"t{number}", UUID(int=number), UUID(int=number), (state,) * 7, {}, False)
+        for number in range(1, 9)
+    ]
+    live = {**BROKERS, 4: events.LiveBroker(BrokerImage(4, ()), 1)}
+    in_turns(made, events.Elected(1, live, topics, ClusterImage()))
+    return made
+
+
+def test_moves_of_many_topics_begin_and_end_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = many_topics(monkeypatch, 3)
+    wanted = {(f"t{number}", 6): (4, 2, 1) for number in range(1, 9)}
+    turns = in_turns(made, events.ReassignmentAsked(7, wanted))
+    assert max(len(written(turn)) for turn in turns) <= 2, "of two topics with seven partitions each"
+    assert made.reassigning == 8
+    answers = [effect for turn in turns for effect in turn if isinstance(effect, events.Answer)]
+    assert answers == [events.Answer(7, events.ReassignmentResult({}))]
+    proposals = []
+    for name, index in wanted:
+        known = made.image.topics[name].partitions[index]
+        version = made._state.version(name, index)
+        proposals.append(
+            events.IsrProposed(0, known.leader, 1, name, index, known.leader_epoch, version, (*known.isr, 4))
+        )
+    turns = in_turns(made, events.IsrsProposed(8, proposals))
+    ends = [
+        sum(isinstance(change, events.PutAssignment) for write in written(turn) for change in write.changes)
+        for turn in turns
+    ]
+    assert sum(ends) == 8
+    assert max(ends) <= 2
+    assert made.reassigning == 0
+    assert {made.image.topics[name].partitions[index].replicas for name, index in wanted} == {(4, 2, 1)}
+    assert made.is_idle
+    made.check_invariants()
+
+
+def test_leaders_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = many_topics(monkeypatch, 2)
+    turns = in_turns(made, events.TimerFired("leader balance"))
+    assert sum(isinstance(effect, events.GoOn) for turn in turns for effect in turn) == 4
+    assert {state.leader for topic in made.image.topics.values() for state in topic.partitions} == {3}
+    assert made.is_idle
+
+
+def test_moves_of_a_topic_are_found_without_a_look_at_all_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Moves(dict[events.PartitionKey, events.ReplicaMove]):
+        def items(self) -> NoReturn:
+            raise AssertionError("all moves are looked at")
+
+        __iter__ = items
+
+    made = many_topics(monkeypatch, 3)
+    move = events.ReplicaMove((4,), (3,))
+    made._state.moves = Moves({("t2", 5): move, ("t3", 5): move})
+    assert made._state.moves_of(made.image.topics["t2"]) == {5: move}

@@ -38,10 +38,7 @@ def accesses(context: RequestContext, request: AlterPartitionReassignmentsReques
 def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
     """Have the controller begin, replace or cancel moves."""
     if not context.permits(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        refused = TopicRefusal(error, error.message)
-        keys = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
-        context.reply(_whole(refused, _results(keys, dict.fromkeys(keys, refused))))
+        context.spawn(_refuse(context, request))
     elif not context.broker.control.is_controller:
         context.reply(_whole(TopicRefusal(ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER.message)))
     else:
@@ -57,13 +54,29 @@ def _whole(
     )
 
 
-async def _alter(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
-    control, slices = context.broker.control, context.broker.slices
+async def _refuse(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
+    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    refused = TopicRefusal(error, error.message)
+    wanted = await _wanted(context, request)
+    await context.replied(_whole(refused, await _results(context, wanted, dict.fromkeys(wanted, refused))))
+
+
+async def _wanted(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> dict[PartitionKey, tuple[int, ...] | None]:
+    slices = context.broker.slices
     wanted: dict[PartitionKey, tuple[int, ...] | None] = {}
     for topic in request.topics:
+        await slices.point()
         for each in topic.partitions:
             await slices.point()
             wanted[topic.name, each.partition_index] = None if each.replicas is None else tuple(each.replicas)
+    return wanted
+
+
+async def _alter(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
+    control, slices = context.broker.control, context.broker.slices
+    wanted = await _wanted(context, request)
     refusals: dict[PartitionKey, TopicRefusal] = {}
     keys = list(wanted)
     for start in range(0, len(keys), MOST_AT_ONCE):
@@ -74,14 +87,15 @@ async def _alter(context: RequestContext, request: AlterPartitionReassignmentsRe
             return
         refusals.update(result.refusals)
         await slices.point()
-    await context.replied(AlterPartitionReassignmentsResponse(responses=_results(keys, refusals)))
+    await context.replied(AlterPartitionReassignmentsResponse(responses=await _results(context, keys, refusals)))
 
 
-def _results(
-    keys: Iterable[PartitionKey], refusals: Mapping[PartitionKey, TopicRefusal]
+async def _results(
+    context: RequestContext, keys: Iterable[PartitionKey], refusals: Mapping[PartitionKey, TopicRefusal]
 ) -> list[ReassignableTopicResponse]:
     results: dict[str, ReassignableTopicResponse] = {}
     for name, index in keys:
+        await context.broker.slices.point()
         refusal = refusals.get((name, index))
         topic = results.setdefault(name, ReassignableTopicResponse(name=name, partitions=[]))
         topic.partitions.append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.slices import STEP_ITEMS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -42,9 +43,13 @@ async def _alter(context: RequestContext, request: AlterReplicaLogDirsRequest) -
     is_permitted = context.permits(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     wanted: dict[tuple[str, int], str] = {}
     for log_dir in request.dirs:
+        await broker.slices.point()
         for topic in log_dir.topics:
             await broker.slices.point()
-            wanted.update(((topic.name, index), log_dir.path) for index in topic.partitions)
+            for start in range(0, len(topic.partitions), STEP_ITEMS):
+                await broker.slices.point()
+                some = topic.partitions[start : start + STEP_ITEMS]
+                wanted.update(((topic.name, index), log_dir.path) for index in some)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     moves = broker.partitions.moves()
     for (name, index), path in wanted.items():

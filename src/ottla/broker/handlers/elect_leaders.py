@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.slices import STEP_ITEMS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -22,11 +23,16 @@ if TYPE_CHECKING:
 
     from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
+    from ottla.cluster.controller_events import PartitionKey
+    from ottla.cluster.refusal import TopicRefusal
 
 MIN_VERSION = 0
 MAX_VERSION = 2
 
 UNCLEAN = 1
+
+#: Partitions for which the controller is asked in one event, which bounds the time on the loop.
+MOST_AT_ONCE = 1_000
 
 
 def accesses(context: RequestContext, request: ElectLeadersRequest) -> Iterable[Access]:
@@ -59,15 +65,18 @@ def _refused(request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResp
 async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
     control, slices = context.broker.control, context.broker.slices
     asked = request.topic_partitions
-    if asked is not None:
-        keys = [(topic.topic, index) for topic in asked for index in topic.partitions]
-    else:
-        keys = [(name, index) for name, topic in control.image.topics.items() for index in range(len(topic.partitions))]
-    result = await control.elect_leaders(keys, is_unclean=request.election_type == UNCLEAN)
+    keys = await _keys(context, request)
+    refusals: dict[PartitionKey, TopicRefusal] = {}
+    for start in range(0, len(keys), MOST_AT_ONCE):
+        await slices.point()
+        result = await control.elect_leaders(
+            keys[start : start + MOST_AT_ONCE], is_unclean=request.election_type == UNCLEAN
+        )
+        refusals.update(result.refusals)
     results: dict[str, ReplicaElectionResult] = {}
     for name, index in keys:
         await slices.point()
-        refusal = result.refusals.get((name, index))
+        refusal = refusals.get((name, index))
         if asked is None and refusal is not None and refusal.error is ErrorCode.ELECTION_NOT_NEEDED:
             continue
         topic = results.setdefault(name, ReplicaElectionResult(topic=name, partition_result=[]))
@@ -79,3 +88,20 @@ async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
             )
         )
     await context.replied(ElectLeadersResponse(replica_election_results=list(results.values())))
+
+
+async def _keys(context: RequestContext, request: ElectLeadersRequest) -> list[PartitionKey]:
+    """The partitions that are named, or all."""
+    slices = context.broker.slices
+    keys: list[PartitionKey] = []
+    if request.topic_partitions is None:
+        for name, known in tuple(context.broker.control.image.topics.items()):
+            await slices.point()
+            keys.extend((name, index) for index in range(len(known.partitions)))
+        return keys
+    for topic in request.topic_partitions:
+        await slices.point()
+        for start in range(0, len(topic.partitions), STEP_ITEMS):
+            await slices.point()
+            keys.extend((topic.topic, index) for index in topic.partitions[start : start + STEP_ITEMS])
+    return keys

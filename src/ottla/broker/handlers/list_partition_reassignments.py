@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.slices import STEP_ITEMS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -46,15 +47,20 @@ def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) 
 
 async def _list(context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
     slices = context.broker.slices
-    asked = None
-    if request.topics is not None:
-        asked = []
+    controller = context.broker.control.controller.controller
+    if request.topics is None:
+        moves = controller.reassignments()
+    else:
+        moves = {}
         for topic in request.topics:
-            for index in topic.partition_indexes:
+            await slices.point()
+            indexes = topic.partition_indexes
+            for start in range(0, len(indexes), STEP_ITEMS):
                 await slices.point()
-                asked.append((topic.name, index))
+                moves.update(
+                    controller.reassignments((topic.name, each) for each in indexes[start : start + STEP_ITEMS])
+                )
     found: dict[str, OngoingTopicReassignment] = {}
-    moves = context.broker.control.controller.controller.reassignments(asked)
     for (name, index), (known, move) in sorted(moves.items()):
         await slices.point()
         found.setdefault(name, OngoingTopicReassignment(name=name, partitions=[])).partitions.append(

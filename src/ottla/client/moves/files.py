@@ -100,6 +100,8 @@ def _listed(text: str, key: str) -> list[Any]:
         value = json.loads(text)
     except ValueError as error:
         raise InvalidArgumentError(f"it is no JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidArgumentError("it is nested too deeply") from error
     if not isinstance(value, dict) or not isinstance(value.get(key), list):
         raise InvalidArgumentError(f'it has no list "{key}"')
     if value.get("version", VERSION) != VERSION:
