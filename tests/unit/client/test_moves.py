@@ -11,6 +11,7 @@ from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import Node, PartitionMetadata, TopicMetadata, TopicPartition
 from ottla.client.moves.files import (
     ReplicaDirectory,
+    WantedMove,
     moves_json,
     parse_moves,
     parse_partitions,
@@ -18,7 +19,7 @@ from ottla.client.moves.files import (
     replica_directories,
 )
 from ottla.client.moves.generation import proposed
-from ottla.client.moves.throttles import cleared, flows, interbroker, log_dirs
+from ottla.client.moves.throttles import Flow, cleared, flows, interbroker, log_dirs
 
 pytestmark = pytest.mark.spec("R1")
 
@@ -32,8 +33,8 @@ def moves_of(*partitions: object, **more: object) -> str:
 def test_moves_are_read() -> None:
     one = {"topic": "a", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}
     (first, second) = parse_moves(moves_of(one, {"topic": "b", "partition": 0, "replicas": [3]}, version=1))
-    assert first == (A0, (1, 2), ("any", "/d"))
-    assert second == (B0, (3,), ("any",))
+    assert first == WantedMove(A0, (1, 2), ("any", "/d"))
+    assert second == WantedMove(B0, (3,), ("any",))
     assert replica_directories([first, second]) == [ReplicaDirectory(A0, 2, "/d")]
     assert moves_json({B0: (3,), A0: (1, 2)}) == (
         '{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["any","any"]},'
@@ -87,7 +88,12 @@ def operations(**settings: str) -> list[ConfigOperation]:
 def test_throttles_cover_moves_under_way_and_wanted_ones() -> None:
     under_way = {A0: PartitionReassignment((3, 1, 2), (3,), (1,)), B0: PartitionReassignment((2, 1), (2,), (1,))}
     copied = flows(under_way, {A0: (4, 2), A1: (2, 1)}, {A0: (3, 1, 2), A1: (1, 2)})
-    assert copied == {A0: ({1, 2}, {4}), B0: ({1}, {2}), A1: ({1, 2}, set())}
+    both, none = frozenset({1, 2}), frozenset[int]()
+    assert copied == {
+        A0: Flow(both, frozenset({4})),
+        B0: Flow(frozenset({1}), frozenset({2})),
+        A1: Flow(both, none),
+    }
     rates = operations(leader_replication_throttled_rate="9", follower_replication_throttled_rate="9")
     assert interbroker(copied, 9) == {
         ConfigResource.topic("a"): operations(

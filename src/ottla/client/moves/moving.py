@@ -6,16 +6,18 @@ partition of the cluster moves any more.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from ottla.client.admin.configs import ConfigAdmin
-from ottla.client.admin.model import PartitionReassignment
+from ottla.client.admin.log_dirs import NOT_AVAILABLE, LogDirAdmin
+from ottla.client.admin.model import PartitionReassignment, TopicPartitionReplica
 from ottla.client.admin.reassignments import ReassignmentAdmin
 from ottla.client.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
-from ottla.client.errors import BrokerError, InvalidArgumentError, PartlyFailedError
+from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
 from ottla.client.model import TopicPartition
 from ottla.client.moves.files import ReplicaDirectory, WantedMove, replica_directories
 from ottla.client.moves.throttles import Changes, cleared, flows, interbroker, log_dirs
@@ -24,6 +26,9 @@ from ottla.wire.errors import ErrorCode
 
 MOST_CHANGED_AT_ONCE = 100
 """Topics and brokers whose settings are changed in one call."""
+DIRECTORY_ATTEMPTS = 100
+DIRECTORY_PAUSE_S = 0.1
+"""How often brokers are asked to put replicas into log directories that they do not have yet: ten seconds, as Kafka."""
 
 
 class MoveState(StrEnum):
@@ -150,8 +155,8 @@ def check_plan(plan: MovePlan, *, is_additional: bool) -> None:
         )
 
 
-async def execute(cluster: Cluster, plan: MovePlan) -> dict[TopicPartition, str]:
-    """Set the throttles, then begin the moves; returns those that were refused, with reasons. Raises ClientError."""
+async def execute(cluster: Cluster, plan: MovePlan) -> dict[TopicPartition | TopicPartitionReplica, str]:
+    """Set the throttles, then begin the moves; returns what was refused, with reasons. Raises ClientError."""
     standing = plan.standing
     if plan.throttle is not None:
         copied = flows(standing.under_way, plan.wanted, standing.now)
@@ -159,15 +164,50 @@ async def execute(cluster: Cluster, plan: MovePlan) -> dict[TopicPartition, str]
     directories = replica_directories(plan.moves)
     if plan.log_dir_throttle is not None:
         await _change(cluster, log_dirs((each.broker for each in directories), plan.log_dir_throttle))
+    refused: dict[TopicPartition | TopicPartitionReplica, str] = {}
     try:
         await ReassignmentAdmin(cluster).alter_partition_reassignments(plan.wanted)
     except PartlyFailedError as error:
-        return {key: str(each) for key, each in error.errors.items() if isinstance(key, TopicPartition)}
+        refused.update((key, str(each)) for key, each in error.errors.items())
     except BrokerError as error:
         if len(plan.moves) > 1:
             raise
-        return {plan.moves[0].partition: str(error)}
-    return {}
+        refused[plan.moves[0].partition] = str(error)
+    wanted = {
+        TopicPartitionReplica(*each.partition, each.broker): each.log_dir
+        for each in directories
+        if each.partition not in refused
+    }
+    return {**refused, **await _into_directories(cluster, wanted)}
+
+
+async def _into_directories(
+    cluster: Cluster, wanted: Mapping[TopicPartitionReplica, str]
+) -> dict[TopicPartition | TopicPartitionReplica, str]:
+    """Have replicas moved to log directories; returns what was refused. Those that are not there yet are waited for."""
+    refused: dict[TopicPartition | TopicPartitionReplica, str] = {}
+    pending = dict(wanted)
+    for attempt in range(DIRECTORY_ATTEMPTS):
+        if not pending:
+            break
+        if attempt:
+            await asyncio.sleep(DIRECTORY_PAUSE_S)  # sleep: until the broker has made the replica
+        errors: Mapping[TopicPartitionReplica, ClientError] = {}
+        try:
+            await LogDirAdmin(cluster).alter_replica_log_dirs(pending)
+        except PartlyFailedError as error:
+            errors = error.errors
+        except BrokerError as error:
+            errors = dict.fromkeys(pending, error)
+        refused = {key: str(error) for key, error in errors.items()}
+        pending = {
+            key: wanted[key]
+            for key, error in errors.items()
+            if isinstance(error, BrokerError) and error.code in NOT_AVAILABLE
+        }
+        if len(pending) < len(errors):
+            break  # what is refused for good is said at once
+    return refused
 
 
 async def clear_throttles(cluster: Cluster, moves: Sequence[WantedMove], standing: Standing) -> None:
@@ -180,6 +220,14 @@ async def clear_throttles(cluster: Cluster, moves: Sequence[WantedMove], standin
 
 async def cancel(cluster: Cluster, standing: Standing) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
     """Cancel those of these moves that are under way: which were, and which were refused. Raises ClientError."""
+    back = {
+        TopicPartitionReplica(*each.replica.partition, each.replica.broker): each.log_dir
+        for each in standing.replicas
+        if each.state is MoveState.MOVING and each.log_dir is not None
+    }
+    if back:
+        # A replica that is sent where it is moves no more.
+        await LogDirAdmin(cluster).alter_replica_log_dirs(back)
     moving = [each.partition for each in standing.moves if each.state is MoveState.MOVING]
     if not moving:
         return [], {}

@@ -12,7 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from ottla.cli.main import app
-from ottla.client.admin import ConfigResource
+from ottla.client.admin import ConfigResource, TopicPartitionReplica
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin, Producer
 from ottla.testing import Cluster
@@ -93,20 +93,24 @@ def test_a_throttle_stands_until_nothing_moves(cluster: Cluster, tmp_path: Path)
             own = {name: entry for name, entry in found[broker].items() if entry.source == "DYNAMIC_BROKER_CONFIG"}
             return own[RATE].value if RATE in own else None, found[topic][REPLICAS].value
 
-        assert settings() == ("1000000", f"0:{new}")
+        def has(rate: str | None, replicas: str) -> None:
+            """Any broker answers for topics: one that has heard of the change, in the end."""
+            wait_until(lambda: settings() == (rate, replicas), lambda: f"{rate}, {replicas}: {settings()}")
+
+        has("1000000", f"0:{new}")
         again = ottla(cluster, "reassign", "execute", path, "--yes")
         assert (again.exit_code, "Use --additional to override" in again.stderr) == (2, True)
         assert ottla(cluster, "reassign", "execute", path, "--yes", "--additional", "--throttle", "7").exit_code == 0
-        assert settings() == ("7", f"0:{new}")
+        has("7", f"0:{new}")
         assert ottla(cluster, "reassign", "verify", path).exit_code == 1
         (listed,) = rows(ottla(cluster, "reassign", "list", "--json"))
         assert (listed["replicas"], listed["adding"], listed["removing"]) == ([new, old], [new], [old])
         assert "orders" in ottla(cluster, "reassign", "list").stdout
-        assert settings() == ("7", f"0:{new}")
+        has("7", f"0:{new}")
         assert ottla(cluster, "reassign", "cancel", path).exit_code == 1
         cancelled = ottla(cluster, "reassign", "cancel", path, "--yes", "--json")
         assert (cancelled.exit_code, rows(cancelled)[0]["cancelled"]) == (0, True)
-        assert settings() == (None, "")
+        has(None, "")
     assert ottla(cluster, "reassign", "list").stdout == "no partition moves\n"
     assert "none of these partitions moves" in ottla(cluster, "reassign", "cancel", path).stdout
 
@@ -178,3 +182,34 @@ def test_leaders_are_elected(tmp_path: Path) -> None:
         partly = ottla(cluster, "leader-election", "orders-0", "other-5")
         assert (partly.exit_code, "UNKNOWN_TOPIC_OR_PARTITION" in partly.stderr) == (1, True)
         assert TopicPartition("other", 5).topic in partly.stdout
+
+
+def test_replicas_move_into_log_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("ottla.testing.cluster.IN_MEMORY", "/logs/one,/logs/two")
+    with Cluster(2) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        cluster.create_topic("orders", replication_factor=1)
+        (old,) = cluster.replicas("orders")
+        new = 1 - old
+        replicas = {broker: TopicPartitionReplica("orders", 0, broker) for broker in (old, new)}
+        path = tmp_path / "moves.json"
+
+        def write(brokers: list[int], log_dirs: list[str]) -> None:
+            one = {"topic": "orders", "partition": 0, "replicas": brokers, "log_dirs": log_dirs}
+            path.write_text(json.dumps({"version": 1, "partitions": [one]}))
+
+        there = admin.describe_replica_log_dirs([replicas[old]])[replicas[old]].log_dir
+        elsewhere = "/logs/two" if there == "/logs/one" else "/logs/one"
+        # The replica that is there moves, and the other one is made where the file says.
+        write([new, old], ["/logs/two", elsewhere])
+        assert ottla(cluster, "reassign", "execute", str(path), "--yes").exit_code == 0
+        wait_until(lambda: ottla(cluster, "reassign", "verify", str(path)).exit_code == 0, "the end of the moves")
+        found = admin.describe_replica_log_dirs(replicas.values())
+        assert {broker: found[each].log_dir for broker, each in replicas.items()} == {new: "/logs/two", old: elsewhere}
+        verified = rows(ottla(cluster, "reassign", "verify", str(path), "--json"))
+        assert [each["state"] for each in verified] == ["done"] * 3
+        write([new, old], ["/logs/one", "any"])
+        waiting = ottla(cluster, "reassign", "verify", str(path))
+        assert (waiting.exit_code, "not moved" in waiting.stdout) == (1, True)
+        write([new, old], ["/nowhere", "any"])
+        refused = ottla(cluster, "reassign", "execute", str(path), "--yes")
+        assert (refused.exit_code, "LOG_DIR_NOT_FOUND" in refused.stderr) == (1, True), refused.stderr
