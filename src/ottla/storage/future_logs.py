@@ -198,9 +198,15 @@ class FutureLogs:
         """
         future = self._futures[source.topic, source.partition]
         log = future.log
+        key = (source.topic, source.partition)
         if log.topic_id is not None and source.topic_id is not None and log.topic_id != source.topic_id:
             self._note(f"{log.directory} is of another topic of this name, and removed")
-            self.remove((source.topic, source.partition))
+            self.remove(key)
+            return
+        if future.log_dir is self._directories.log_dir_of(key):
+            # The disk of the former source was lost, and the log begun anew.
+            self._note(f"{log.directory} is removed: the log is in this log directory now")
+            self.remove(key)
             return
         end = _common_end(log, source)
         if log.log_start_offset > source.log_start_offset or end <= log.log_start_offset:

@@ -184,6 +184,8 @@ class MemoryDisk:
         self.note(RENAME, source, target)
 
     def _rename_directory(self, source: str, target: str) -> None:
+        if target in self._directories and self.listdir(target):
+            raise DiskError("rename", source, errno.ENOTEMPTY)
         prefix = source + "/"
         for directory in [name for name in self._directories if name == source or name.startswith(prefix)]:
             self._directories.discard(directory)
