@@ -19,7 +19,15 @@ from support.client_facades import FACADES, Facade
 from support.examples import built_examples
 from support.foreign_suites import foreign_distributions
 from support.group_members import built_members
-from support.java import java_executable, kafka_libs, kcat_executable, older_libs, spark_connector, zookeeper_082_libs
+from support.java import (
+    java_executable,
+    kafka_libs,
+    kcat_executable,
+    older_libs,
+    spark_connector,
+    streams_libs,
+    zookeeper_082_libs,
+)
 from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
 from support.programs import built_programs
@@ -46,7 +54,15 @@ LEFT_RUNNING = "left_running"
 
 #: Seconds for a test that waits for starts of Java, and so for a busy machine; others have the limit of the project.
 LIMIT_WITH_JAVA_S = 600
-WITH_JAVA = ("needs_examples", "needs_java", "needs_kafka", "needs_older", "needs_082", "needs_connector")
+WITH_JAVA = (
+    "needs_examples",
+    "needs_java",
+    "needs_kafka",
+    "needs_older",
+    "needs_streams",
+    "needs_082",
+    "needs_connector",
+)
 
 #: Marker, whether what it needs is there, and what is missing otherwise.
 NEEDS: dict[str, tuple[Callable[[], object], str]] = {
@@ -66,6 +82,10 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
     "needs_connector": (
         lambda: spark_connector() and java_executable(),
         "no jars of Spark's own Kafka connector in .cache/spark-kafka, or no Java 17 (./run test brings both)",
+    ),
+    "needs_streams": (
+        lambda: streams_libs() and kafka_libs() and java_executable(),
+        "no jars of Kafka Streams in .cache/kafka-streams, or no Java 17 to run them (./run test brings both)",
     ),
     "needs_members": (built_members, "no group members in .cache/members (./run test builds them with Go and npm)"),
     "needs_examples": (

@@ -68,6 +68,15 @@ def zookeeper_082_libs() -> Path | None:
     return folder if folder is not None and all((folder / name).exists() for name in needed) else None
 
 
+def streams_libs() -> Path | None:
+    """The folder with Kafka Streams and Connect's file connectors, or None.
+
+    It is `OTTLA_KAFKA_STREAMS`, else `.cache/kafka-streams`.
+    """
+    folder = Path(os.environ.get("OTTLA_KAFKA_STREAMS") or PROJECT / ".cache" / "kafka-streams")
+    return folder if next(folder.glob("kafka-streams-*.jar"), None) else None
+
+
 #: What clients need beside their own jar; of lz4 the older ones need one of their time.
 _BESIDE_CLIENTS = ("slf4j-api-", "slf4j-reload4j-", "reload4j-", "snappy-java-", "zstd-jni-", "lz4-java-")
 _SCALA_CLIENT = (
@@ -125,10 +134,10 @@ def class_archive() -> Path | None:
     return CLASS_ARCHIVE if fits else None
 
 
-def java_command(*arguments: str, options: tuple[str, ...] = QUICK_START) -> list[str]:
+def java_command(*arguments: str, options: tuple[str, ...] = QUICK_START, beside: Path | None = None) -> list[str]:
     """The command line that runs `arguments` (a class and its arguments, or a `.java` file) with Kafka's jars.
 
-    Options that begin with QUICK_START use the archive of classes, too.
+    Options that begin with QUICK_START use the archive of classes, too. `beside` is a folder with further jars.
     """
     java, libs = java_executable(), kafka_libs()
     if java is None or libs is None:
@@ -137,7 +146,8 @@ def java_command(*arguments: str, options: tuple[str, ...] = QUICK_START) -> lis
     if archive is not None and options[: len(QUICK_START)] == QUICK_START:
         options = (*options, f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off")
     log4j = Path(__file__).with_name("kafka") / "log4j.properties"
-    return [java, *options, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{libs}/*", *arguments]
+    classpath = f"{libs}/*" if beside is None else f"{libs}/*{os.pathsep}{beside}/*"
+    return [java, *options, f"-Dlog4j.configuration=file:{log4j}", "-cp", classpath, *arguments]
 
 
 def java_tool(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.control.plane import ControlPlane
     from ottla.broker.slices import LoopSlices
     from ottla.cluster.control_batches import PartitionEntry, StopEntry
+    from ottla.cluster.controller_events import PartitionKey
     from ottla.cluster.image import BrokerImage
     from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
     from ottla.wire.messages.stop_replica import StopReplicaRequest
@@ -106,13 +107,13 @@ class ControlRequestShell:
             if not self._has_roles:
                 self._has_roles = True
                 _report_strays(
-                    [f"{topic}-{index}" for topic, index in self._hosting.unclaimed() if self._is_stray(topic, index)]
+                    [f"{topic}-{index}" for topic, index in sorted(filter(self._is_stray, self._hosting.unclaimed()))]
                 )
             return results
 
-    def _is_stray(self, topic: str, index: int) -> bool:
+    def _is_stray(self, key: PartitionKey) -> bool:
         """Whether the metadata place no such partition here; its role may come with a later request."""
-        known = self._control.image.partition(topic, index)
+        known = self._control.image.partition(*key)
         return known is None or self._control.broker_id not in known.replicas
 
     async def _looked_at(self, entry: PartitionEntry) -> PartitionEntry:

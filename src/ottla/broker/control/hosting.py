@@ -175,7 +175,7 @@ class Hosting:
 
     def unclaimed(self) -> list[PartitionKey]:
         """The partitions with logs that no controller has given to this broker."""
-        return sorted(self._logs.unclaimed)
+        return list(self._logs.unclaimed)
 
 
 class LogsFound:
