@@ -36,7 +36,7 @@ from ottla.broker.slices import LoopSlices, start
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.controller_events import UncleanElectionsChanged
 from ottla.cluster.controller_state import UNCLEAN
-from ottla.config.listeners import Endpoint
+from ottla.config.listeners import Endpoint, connections_of_hosts
 from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
 from ottla.env.disk import Disk, DiskError, RealDisk
@@ -525,6 +525,9 @@ class Broker:
         """Pass the current settings to the parts that keep them."""
         self.connections.limit = self._most_connections()
         self.connections.limit_per_host = self.config.get_int("max.connections.per.ip")
+        overrides = self.config.get_string("max.connections.per.ip.overrides")
+        self.connections.limits_of_hosts = connections_of_hosts(overrides)
+        self.connections.creation_rate = self.config.get_int("max.connection.creation.rate")
         self.logs.apply_settings(StorageSettings.of(self.config))
         self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
         self.replication_quotas.apply_settings(self.config)

@@ -6,6 +6,7 @@ The checks and their words are Apache Kafka's (KafkaConfig, SocketServerConfigs)
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import NamedTuple
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -147,3 +148,13 @@ def check_advertised(listeners: list[Endpoint], advertised: list[Endpoint], inte
         raise ListenerError(
             "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
         )
+
+
+def connections_of_hosts(text: str) -> dict[str, int]:
+    """Most connections by address, of `address:count,...`. Raises ValueError for anything else."""
+    limits = {}
+    for word in text.split(","):
+        if word.strip():
+            address, _, number = word.strip().rpartition(":")
+            limits[str(ip_address(address.strip("[]")))] = int(number)
+    return limits

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.config.listeners import connections_of_hosts
+
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
 _COMPRESSION_CODECS = 5
+OVERRIDES = "max.connections.per.ip.overrides"
 
 
 def retention_ms(config: BrokerConfig) -> int:
@@ -36,6 +39,13 @@ def flush_ms(config: BrokerConfig) -> int:
     """Flush time in milliseconds."""
     milliseconds = config.get_int_or_none("log.flush.interval.ms")
     return config.get_int("log.flush.scheduler.interval.ms") if milliseconds is None else milliseconds
+
+
+def _has_addresses(config: BrokerConfig) -> bool:
+    try:
+        return all(number >= 0 for number in connections_of_hosts(config.get_string(OVERRIDES)).values())
+    except ValueError:
+        return False
 
 
 def broken_rules(config: BrokerConfig, log_dirs: Sequence[str]) -> list[str]:
@@ -101,6 +111,10 @@ def _other_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
         (
             config.get_int("max.connections.per.ip") > 0 or config.get_string("max.connections.per.ip.overrides") != "",
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+        ),
+        (
+            _has_addresses(config),
+            "max.connections.per.ip.overrides has to name addresses, as in 127.0.0.1:100,10.0.0.7:5",
         ),
         (
             idle <= 0 or delay < idle,

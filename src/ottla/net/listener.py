@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ottla.env.network import EventLoop, ListeningSocket, NetworkError, StreamSocket
 from ottla.net.buffers import BufferPool
@@ -14,6 +14,12 @@ from ottla.net.plaintext import PlaintextConnection
 ACCEPTS_PER_TURN = 64
 #: Pause in accepting when the process is out of file descriptors, in seconds.
 ACCEPT_PAUSE_S = 0.1
+#: Limits that are raised are looked at again after this time.
+LONGEST_PAUSE_S = 1.0
+#: `max.connection.creation.rate` without a limit.
+NO_RATE = 2**31 - 1
+#: Time in which no connections came lets so many more come at once.
+RATE_BURST_MS = 1000.0
 
 
 class ConnectionSet:
@@ -22,6 +28,11 @@ class ConnectionSet:
     def __init__(self, limit: int, limit_per_host: int) -> None:
         self.limit = limit
         self.limit_per_host = limit_per_host
+        #: Other limits for single addresses (`max.connections.per.ip.overrides`).
+        self.limits_of_hosts: Mapping[str, int] = {}
+        #: New connections a second (`max.connection.creation.rate`); more of them wait to be accepted.
+        self.creation_rate = NO_RATE
+        self._next_creation_ms = 0.0
         self._per_host: Counter[str] = Counter()
         #: In the order in which they were accepted.
         self._open: dict[Connection, None] = {}
@@ -37,10 +48,21 @@ class ConnectionSet:
 
     def admits(self, host: str) -> bool:
         """Whether one more connection from `host` is allowed; a refusal is counted."""
-        if len(self._open) < self.limit and self._per_host[host] < self.limit_per_host:
+        limit_of_host = self.limits_of_hosts.get(host, self.limit_per_host)
+        if len(self._open) < self.limit and self._per_host[host] < limit_of_host:
             return True
         self.refused += 1
         return False
+
+    def wait_to_accept_ms(self, now_ms: float) -> float:
+        """How long until one more connection may be accepted; after a quiet second so many may come at once."""
+        return max(0.0, self._next_creation_ms - now_ms) if self.creation_rate < NO_RATE else 0.0
+
+    def created(self, now_ms: float) -> None:
+        """Note that a connection was accepted."""
+        if self.creation_rate < NO_RATE:
+            earliest_ms = max(self._next_creation_ms, now_ms - RATE_BURST_MS)
+            self._next_creation_ms = earliest_ms + 1000 / max(1, self.creation_rate)
 
     def add(self, connection: Connection) -> None:
         """Count a new connection."""
@@ -106,6 +128,10 @@ class Acceptor:
 
     def _on_acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
+            wait_ms = self._connections.wait_to_accept_ms(self._monotonic_ms())
+            if wait_ms:
+                self._pause(wait_ms / 1000)
+                return
             try:
                 stream = self._listening.accept()
             except NetworkError as error:
@@ -113,12 +139,16 @@ class Acceptor:
                     self._reported = True
                     self._report(str(error))
                 # The socket stays readable: ask again later instead of spinning.
-                self._loop.remove_reader(self._listening.fd)
-                self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
+                self._pause(ACCEPT_PAUSE_S)
                 return
             if stream is None:
                 return
+            self._connections.created(self._monotonic_ms())
             self._welcome(stream)
+
+    def _pause(self, seconds: float) -> None:
+        self._loop.remove_reader(self._listening.fd)
+        self._loop.call_later(min(seconds, LONGEST_PAUSE_S), self._accept_again)
 
     def _accept_again(self) -> None:
         if not self._closed:

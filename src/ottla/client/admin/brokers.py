@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ottla.client.admin.model import ClusterDescription, LogDirDescription, ReplicaSize
 from ottla.client.admin.outcomes import Outcomes, no_such_broker
-from ottla.client.errors import BrokerError
+from ottla.client.errors import BrokerError, UnsupportedVersionError
 from ottla.client.model import TopicPartition
 from ottla.peer.arguments import MAX_INT32, several, whole_number
 from ottla.peer.cluster import Cluster
@@ -43,8 +43,21 @@ class BrokerAdmin:
         asked = whole_number("the id of a broker", broker_id, 0, MAX_INT32)
         request = UnregisterBrokerRequest(broker_id=asked)
 
+        async def ask() -> UnregisterBrokerResponse:
+            # Beside brokers of ottla there may be some that do not know this request.
+            nodes = sorted((await self._cluster.refresh([])).nodes)
+            for at, node in enumerate(nodes, 1):
+                try:
+                    answer: UnregisterBrokerResponse = await self._cluster.request(node, request)
+                except UnsupportedVersionError:
+                    if at == len(nodes):
+                        raise
+                else:
+                    return answer
+            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is known")
+
         async def attempt() -> None:
-            answer: UnregisterBrokerResponse = await self._cluster.request_any(request)
+            answer = await ask()
             if answer.error_code != ErrorCode.NONE:
                 what = f"broker {asked} is not unregistered"
                 raise BrokerError(answer.error_code, what, answer.error_message)

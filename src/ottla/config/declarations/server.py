@@ -120,12 +120,13 @@ ROWS: tuple[Row, ...] = (
         "the system choose one, which is resolved before it is announced.",
     ),
     (
-        "max.connection.creation.rate", "int", "2147483647", "[0,...]", "medium", "cluster-wide", "no_effect",
-        "The most new connections per second.",
+        "max.connection.creation.rate", "int", "2147483647", "[0,...]", "medium", "cluster-wide", "honoured",
+        "The most new connections per second; more of them wait.",
     ),
     (
-        "max.connections.per.ip.overrides", "string", "", "", "medium", "cluster-wide", "no_effect",
-        "Other limits than `max.connections.per.ip` for single addresses, as `host:count,...`.",
+        "max.connections.per.ip.overrides", "string", "", "", "medium", "cluster-wide", "honoured",
+        "Other limits than `max.connections.per.ip` for single addresses, as `address:count,...`; names of hosts are "
+        "not looked up.",
     ),
     (
         "max.connections.per.ip", "int", "2147483647", "[0,...]", "medium", "cluster-wide", "honoured",
