@@ -136,7 +136,6 @@ def rates(admin: Admin, targets: dict[str, int], size: int) -> dict[str, float]:
     def look() -> bool:
         for topic, broker in targets.items():
             now_s, there = time.monotonic(), size_of(admin, broker, topic)
-            print("DBG", round(now_s, 2), topic, there)
             if there and topic not in begun:
                 begun[topic] = now_s, there
             if there >= size * 0.95 and topic not in ended:
@@ -165,7 +164,9 @@ def test_throttles_are_kept_between_both(cluster: TappedCluster, admin: Admin, t
     fill(cluster, "back", size, 900_000)
     plan = move(cluster, tmp_path, {"there": APACHE, "back": OTTLA}, "--throttle", str(limit))
     for topic, rate in rates(admin, {"there": APACHE, "back": OTTLA}, size).items():
-        assert rate == pytest.approx(limit, rel=0.12), topic
+        # Both sides limit; where one waits, in blocks of half a second, the other does not make up for it.
+        print(f"{topic}, throttled on both sides: {rate / limit:.3f} of the limit")
+        assert 0.75 * limit < rate < 1.1 * limit, topic
     wait_until(lambda: cluster.partitions("there") == {0: [APACHE]}, "the end of the move", 60)
     wait_until(lambda: cluster.partitions("back") == {0: [OTTLA]}, "the end of the move", 60)
     told = cluster.tool(REASSIGN, "--verify", "--reassignment-json-file", str(plan))
@@ -181,7 +182,8 @@ def test_throttles_are_kept_between_both(cluster: TappedCluster, admin: Admin, t
     wait_until(lambda: entry(admin, OTTLA, rate_of["follower"]) is not None, "the throttle")
     move(cluster, tmp_path, {"there": OTTLA, "back": APACHE})
     for topic, rate in rates(admin, {"there": OTTLA, "back": APACHE}, size).items():
-        assert rate == pytest.approx(limit, rel=0.12), topic
+        print(f"{topic}, throttled by ours: {rate / limit:.3f} of the limit")
+        assert rate == pytest.approx(limit, rel=0.1), topic
 
 
 def test_producers_as_apaches_tool_shows_them(cluster: TappedCluster, admin: Admin) -> None:
@@ -219,7 +221,8 @@ def test_a_dead_broker_is_unregistered_with_apaches_tool() -> None:
     with Cluster(3) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         unregister = (CLUSTER, "unregister", "--bootstrap-server", cluster.bootstrap_servers, "--id", "2")
         alive = java_tool(*unregister, check=False)
-        assert "Broker 2 is alive" in alive.stdout + alive.stderr
+        # The tool shows the error's code alone, not our reason.
+        assert "Unregister broker request for broker ID 2 failed" in alive.stdout + alive.stderr
         admin.incremental_alter_configs({ConfigResource.broker(2): {"log.cleaner.threads": "2"}})
         cluster.shut_down(2)
         assert "Broker 2 is no longer registered." in java_tool(*unregister).stdout

@@ -49,13 +49,13 @@ async def _unregister(control: ControlPlane, broker_id: int, slices: LoopSlices)
     zk = control.session.zk
     if await zk.exists(BrokerIdZnode.path(broker_id)) is not None:
         return TopicRefusal(
-            ErrorCode.INVALID_REQUEST,
+            ErrorCode.POLICY_VIOLATION,
             f"Broker {broker_id} is alive. Stop it first, and wait until its session has ended",
         )
     traces = await _traces_of(control, broker_id, slices)
     if traces.replicas:
         return TopicRefusal(
-            ErrorCode.INVALID_REQUEST,
+            ErrorCode.POLICY_VIOLATION,
             f"Broker {broker_id} still has replicas of {traces.replicas} partitions, {traces.example} among them. Move "
             "them to other brokers first, or bring it back",
         )

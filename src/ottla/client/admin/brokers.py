@@ -38,7 +38,7 @@ class BrokerAdmin:
         """Have the cluster forget a dead broker: its settings, and where settings of topics name it.
 
         Brokers of ottla do it, and Apache Kafka with KRaft. Raises BrokerError with the broker's reason
-        (INVALID_REQUEST: it is alive, or has replicas; BROKER_ID_NOT_REGISTERED: there is nothing to forget).
+        (POLICY_VIOLATION: it is alive, or has replicas; BROKER_ID_NOT_REGISTERED: there is nothing to forget).
         """
         asked = whole_number("the id of a broker", broker_id, 0, MAX_INT32)
         request = UnregisterBrokerRequest(broker_id=asked)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -205,6 +206,7 @@ class ReplicaFetcher:
             self._broker.broker_id,
             self._broker.broker_epoch(),
             self._max_bytes_of(asked.changed) if quota.is_limited else None,
+            math.ceil(quota.wait_ms) if machine.holds_any else None,
         )
         version = FETCH_VERSION if asked.with_topic_ids else FETCH_BY_NAME_VERSION
         response: FetchResponse = await self._request(request, version)

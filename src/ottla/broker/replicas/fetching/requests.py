@@ -49,12 +49,15 @@ def fetch_request(
     broker_id: int,
     broker_epoch: int,
     max_bytes_of: Callable[[PartitionKey], int] | None = None,
+    most_wait_ms: int | None = None,
 ) -> FetchRequest:
     """The request of a round: topics by ids, with the replica's state, or in older versions by names.
 
-    `max_bytes_of` says how many bytes of a partition are asked for, where a quota limits some.
+    `max_bytes_of` says how many bytes of a partition are asked for, where a quota limits some; `most_wait_ms` is given
+    where the leader is not to wait as long as usual, since partitions are left out that may be asked for sooner.
     """
     by_id = asked.with_topic_ids
+    wait_ms = settings.max_wait_ms if most_wait_ms is None else min(settings.max_wait_ms, most_wait_ms)
     topics: list[FetchTopic] = []
     by_name: dict[str, FetchTopic] = {}
     for key, (leader_epoch, hosted) in asked.changed.items():
@@ -82,7 +85,7 @@ def fetch_request(
     return FetchRequest(
         replica_id=CONSUMER if by_id else broker_id,
         replica_state=ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch) if by_id else ReplicaState(),
-        max_wait_ms=0 if asked.is_partial else settings.max_wait_ms,
+        max_wait_ms=0 if asked.is_partial else wait_ms,
         min_bytes=settings.min_bytes,
         max_bytes=settings.response_max_bytes,
         session_id=asked.session_id,
