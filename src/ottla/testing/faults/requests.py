@@ -58,7 +58,15 @@ TOPIC_ARRAYS: Final[Mapping[ApiKey, TopicArray]] = {
 }
 #: The APIs whose requests name topics.
 WITH_TOPICS: Final = frozenset(
-    (*TOPIC_ARRAYS, ApiKey.OFFSET_FETCH, ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.DESCRIBE_LOG_DIRS)
+    (
+        *TOPIC_ARRAYS,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_PRODUCERS,
+    )
 )
 #: The APIs whose requests name groups, and how to find them.
 GROUPS: Final[Mapping[ApiKey, Callable[[Any, int], Sequence[str]]]] = {

@@ -23,7 +23,7 @@ from ottla.wire.messages.offset_fetch import (
 pytestmark = pytest.mark.spec("U1")
 
 #: What a request's fields that name topics and groups are called.
-TOPIC_FIELDS = {"topics", "topic_data", "topic_names"}
+TOPIC_FIELDS = {"topics", "topic_data", "topic_names", "dirs"}
 GROUP_FIELDS = {"group_id", "groups", "groups_names", "coordinator_keys"}
 #: Requests between brokers are not those of an application under test.
 BETWEEN_BROKERS = {
