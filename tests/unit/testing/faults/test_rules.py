@@ -57,7 +57,7 @@ def test_all_conditions_must_hold() -> None:
         (
             ApiKey.HEARTBEAT,
             {"topic": "t"},
-            "^Heartbeat names no topics: leave topic= out; it is for AlterReplicaLogDirs, ",
+            "^Heartbeat names no topics: leave topic= out; it is for AlterPartitionReassignments, ",
         ),
     ],
 )
