@@ -160,9 +160,10 @@ class LogDirectory:
         """
         if self.failure is not None:
             return None
+        refusal = self.check()
+        if refusal is not None or self.failure is not None:
+            return refusal
         try:
-            self.meta = self._read_meta()
-            self._refuse_newer_checkpoints()
             marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
             self.clean = self._disk.exists(marker)
             if self.clean:
@@ -172,6 +173,17 @@ class LogDirectory:
             for name in self._disk.listdir(self.path):
                 if name.endswith(TEMPORARY_SUFFIX) and name.startswith(_CHECKPOINTS):
                     self._disk.remove(f"{self.path}/{name}")
+        except DiskError as error:
+            self.failure = str(error)
+        return None
+
+    def check(self) -> StorageRefusal | None:
+        """As `open`, but nothing is changed."""
+        if self.failure is not None:
+            return None
+        try:
+            self.meta = self._read_meta()
+            self._refuse_newer_checkpoints()
         except DiskError as error:
             self.failure = str(error)
         except NewerVersionError as error:

@@ -79,6 +79,10 @@ class LogOpening:
     def find(self) -> StorageRefusal | None:
         """Open the log directories and look what is in them; a refusal if two hold the same partition."""
         for log_dir in self._directories.all:
+            refusal = log_dir.check()  # all of them, before one is changed
+            if refusal is not None:
+                return refusal
+        for log_dir in self._directories.all:
             refusal = log_dir.open()
             if refusal is not None:
                 return refusal

@@ -8,9 +8,11 @@ from ottla.env.clock import VirtualClock
 from ottla.env.executor import InlineExecutor
 from ottla.storage.checkpoints import MetaProperties
 from ottla.storage.log_directory import LogDirectory
+from ottla.storage.manager import LogManager
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.store import LOG_NAME, SNAPSHOT_NAME, TreeDamaged, TreeStore
 from ottla.zk.tree_format import _record
+from support.storage_logs import log_config
 
 pytestmark = pytest.mark.spec("L3")
 
@@ -60,6 +62,24 @@ def test_a_newer_file_of_the_folder_is_named_and_the_folder_stays_as_it_is(
         "it, or a later one, with this directory, or choose another directory (log.dirs)"
     )
     assert everything(disk) == before
+
+
+def test_no_log_directory_is_changed_where_another_one_is_newer() -> None:
+    disk = MemoryDisk()
+
+    def manager() -> LogManager:
+        return LogManager(disk, VirtualClock(), InlineExecutor(), ["/one", "/two"], lambda topic: log_config())
+
+    used = manager()
+    assert used.open() is None
+    used.close()
+    disk.write_atomic("/two/meta.properties", b"version=2\nbroker.id=1\ncluster.id=cluster\n")
+    before = {name: disk.read_bytes(f"/one/{name}") for name in disk.listdir("/one") if name != ".lock"}
+    refusal = manager().open()
+    assert refusal is not None
+    assert "newer release" in refusal.message
+    assert {name: disk.read_bytes(f"/one/{name}") for name in disk.listdir("/one") if name != ".lock"} == before
+    assert ".kafka_cleanshutdown" in before
 
 
 @pytest.mark.parametrize(
