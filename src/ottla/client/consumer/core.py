@@ -23,7 +23,7 @@ from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.handed_out import HandedOut
 from ottla.client.consumer.health import (
     WHY_NOT_FETCHING,
-    ClusterFinding,
+    HealthFinding,
     ConsumerHealth,
     HealthCause,
     group_findings,
@@ -255,11 +255,11 @@ class ConsumerCore:
         partitions, now_ms = self.subscriptions.snapshot(), self.cluster.clock.monotonic_ms()
         unknown = self.keeper.unknown.errors
         findings, reads = partition_findings({each: at for each, at in partitions.items() if each.topic not in unknown})
-        findings += [ClusterFinding(HealthCause.TOPIC_MISSING, str(error)) for error in unknown.values()]
+        findings += [HealthFinding(HealthCause.TOPIC_MISSING, str(error)) for error in unknown.values()]
         state = self.subscriptions.type.value
         if self.subscriptions.has_no_subscription_or_user_assignment:
             nothing = "the consumer reads nothing: call subscribe or assign"
-            findings.append(ClusterFinding(HealthCause.NOTHING_SUBSCRIBED, nothing))
+            findings.append(HealthFinding(HealthCause.NOTHING_SUBSCRIBED, nothing))
         if self.coordinator is not None and self.subscriptions.has_auto_assigned_partitions:
             state = self.coordinator.client_state.name.lower().replace("_", " ")
             # If none of the topics exists, missing partitions are not a finding of their own.
@@ -270,7 +270,7 @@ class ConsumerCore:
         late = since_s is not None and since_s * 1000 > self.config.max_poll_interval_ms
         if late:
             not_polled = f"poll was not called for {since_s:.0f} s, longer than max.poll.interval.ms"
-            findings.append(ClusterFinding(HealthCause.NOT_POLLED, not_polled))
+            findings.append(HealthFinding(HealthCause.NOT_POLLED, not_polled))
         findings += [problem_finding(each) for each in self._problems(unknown)]
         lags = self.figures.lags()
         lag = sum(lags.values()) if lags else None

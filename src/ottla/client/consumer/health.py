@@ -47,7 +47,7 @@ class HealthCause(Enum):
 
 
 @dataclass(slots=True, frozen=True)
-class ClusterFinding:
+class HealthFinding:
     """One problem that keeps some or all records from the user."""
 
     cause: HealthCause
@@ -61,7 +61,7 @@ class ConsumerHealth:
     """
 
     is_progressing: bool
-    findings: tuple[ClusterFinding, ...]
+    findings: tuple[HealthFinding, ...]
     state: str
     assigned_partitions: int
     lag: int | None
@@ -89,37 +89,37 @@ def named(partitions: list[TopicPartition]) -> str:
     return text if len(partitions) <= MAX_NAMED else f"{text} and {len(partitions) - MAX_NAMED} more"
 
 
-def partition_findings(partitions: Mapping[TopicPartition, PartitionState]) -> tuple[list[ClusterFinding], bool]:
+def partition_findings(partitions: Mapping[TopicPartition, PartitionState]) -> tuple[list[HealthFinding], bool]:
     """Return why some partitions are not read, and whether any is."""
     findings = []
     for fetch_state, why in WHY_NOT_FETCHING.items():
         if waiting := [each for each, state in partitions.items() if state.fetch_state is fetch_state]:
-            findings.append(ClusterFinding(HealthCause.NO_POSITION, f"{why} for {named(waiting)}"))
+            findings.append(HealthFinding(HealthCause.NO_POSITION, f"{why} for {named(waiting)}"))
     if paused := [each for each, state in partitions.items() if state.paused]:
-        findings.append(ClusterFinding(HealthCause.PAUSED, f"paused: {named(paused)}; resume them to read on"))
+        findings.append(HealthFinding(HealthCause.PAUSED, f"paused: {named(paused)}; resume them to read on"))
     return findings, any(state.is_fetchable for state in partitions.values())
 
 
-def problem_finding(problem: ClientError) -> ClusterFinding:
+def problem_finding(problem: ClientError) -> HealthFinding:
     """Turn a failed request into a finding about its partitions or broker."""
     leaderless = isinstance(problem, BrokerError) and problem.code in LEADERLESS
-    return ClusterFinding(HealthCause.NO_LEADER if leaderless else HealthCause.BROKER, str(problem))
+    return HealthFinding(HealthCause.NO_LEADER if leaderless else HealthCause.BROKER, str(problem))
 
 
-def group_findings(membership: Membership, now_ms: float, *, has_partitions: bool) -> list[ClusterFinding]:
+def group_findings(membership: Membership, now_ms: float, *, has_partitions: bool) -> list[HealthFinding]:
     """Return why a group member has no partitions to read, or is about to lose them."""
     if membership.fenced is not None:
-        return [ClusterFinding(HealthCause.FENCED, str(membership.fenced))]
+        return [HealthFinding(HealthCause.FENCED, str(membership.fenced))]
     state = membership.client_state
     if state is ClientState.DOWN:
-        return [ClusterFinding(HealthCause.NOT_JOINED, "the group is not joined yet: poll")]
+        return [HealthFinding(HealthCause.NOT_JOINED, "the group is not joined yet: poll")]
     if not membership.coordinator_known:
-        return [ClusterFinding(HealthCause.NO_COORDINATOR, _coordinator_message(membership, now_ms))]
+        return [HealthFinding(HealthCause.NO_COORDINATOR, _coordinator_message(membership, now_ms))]
     if state is ClientState.STOPPED or membership.is_rebalancing:
-        return [ClusterFinding(HealthCause.REBALANCING, _rebalance_message(membership, now_ms))]
+        return [HealthFinding(HealthCause.REBALANCING, _rebalance_message(membership, now_ms))]
     if not has_partitions:
         why = "no partitions are assigned: the group has more members than partitions, or no topics"
-        return [ClusterFinding(HealthCause.NO_PARTITIONS, why)]
+        return [HealthFinding(HealthCause.NO_PARTITIONS, why)]
     return []
 
 
