@@ -23,9 +23,9 @@ from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.handed_out import HandedOut
 from ottla.client.consumer.health import (
     WHY_NOT_FETCHING,
-    HealthFinding,
     ConsumerHealth,
     HealthCause,
+    HealthFinding,
     group_findings,
     partition_findings,
     problem_finding,
