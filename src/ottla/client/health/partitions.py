@@ -159,7 +159,8 @@ def _reassignments(now: HealthFacts, before: HealthFacts | None) -> Iterator[Clu
     absent = frozenset(now.status.absent)
     waiting = [each for each in moving if absent & frozenset(each.adding)]
     still = [] if before is None else _without_progress(moving, before)
-    stuck = [each for each in moving if each in waiting or each in still]
+    wrong = {each.partition for each in (*waiting, *still)}
+    stuck = [each for each in moving if each.partition in wrong]
     if not stuck:
         return
     dead = tuple(sorted({broker for each in waiting for broker in each.adding if broker in absent}))
@@ -199,7 +200,7 @@ def _leaders(now: HealthFacts) -> Iterator[ClusterFinding]:
     preferred: Counter[int] = Counter()
     elsewhere: dict[int, list[PartitionStatus]] = {}
     for each in now.status.partitions:
-        if not each.replicas:
+        if not each.replicas or each.adding or each.removing:
             continue
         first = each.replicas[0]
         preferred[first.broker] += 1

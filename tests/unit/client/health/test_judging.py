@@ -293,6 +293,7 @@ NOT_FOUND: dict[str, Callable[[], HealthFacts]] = {
         replace(partition(), replicas=(ReplicaStatus(1, True, lag=0), ReplicaStatus(2, True, lag=3)))
     ),
     "a leader of many that is elsewhere": lambda: cluster(partition(leader=2), *(partition(at) for at in range(1, 20))),
+    "a leader that changes with a move": lambda: cluster(partition(leader=2, isr=(1, 2), adding=(3,), lag=3)),
     "racks that nobody has": lambda: cluster(partition(replicas=(1, 2))),
     "small brokers of different sizes": lambda: with_brokers(broker(1, size=5), broker(2, size=500), broker(3)),
     "settings that each broker has for itself": lambda: replace(
