@@ -21,6 +21,8 @@ RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+#: The checkpoints of offsets.
+OFFSET_FILES: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE)
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 META_FILE: Final = "meta.properties"
 PARTITION_METADATA_FILE: Final = "partition.metadata"

@@ -648,10 +648,9 @@ class LogManager:
         works += [(partial(sync_file, self._disk, path), log_dir) for path, log_dir in cut if log_dir.failure is None]
         self._run_all(works + self._checkpoint_works((RECOVERY_POINT_FILE,), self._directories.live()), done)
 
-    def store_checkpoints(self, log_dir: LogDirectory, done: Callable[[], None]) -> None:
-        """As `store_recovery_points`, all checkpoints of one log directory."""
-        names = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE)
-        self._run_all(self._checkpoint_works(names, (log_dir,)), done)
+    def store_checkpoint(self, log_dir: LogDirectory, name: str, done: Callable[[], None]) -> None:
+        """As `store_recovery_points`, one of the checkpoints of one log directory."""
+        self._run_all(self._checkpoint_works((name,), (log_dir,)), done)
 
     def _checkpoint_works(
         self, names: Iterable[str], log_dirs: Iterable[LogDirectory]
@@ -677,14 +676,13 @@ class LogManager:
         written()
 
     def _offsets(self, name: str, log_dir: LogDirectory) -> dict[TopicPartitionKey, int]:
+        if name == CLEANER_FILE:
+            log_dir_of = self._directories.log_dir_of
+            return {key: end for key, end in self.cleaner.checkpoints.items() if log_dir_of(key) is log_dir}
         logs = {key: self._logs[key] for key in self._directories.keys_in(log_dir)}
-        if name != CLEANER_FILE:
-            logs.update(self.futures.in_directory(log_dir))
+        logs.update(self.futures.in_directory(log_dir))
         if name == RECOVERY_POINT_FILE:
             return {key: log.recovery_point for key, log in logs.items()}
-        if name == CLEANER_FILE:
-            cleaned = self.cleaner.checkpoints
-            return {key: cleaned[key] for key in logs if key in cleaned}
         if name == HIGH_WATERMARK_FILE:
             return {key: log.high_watermark for key, log in logs.items()}
         return {

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.env.clock import VirtualClock
 from ottla.records.record import Record
+from ottla.storage.log_directory import LogDirectory
 from ottla.testing.disk_memory import MemoryDisk
 from support.moved_logs import NAME, ROOTS, MovingBroker
 from support.storage_logs import NOW_MS
@@ -43,3 +44,32 @@ def test_a_future_log_in_the_directory_of_its_source_is_removed() -> None:
         assert not [name for root in ROOTS for name in disk.listdir(root) if name.endswith("-future")]
 
     asyncio.run(play())
+
+
+def test_a_move_takes_a_turn_of_the_loop_for_each_checkpoint() -> None:
+    """With the partitions of a large broker each of them takes tens of milliseconds."""
+    turns = 0
+    taken: list[tuple[int, str]] = []
+
+    async def play() -> None:
+        nonlocal turns
+        broker = MovingBroker(new_disk(), VirtualClock(NOW_MS))
+        offsets = broker.logs._offsets
+
+        def noted(name: str, log_dir: LogDirectory) -> dict[tuple[str, int], int]:
+            taken.append((turns, name))
+            return offsets(name, log_dir)
+
+        broker.logs._offsets = noted  # type: ignore[method-assign]
+        broker.append([Record(0, NOW_MS, b"k", b"v")])
+        broker.move(ROOTS[1])
+        while len(broker.logs.futures) or broker.mover._active:
+            turns += 1
+            await asyncio.sleep(0)
+        assert broker.mover.moved == 1
+        await broker.close()
+
+    asyncio.run(play())
+    moving = [turn for turn, _ in taken if 0 < turn < turns]
+    assert len(moving) > 3
+    assert len(set(moving)) == len(moving), taken
