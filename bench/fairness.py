@@ -5,7 +5,7 @@
 One client sends small produce requests (acks=all, three replicas) and fetches at a fixed rate: alone, then beside each
 of the three, then alone again. What counts is p99 beside it divided by p99 alone (of the measurements just before and
 after), in one run. Three brokers of Apache Kafka 3.9.1 on Apache ZooKeeper are measured in the same way, while those of
-ottla are stopped, and the other way round. See README.md beside this file.
+ottla do not run, and the other way round. See README.md beside this file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Plan:
 
 
 FULL = Plan(
-    rounds=5, warm_up_s={APACHE: 60.0, OTTLA: 5.0}, seconds=15.0, behind_bytes=4096 * MIB, cold_bytes=2048 * MIB
+    rounds=3, warm_up_s={APACHE: 45.0, OTTLA: 5.0}, seconds=10.0, behind_bytes=2048 * MIB, cold_bytes=1024 * MIB
 )
 QUICK = Plan(rounds=1, warm_up_s={APACHE: 20.0, OTTLA: 1.0}, seconds=6.0, behind_bytes=1024 * MIB, cold_bytes=512 * MIB)
 
