@@ -46,7 +46,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class ProposalOptions:
     """Options of `generate`."""
 
     topics: tuple[str, ...]
@@ -161,7 +161,7 @@ def _write_cancelled(moving: Sequence[TopicPartition], done: Sequence[TopicParti
         write_json({"topic": each.topic, "partition": each.partition, "cancelled": each in done})
 
 
-async def generate_moves(cluster: Cluster, options: Generation, *, as_json: bool) -> int:
+async def generate_moves(cluster: Cluster, options: ProposalOptions, *, as_json: bool) -> int:
     """Propose where topics could be, and show where they are; returns the exit code."""
     names = [*options.topics, *(read_file(options.path, parse_topics) if options.path is not None else ())]
     if not names:

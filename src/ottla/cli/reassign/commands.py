@@ -67,9 +67,9 @@ def generate(
 
     They are placed anew, as those of new topics are; nothing is changed.
     """
-    from ottla.cli.reassign.changes import Generation, generate_moves
+    from ottla.cli.reassign.changes import ProposalOptions, generate_moves
 
-    options = Generation(tuple(topics or ()), topics_file, brokers, disable_rack_aware, output)
+    options = ProposalOptions(tuple(topics or ()), topics_file, brokers, disable_rack_aware, output)
     COMMAND.run_with_cluster(
         ClusterOptions(servers, timeout_s), lambda cluster: generate_moves(cluster, options, as_json=as_json)
     )
