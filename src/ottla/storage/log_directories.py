@@ -236,6 +236,8 @@ class LogDirectories:
     def rename_partition(self, log_dir: LogDirectory, path: str, key: TopicPartitionKey, suffix: str) -> str:
         """Rename a partition directory that is out of service; returns its new path. Raises DiskError."""
         renamed = f"{log_dir.path}/{renamed_directory_name(*key, self.unique_id(), suffix)}"
+        while self._disk.exists(renamed):  # from before a start, by a clock that was set back
+            renamed = f"{log_dir.path}/{renamed_directory_name(*key, self.unique_id(), suffix)}"
         self._disk.rename(path, renamed)
         return renamed
 

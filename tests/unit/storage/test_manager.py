@@ -564,6 +564,16 @@ def test_a_file_that_cannot_be_removed_does_not_keep_the_others(faulty: tuple[Fa
     manager.close()
 
 
+def test_a_partition_is_deleted_again_by_a_clock_that_was_set_back(faulty: tuple[FaultyDisk, Setup]) -> None:
+    disk, setup = faulty
+    for _ in range(2):
+        manager = setup.opened()
+        append(manager.create("t", None, 0))
+        assert manager.delete("t", 0)
+        manager.close()
+    assert len([name for name in disk.listdir("/logs") if name.endswith("-delete")]) == 2
+
+
 def test_what_could_not_be_renamed_goes_aside_when_the_partition_comes_again(
     faulty: tuple[FaultyDisk, Setup],
 ) -> None:
