@@ -247,9 +247,9 @@ class WatchedChanges:
             last = max(last, int(number))
         for entity in entities:
             if entity.startswith(_TOPIC_CONFIGS):
-                await self._control.reload_config(entity.removeprefix(_TOPIC_CONFIGS))
+                await self._reload_topic(entity.removeprefix(_TOPIC_CONFIGS))
             elif entity.startswith(_BROKER_CONFIGS) and entity.removeprefix(_BROKER_CONFIGS) in self._broker_names:
-                await self._settings.reload()
+                await self._reload_own()
         # By ZooKeeper's clock, as where changes are made.
         newest_ms = max(read.values(), default=0)
         for path, ctime_ms in read.items():
@@ -262,11 +262,25 @@ class WatchedChanges:
         self._last_change = last
         self._settings_read_ms = self._clock.now_ms()
 
+    async def _reload_topic(self, name: str) -> None:
+        """Reload a topic's settings; damaged ones do not keep from the changes of others. Raises `ZkError`."""
+        try:
+            await self._control.reload_config(name)
+        except ZnodeDataError as error:
+            log.error("the settings of topic %s stay as they were: %s", name, error)
+
+    async def _reload_own(self) -> None:
+        """Reload this broker's settings, likewise. Raises `ZkError`."""
+        try:
+            await self._settings.reload()
+        except ZnodeDataError as error:
+            log.error("the settings of this broker stay as they were: %s", error)
+
     async def _read_all_settings(self) -> None:
         """Read the settings of brokers, and after a long time those of all topics, whatever the notifications say."""
-        await self._settings.reload()
+        await self._reload_own()
         if self._clock.now_ms() - self._settings_read_ms > ConfigChangeZnode.EXPIRATION_MS:
             names = list(self._control.image.topics)
             for start in range(0, len(names), LOOKS_AT_ONCE):
-                await asyncio.gather(*map(self._control.reload_config, names[start : start + LOOKS_AT_ONCE]))
+                await asyncio.gather(*map(self._reload_topic, names[start : start + LOOKS_AT_ONCE]))
         self._is_all_due = False

@@ -736,3 +736,31 @@ def test_positions_of_a_new_group_that_come_together_are_all_kept() -> None:
         assert [await offsets.fetch("g", "t", index) for index in range(5)] == [40, 41, 42, 43, 44]
 
     run(body)
+
+
+def test_damaged_settings_do_not_keep_from_the_changes_after_them(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(broker: Broker) -> None:
+        for name in ("a", "t"):
+            assert isinstance(await broker.control.create_topic(TopicSpec(name)), TopicCreated)
+        await broker.other.set("/config/topics/a", b"{")
+        await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
+        await broker.other.create("/config/brokers/7", b"[")
+        for entity in ("topics/a", "brokers/7", "topics/t"):
+            data = ConfigChangeZnode.encode(entity)
+            await broker.other.create(ConfigChangeZnode.PREFIX, data, sequential=True)
+        await broker.until(lambda: broker.control.image.topics["t"].configs == {"retention.ms": "5"})
+        await broker.until(lambda: broker.changes._last_change == 2)
+        # The same after a time in which the changes are not known.
+        await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"6"}}')
+        late = VirtualClock(CLOCK.now_ms())
+        settings = DynamicSettings(broker.zk, broker.config, 7, lambda: None)
+        changes = WatchedChanges(broker.zk, broker.control, settings, 7, late)
+        late.advance(ConfigChangeZnode.EXPIRATION_MS + 1)
+        changes.start()
+        await broker.until(lambda: broker.control.image.topics["t"].configs == {"retention.ms": "6"})
+        await broker.until(lambda: not changes._is_all_due)
+        await changes.stop()
+
+    run(body)
+    assert "/config/topics/a" in caplog.text
+    assert "/config/brokers/7" in caplog.text
