@@ -103,3 +103,15 @@ def test_what_was_taken_before_holds_where_a_change_of_the_brokers_breaks_a_rule
 def test_there_is_no_tiered_storage(name: str) -> None:
     assert isinstance(LogConfig.of(BrokerConfig({}, {}, {}), {name: "true"}), ConfigRefusal)
     assert isinstance(LogConfig.of(BrokerConfig({}, {}, {}), {name: "false"}), LogConfig)
+
+
+def test_a_throttled_replica_of_very_many_digits_is_refused() -> None:
+    """Python does not read it; a broker that finds it in the metadata goes on without it."""
+    name = "leader.replication.throttled.replicas"
+    config, problems = LogConfig.in_force(BrokerConfig({}, {}, {}), {name: f"0:{'9' * 5_000}"})
+    assert config.leader_throttled is False
+    assert len(problems) == 1
+    assert LogConfig.in_force(BrokerConfig({}, {}, {}), {name: "0:1,2147483647:2"})[0].leader_throttled == {
+        (0, 1),
+        (2**31 - 1, 2),
+    }
