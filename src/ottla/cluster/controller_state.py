@@ -122,6 +122,8 @@ class ControllerState:
         self.unanswered: dict[int, set[PartitionKey]] = {}
         #: Reassignments under way.
         self.moves: dict[PartitionKey, ReplicaMove] = {}
+        #: Moves of which it is not known whether they are in the topic's znode: all replicas, and the move.
+        self.uncertain: dict[PartitionKey, tuple[tuple[int, ...], ReplicaMove]] = {}
         #: Unclean elections since the broker started.
         self.unclean_elections = 0
         #: Deletions of topics that wait for brokers to delete their replicas.
@@ -209,6 +211,7 @@ class ControllerState:
             self.versions.pop((topic.name, index), None)
             self.recovering.discard((topic.name, index))
             self.moves.pop((topic.name, index), None)
+            self.uncertain.pop((topic.name, index), None)
             for waiting in self.unanswered.values():
                 waiting.discard((topic.name, index))
 
@@ -470,6 +473,7 @@ class ControllerState:
         self.unannounced.clear()
         self.unanswered.clear()
         self.moves.clear()
+        self.uncertain.clear()
         self.deletions.clear()
 
     def awaits_deletion(self, name: str) -> bool:
@@ -482,6 +486,14 @@ class ControllerState:
         for index in range(first, len(topic.partitions)):
             if not topic.partitions[index].isr:
                 self.versions[topic.name, index] = NO_STATE
+
+    def note_move(self, key: PartitionKey, move: ReplicaMove) -> None:
+        """Note the reassignment that the topic's znode has for a partition."""
+        self.uncertain.pop(key, None)
+        if any(move):
+            self.moves[key] = move
+        else:
+            self.moves.pop(key, None)
 
     def note_versions(self, changes: Iterable[MetadataChange]) -> None:
         """Update the versions of written state znodes."""

@@ -33,6 +33,7 @@ from ottla.cluster.controller_events import (
     ReplicaMove,
     Report,
     SetTimer,
+    WriteFailure,
     Written,
 )
 from ottla.cluster.controller_state import NO_MOVE, ControllerState, why
@@ -206,15 +207,16 @@ class Reassignments:
             if outcome.failure is not None:
                 problem = Report(f"partitions of topic {name} are not moved: {why(outcome)}", True)
                 refusal = outcome.refusal or TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, problem.message)
+                if outcome.failure is WriteFailure.UNKNOWN:
+                    # What is read back says whether they are written; then they go on.
+                    for index, (after, move) in begun.items():
+                        state.uncertain[name, index] = (after.replicas, move)
                 return state.end(name, [problem, ReadBack(name), *request.note(name, begun, refusal)])
             state.note_versions(changes)
             for index in done:
                 self._ending.pop((name, index), None)
             for index, (_, move) in begun.items():
-                if any(move):
-                    state.moves[name, index] = move
-                else:
-                    state.moves.pop((name, index), None)
+                state.note_move((name, index), move)
             # Replicas that only a replaced move had are told to stop when the brokers hear of these states.
             states = {(name, index): after for index, (after, _) in begun.items()}
             return state.end(name, [*self._carry_out(states, states), *request.note(name, (), None)])

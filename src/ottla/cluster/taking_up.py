@@ -37,8 +37,8 @@ def take_up(
 ) -> TakenUp:
     """Find what is new in these topics; it is added to what was found `so_far`.
 
-    Their replicas are those of the znodes at an election only, as in Kafka: edits are ignored otherwise. Reassignments
-    under way are taken up then, too.
+    Their replicas are those of the znodes at an election only, as in Kafka: edits are ignored otherwise, but for what
+    this controller may have written itself. Reassignments under way are taken up then, too.
     """
     taken_up = so_far if so_far is not None else TakenUp([], [], [])
     for topic in found:
@@ -67,8 +67,11 @@ def _take_up(
         offline = state.offline_replicas(found.name, index) if not state.others else ()
         key = (found.name, index)
         is_edited = index < len(states) and states[index].replicas != partition.replicas
-        if is_edited and not is_election:
+        is_written = state.uncertain.pop(key, None) == (partition.replicas, partition.move)
+        if is_edited and not is_election and not is_written:
             continue
+        if is_written:
+            state.note_move(key, partition.move)
         if any(partition.move) and (is_election or index >= len(states)):
             state.moves[key] = partition.move
         if offline and index < len(states):

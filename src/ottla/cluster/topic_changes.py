@@ -21,6 +21,7 @@ from ottla.cluster.controller_events import (
     ReadBack,
     RemovePartitions,
     Report,
+    SetTimer,
     TopicAsked,
     TopicCreated,
     TopicsFound,
@@ -30,6 +31,7 @@ from ottla.cluster.controller_events import (
 from ottla.cluster.controller_state import UNCLEAN, ControllerState, nothing, why
 from ottla.cluster.elections import first_states
 from ottla.cluster.image import TopicImage
+from ottla.cluster.reassignments import REASSIGNMENTS, RETRY_MS
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.taking_up import take_up
 from ottla.cluster.topics import is_internal_topic, plan_partitions, plan_topic
@@ -159,7 +161,10 @@ class TopicChanges:
         for found in event.topics:
             if found.name in state.deleting or state.must_wait(found.name, TopicsFound((found,))):
                 continue
+            uncertain = len(state.uncertain)
             taken_up = take_up((found,), state)
+            if len(state.uncertain) < uncertain:  # a move that was written after all goes on
+                effects.append(SetTimer(REASSIGNMENTS, state.now_ms + RETRY_MS))
             effects.extend(Report(problem, True) for problem in taken_up.problems)
             for topic in taken_up.topics:
                 state.begin(topic.name)
