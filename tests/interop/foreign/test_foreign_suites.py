@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.spec("U1"), pytest.mark.needs_foreign, pytest.mark.slo
 
 NO_ACLS = "DescribeAcls is not served"
 NO_TRANSACTIONS = "transactions are not served"
-NO_REASSIGNMENT = "the API is not served"
 NO_SECURITY = "the test broker has neither TLS nor SASL"
 NO_NEWER_PROTOCOL = "the protocol of KIP-848 is not served"
 COORDINATOR_READY = "it expects the error of a coordinator that is not there yet; the test broker's is there at once"
@@ -36,9 +35,6 @@ SUITES = {
         },
         differences={
             f"{ADMIN}::test_create_describe_delete_acls": NO_ACLS,
-            f"{ADMIN}::test_alter_replica_log_dirs": NO_REASSIGNMENT,
-            f"{ADMIN}::test_alter_partition_reassignments": NO_REASSIGNMENT,
-            f"{ADMIN}::test_list_partition_reassignments": NO_REASSIGNMENT,
             f"{PRODUCER}::test_transactional_producer_messages": NO_TRANSACTIONS,
             f"{PRODUCER}::test_transactional_producer_offsets": NO_TRANSACTIONS,
         },
