@@ -96,6 +96,16 @@ def test_unknown_settings_name_the_nearest() -> None:
     assert problems({"zzz": "4"}, frozenset({"zzz"})) == ["zzz is not a known setting; no setting has a name like it."]
 
 
+def test_a_throttle_in_a_file_says_where_it_is_given() -> None:
+    name = "leader.replication.throttled.rate"
+    config = parse_broker_config({name: "5"})
+    assert isinstance(config, BrokerConfig)
+    assert config.warnings == [f"{name} has no effect in a file; set it while the brokers run, with `ottla config set`"]
+    refused = parse_broker_config({name: "5"}, strict=[name])
+    assert isinstance(refused, ConfigRefusal)
+    assert "ottla config set" in refused.problems[0]
+
+
 def test_all_problems_are_reported_at_once() -> None:
     found = problems({"num.partitions": "0", "fetch.max.bytes": "x", "ssl.keystore.location": "/k"})
     assert len(found) == 3

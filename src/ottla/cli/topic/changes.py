@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.config.care import reason_for_care
 from ottla.cli.terminal import Terminal, count, printable, write_json
 from ottla.cli.topic import COMMAND
 from ottla.cli.topic.views import show_changes, show_deletion
@@ -148,7 +149,7 @@ async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, a
         _write_changes(changes, done=False)
     elif not as_json and changes:
         show_changes(Terminal.standard_output(), changes)
-    if changes and ((as_json and not yes) or not confirmed(_question(topics, alteration), yes=yes)):
+    if changes and ((as_json and not yes) or not confirmed(_question(topics, alteration, changes), yes=yes)):
         return COMMAND.report(NOT_CONFIRMED)
     for topic in topics:
         made = await _alter(cluster, topic, alteration.partitions, assignment, configs)
@@ -228,9 +229,14 @@ def _changes(
     return changes
 
 
-def _question(topics: Sequence[TopicStatus], alteration: Alteration) -> str:
-    irrevocable = " Partitions cannot be taken away again, and keys go to other partitions."
-    return f"Change {count(len(topics), 'topic')}?{irrevocable if alteration.partitions is not None else ''}"
+def _question(
+    topics: Sequence[TopicStatus], alteration: Alteration, changes: Sequence[tuple[str, str, str | None, str | None]]
+) -> str:
+    reasons = dict.fromkeys(reason_for_care(what, now, new) for _, what, now, new in changes)
+    told = [f" {reason[0].upper()}{reason[1:]}." for reason in reasons if reason]
+    if alteration.partitions is not None:
+        told.append(" Partitions cannot be taken away again, and keys go to other partitions.")
+    return f"Change {count(len(topics), 'topic')}?{''.join(told)}"
 
 
 def _write_changes(changes: Sequence[tuple[str, str, str | None, str | None]], *, done: bool) -> None:

@@ -16,7 +16,7 @@ from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.slices import LoopSlices
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.controller_events import TopicCreated
-from ottla.cluster.image import ImageDelta
+from ottla.cluster.image import ImageDelta, TopicDelta
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -554,6 +554,24 @@ def test_settings_of_a_topic_that_two_brokers_change() -> None:
         refusal = await broker.control.change_configs("t", lambda now: {**now, **change}, validate_only=False)
         assert refusal is None
         assert broker.control.image.topics["t"].configs == {"retention.ms": "5", "segment.ms": "6"}
+
+    run(body)
+
+
+def test_settings_that_change_before_this_broker_has_heard_of_the_topic() -> None:
+    """It reads the settings when it gets its roles, and the image has the topic later."""
+
+    async def body(broker: Broker) -> None:
+        made = await broker.control.create_topic(TopicSpec("t"))
+        assert isinstance(made, TopicCreated)
+        topic = broker.control.image.topics["t"]
+        broker.control.image.topics = {}
+        broker.control.unheard_configs["t"] = {}
+        await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
+        await broker.control.reload_config("t")
+        broker.control.publish(ImageDelta((TopicDelta(None, topic),)))
+        broker.control.note_configs("t")
+        await broker.until(lambda: broker.control.image.topics["t"].configs == {"retention.ms": "5"})
 
     run(body)
 
