@@ -245,6 +245,19 @@ def _of_partitions() -> Iterator[BrokerMetric]:
             "Log directories that have failed.",
             _one(lambda broker: len(broker.logs.failed_log_dirs)),
         ),
+        _kafka(
+            "kafka.server:type=ReplicaAlterLogDirsManager,name=MaxLag,clientId=ReplicaAlterLogDirs",
+            "kafka_server_replicaalterlogdirsmanager_maxlag",
+            GAUGE,
+            "Records that the move of a replica between log directories is behind, at most.",
+            _one(lambda broker: broker.partitions.move_lag),
+        ),
+        _ottla(
+            "log_dir_moves",
+            GAUGE,
+            "Replicas that are being moved between log directories.",
+            _one(lambda broker: len(broker.logs.futures)),
+        ),
         _ottla(
             "unflushed_bytes",
             GAUGE,

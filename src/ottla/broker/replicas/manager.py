@@ -104,6 +104,11 @@ class ReplicaManager:
         """Number of partitions in failed log directories."""
         return sum(map(len, self._offline.values()))
 
+    @property
+    def move_lag(self) -> int:
+        """The largest lag of a move between log directories, in records."""
+        return self.mover.largest_lag if self.mover is not None else 0
+
     def hosts(self, topic: str | UUID, index: int) -> bool:
         """Whether the partition is online here; the topic is given by name or by id."""
         found = self.get(topic, index) if isinstance(topic, str) else self.get_by_id(topic, index)

@@ -246,6 +246,11 @@ class ReplicaMover:
             return -1
         return partition.log.log_end_offset - future.log.log_end_offset
 
+    @property
+    def largest_lag(self) -> int:
+        """The largest of all moves; 0 if there is none."""
+        return max((self.lag(each.log.topic, each.log.partition) for each in self._logs.futures), default=0)
+
 
 class _Move:
     """The work on one future log, from where it stands until it has taken its place."""
