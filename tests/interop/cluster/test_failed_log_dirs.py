@@ -62,7 +62,8 @@ def test_a_directory_is_gone(tmp_path: Path, mix: str, comes_back: bool) -> None
         )
         cluster.wait_for_isr(TOPIC)
         broker = cluster.brokers[FAILING]
-        there = broker.log_dirs[1]
+        here, there = broker.log_dirs
+        wait_until(lambda: len(partitions_in(here) | partitions_in(there)) == PARTITIONS, "all replicas to be made")
         gone = partitions_in(there)
         assert gone
         assert len(gone) < PARTITIONS
