@@ -10,6 +10,7 @@ from ottla.client.cluster_status import BrokerStatus, LossStatus
 from ottla.client.health.facts import HealthFacts
 from ottla.client.health.findings import ClusterFinding, HealthKind
 from ottla.client.health.words import ids, named
+from ottla.client.model import TopicPartition
 
 NOBODY = -1
 FILLING, FULL = 0.15, 0.05
@@ -94,8 +95,10 @@ def _presence(now: HealthFacts) -> Iterator[ClusterFinding]:
         yield ClusterFinding(
             HealthKind.ABSENT_BROKER,
             f"broker {broker} is not there, and has {held:,} {'replica' if held == 1 else 'replicas'}",
-            f"Start broker {broker} again, on another machine and with an empty disk if need be; if it is gone for "
-            f"good, `ottla reassign plan --empty {broker} --output moves.json` moves its replicas elsewhere.",
+            f"Start broker {broker} again with its disk: no other live broker has all records of {ids(needed)}."
+            if (needed := _only_on(broker, now))
+            else f"Start broker {broker} again, on another machine and with an empty disk if need be; if it is gone "
+            f"for good, `ottla reassign plan --empty {broker} --output moves.json` moves its replicas elsewhere.",
             brokers=(broker,),
         )
     for each in status.brokers:
@@ -110,6 +113,11 @@ def _presence(now: HealthFacts) -> Iterator[ClusterFinding]:
             )
 
 
+def _only_on(broker: int, now: HealthFacts) -> tuple[TopicPartition, ...]:
+    """Partitions without a leader, of which this broker is in sync: with an empty disk in its place they are lost."""
+    return tuple(each.partition for each in now.status.partitions if each.is_offline and broker in each.isr)
+
+
 def _disks(now: HealthFacts) -> Iterator[ClusterFinding]:
     for each in now.status.brokers:
         broker = each.node.node_id
@@ -117,8 +125,11 @@ def _disks(now: HealthFacts) -> Iterator[ClusterFinding]:
             yield ClusterFinding(
                 HealthKind.FAILED_LOG_DIRECTORY,
                 f"log directory {path} of broker {broker} has failed: {each.log_dirs[path].error}",
-                f"Repair or replace the disk of {path}, then restart broker {broker}: it copies from the leaders what "
-                "it lacks.",
+                f"Repair the disk of {path} with what is on it, then restart broker {broker}: no other live broker has "
+                f"all records of {ids(needed)}."
+                if (needed := _only_on(broker, now))
+                else f"Repair or replace the disk of {path}, then restart broker {broker}: it copies from the leaders "
+                "what it lacks.",
                 brokers=(broker,),
             )
         yield from _fullest(each)
@@ -202,11 +213,12 @@ def _deletions(now: HealthFacts) -> Iterator[ClusterFinding]:
     waiting = round(sum(each.get(WAITING_DELETIONS, 0) for each in now.metrics.values()))
     if waiting:
         absent = tuple(now.status.absent)
+        empty = "" if any(_only_on(each, now) for each in absent) else ", with an empty disk if need be"
         for_whom = f"for {named('broker', absent, verb=False)}" if absent else "for a broker or a log directory"
         yield ClusterFinding(
             HealthKind.STUCK_DELETION,
             f"the deletion of {waiting} {'topic' if waiting == 1 else 'topics'} waits {for_whom}",
-            f"Start {f'broker {ids(absent)}' if absent else 'the broker'} again, with an empty disk if need be: it "
+            f"Start {f'broker {ids(absent)}' if absent else 'the broker'} again{empty}: it "
             "deletes its replicas, and the deletion ends.",
             brokers=absent,
         )

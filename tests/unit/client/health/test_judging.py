@@ -324,3 +324,15 @@ def test_the_worst_comes_first_and_many_partitions_are_not_all_named() -> None:
     assert found[0].what.endswith("orders-3, orders-4 and 3 more")
     assert len(found[0].partitions) == 8
     assert worst(found) is HealthLevel.CRITICAL
+
+
+def test_the_disk_of_the_only_replica_in_sync_is_not_to_be_replaced() -> None:
+    """With an empty one the records that nobody else has are lost."""
+    offline = partition(replicas=(1, 2, 3), isr=(3,), leader=-1, gone=(3,))
+    found = judge(cluster(offline, brokers=(broker(1), broker(2))), None)
+    [absent] = [each for each in found if each.kind is HealthKind.ABSENT_BROKER]
+    assert absent.cure == ("Start broker 3 again with its disk: no other live broker has all records of orders-0.")
+    found = judge(cluster(offline, brokers=(broker(1), broker(2), broker(3, failed=True))), None)
+    [failed] = [each for each in found if each.kind is HealthKind.FAILED_LOG_DIRECTORY]
+    assert "replace" not in failed.cure
+    assert "Repair the disk of /bad with what is on it" in failed.cure
