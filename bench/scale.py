@@ -110,6 +110,10 @@ class WatchedServer(OttlaServer):
     report: Path
     stacks: bool
 
+    def stop(self, timeout_s: float = SETTLE_TIMEOUT_S) -> int:
+        """Stop it cleanly, however long that takes with so many logs."""
+        return super().stop(timeout_s)
+
     def command(self) -> list[str]:
         """The command line of the next start."""
         ours = super().command()

@@ -47,7 +47,16 @@ _DEAD = RULES[GroupState.DEAD]
 class GroupShard:
     """The groups of one partition. `loading` until `loaded` has been called."""
 
-    __slots__ = ("_deadlines", "_producers", "_uncommitted", "limits", "loading", "machines", "partition")
+    __slots__ = (
+        "_carried_out",
+        "_deadlines",
+        "_producers",
+        "_uncommitted",
+        "limits",
+        "loading",
+        "machines",
+        "partition",
+    )
 
     def __init__(self, partition: int, limits: GroupLimits) -> None:
         self.partition = partition
@@ -57,6 +66,8 @@ class GroupShard:
         self._deadlines: Deadlines[str] = Deadlines()
         #: Groups with offsets above the high watermark.
         self._uncommitted: dict[str, GroupMachine] = {}
+        #: The group whose step is carried out now.
+        self._carried_out: str | None = None
         #: Groups with offsets of an open transaction, by producer id.
         self._producers: dict[int, set[str]] = {}
 
@@ -67,6 +78,7 @@ class GroupShard:
             if not _makes_a_group(event):
                 return _answer_absent(event)
             machine = self._make(event.group_id)
+        self._carried_out = event.group_id
         return machine.handle(event, now_ms)
 
     def append_failed(self, step: Step, error: ErrorCode, now_ms: int) -> Step:
@@ -76,6 +88,7 @@ class GroupShard:
     def settle(self, step: Step) -> None:
         """The step was carried out: register its group's next deadline, or drop a group that has ended."""
         group_id = step.group_id
+        self._carried_out = None
         machine = self.machines.get(group_id)
         if machine is None:
             return
@@ -129,6 +142,10 @@ class GroupShard:
             machine.offsets.commit_up_to(high_watermark)
             if not machine.offsets.has_uncommitted:
                 del self._uncommitted[group_id]
+                # Offsets that were removed have just gone; a step that goes on is settled at its end.
+                if machine.is_blank and group_id != self._carried_out and not self.loading:
+                    del self.machines[group_id]
+                    self._deadlines.cancel(group_id)
 
     def loaded(self, now_ms: int) -> Iterator[Step]:
         """Finish loading; each step is carried out and settled like any other, and then requests are accepted."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from support.acknowledged_load import AcknowledgedLoad
 from support.cluster_load import verify_over_the_wire
@@ -22,6 +24,10 @@ CONFIGS = "kafka.admin.ConfigCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 CLUSTER = "org.apache.kafka.tools.ClusterTool"
+VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
+OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 #: Of `kafka-topics --describe`: partition, leader, replicas, ISR.
 _DESCRIBED = re.compile(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)")
 BROKERS = {1, 2, 3}
@@ -131,3 +137,63 @@ def test_there_is_no_quorum_of_controllers(cluster: TappedCluster) -> None:
     assert status.returncode == 1
     assert "The node does not support DESCRIBE_QUORUM" in status.stdout + status.stderr
     assert re.search(r"Cluster ID: \S+", cluster.tool(CLUSTER, "cluster-id"))
+
+
+def test_versions_of_all_brokers(cluster: TappedCluster) -> None:
+    told = cluster.tool(VERSIONS)
+    assert {int(number) for number in re.findall(r"\(id: (\d+) rack: null\) -> \(", told)} == BROKERS
+    assert len(re.findall(r"AlterPartitionReassignments\(45\): 0", told)) == len(BROKERS)
+
+
+def test_offsets_and_records_before_them(cluster: TappedCluster, tmp_path: Path) -> None:
+    cluster.tool(TOPICS, "--create", "--topic", "cut", "--partitions", "3", "--replication-factor", "3")
+    cluster.wait_for_isr("cut")
+    with AcknowledgedLoad(cluster.bootstrap, "cut", 3, clients=("librdkafka",)) as load:
+        load.wait_for_more(300)
+    load.check()
+
+    def offsets(time: str) -> dict[int, int]:
+        lines = cluster.tool(OFFSETS, "--topic", "cut", "--time", time).split()
+        return {int(line.split(":")[1]): int(line.split(":")[2]) for line in lines}
+
+    ends = offsets("latest")
+    assert sum(ends.values()) == load.count
+    assert offsets("earliest") == dict.fromkeys(range(3), 0)
+    file = tmp_path / "cut.json"
+    wanted = [{"topic": "cut", "partition": number, "offset": 10 * (1 + number)} for number in range(3)]
+    file.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    assert "low_watermark: 30" in cluster.tool(DELETE_RECORDS, "--offset-json-file", str(file))
+    assert offsets("earliest") == {0: 10, 1: 20, 2: 30}
+    assert offsets("latest") == ends
+
+
+def test_groups_on_all_coordinators(cluster: TappedCluster) -> None:
+    """Offsets of groups with coordinators on different brokers are listed, described, reset and deleted."""
+    cluster.tool(TOPICS, "--create", "--topic", "grouped", "--partitions", "1", "--replication-factor", "3")
+    cluster.wait_for_isr("grouped")
+    with AcknowledgedLoad(cluster.bootstrap, "grouped", 1, clients=("librdkafka",)) as load:
+        load.wait_for_more(50)
+    load.check()
+    names = [f"tools-{number}" for number in range(6)]
+    for number, name in enumerate(names):
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": name})
+        consumer.commit(offsets=[TopicPartition("grouped", 0, number)], asynchronous=False)
+        consumer.close()
+    assert set(names) <= set(cluster.tool(GROUPS, "--list").split())
+    coordinators = set()
+    for number, name in enumerate(names):
+        row = next(
+            line for line in cluster.tool(GROUPS, "--describe", "--group", name).splitlines() if "grouped" in line
+        )
+        assert row.split()[1:6] == ["grouped", "0", str(number), str(load.count), str(load.count - number)]
+        state = cluster.tool(GROUPS, "--describe", "--state", "--group", name)
+        coordinators.update(re.findall(r"\(([123])\)", state))
+    assert len(coordinators) > 1
+    cluster.tool(GROUPS, "--reset-offsets", "--group", names[3], "--topic", "grouped", "--to-earliest", "--execute")
+    row = next(
+        line for line in cluster.tool(GROUPS, "--describe", "--group", names[3]).splitlines() if "grouped" in line
+    )
+    assert row.split()[3] == "0"
+    told = cluster.tool(GROUPS, "--delete", *(part for name in names for part in ("--group", name)))
+    assert "was successful" in told, told
+    assert not set(names) & set(cluster.tool(GROUPS, "--list").split())

@@ -130,9 +130,25 @@ def test_transactions_by_their_markers():
     assert groups.machines["g"].offsets.get("t", 0) is None
     assert groups.machines["i"].offsets.is_unstable("t", 0)
     groups.committed(6)
-    assert not groups.machines["i"].offsets.is_unstable("t", 0)
     found = {name: machine.offsets.get("t", 0) for name, machine in groups.machines.items()}
-    assert found == {"g": VALUE, "h": VALUE, "i": None}
+    assert found == {"g": VALUE, "h": VALUE}, "nothing is left of the aborted one"
+
+
+def test_a_group_of_offsets_only_is_gone_once_its_end_is_committed_by_other_brokers():
+    """DeleteGroups had succeeded, and ListGroups showed the group until its coordinator moved."""
+    groups = shard()
+    groups.loading = False
+    groups.replay(OffsetRecord("g", "t", 0, VALUE), 0)
+    groups.committed(1)
+    step = groups.handle(DeleteGroup(9, "g"), 5)
+    (batch,) = step.batches
+    for number, record in enumerate(batch.records):
+        groups.replay(record, 1 + number)
+        groups.committed(1)
+    groups.settle(step)
+    assert "g" in groups.machines, "its end is not committed yet"
+    groups.committed(1 + len(batch.records))
+    assert "g" not in groups.machines
 
 
 def test_tombstones_of_what_is_not_there_make_nothing():
