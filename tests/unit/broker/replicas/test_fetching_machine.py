@@ -103,6 +103,21 @@ def test_many_partitions_are_named_by_several_requests(monkeypatch: pytest.Monke
     assert machine.answered(keys[7], AGREED, BACKOFF_MS) is None
 
 
+def test_a_leader_that_is_gone_is_asked_once_in_each_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many partitions it had: what was delayed before one attempt is not left over for the next."""
+    monkeypatch.setattr("ottla.broker.replicas.fetching.machine.MOST_NAMED", 3)
+    machine = Machine()
+    for index in range(8):
+        machine.follow(("a", index), ID_A, 3, LogEnds(5, 2, 0), 4)
+    for attempt in range(5):
+        now_ms = attempt * BACKOFF_MS
+        assert machine.plan(now_ms) is not None
+        machine.failed_round(now_ms)
+        machine.check_invariants()
+        assert machine.next_deadline_ms == now_ms + BACKOFF_MS
+        assert machine.plan(now_ms + 1) is None
+
+
 def test_a_leader_without_room_for_sessions_is_told_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.replicas.fetching.machine.MOST_NAMED", 1)
     machine = Machine()

@@ -284,8 +284,7 @@ class FetcherMachine:
 
     def plan(self, now_ms: float) -> FetchRound | None:
         """The next request; None if there is nothing to ask for now."""
-        # After a failed round all partitions are delayed: no more of them come back than this request can name.
-        while self._is_overdue(now_ms) and len(self._changed) < MOST_NAMED:
+        while self._delays and self._delays[0][0] <= now_ms:
             key = heappop(self._delays)[1]
             followed = self._followed.get(key)
             if followed is not None and followed.delayed_until_ms is not None and followed.delayed_until_ms <= now_ms:
@@ -313,12 +312,8 @@ class FetcherMachine:
             del self._changed[key]
         forgotten = list(self._forgotten)
         self._forgotten.clear()
-        session, is_partial = self._session, bool(self._changed) or self._is_overdue(now_ms)
-        return FetchRound(session.id, session.epoch, changed, forgotten, self._with_topic_ids, is_partial)
-
-    def _is_overdue(self, now_ms: float) -> bool:
-        """Whether the first delay is over."""
-        return bool(self._delays) and self._delays[0][0] <= now_ms
+        session = self._session
+        return FetchRound(session.id, session.epoch, changed, forgotten, self._with_topic_ids, bool(self._changed))
 
     @property
     def next_deadline_ms(self) -> float | None:
