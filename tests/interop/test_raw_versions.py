@@ -25,7 +25,7 @@ SERVED = {
     "DeleteGroups", "DescribeCluster", "AlterConfigs", "IncrementalAlterConfigs", "DescribeLogDirs",
     "OffsetDelete", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition",
     "AllocateProducerIds", "ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments",
-    "DescribeProducers",
+    "DescribeProducers", "AlterReplicaLogDirs",
 }  # fmt: skip
 #: Apache Kafka has it with KRaft only.
 BEYOND = {"UnregisterBroker": (0, 0)}

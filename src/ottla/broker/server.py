@@ -145,18 +145,22 @@ class Broker:
         #: Called with a message when the broker cannot continue; the caller of `start` should then stop it.
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.on_flushed = self.partitions.flushed
+        self._idle_limit_ms = config.get_long("connections.max.idle.ms")
+        self._coordination = coordination
+        self._declare_what_runs()
+        self.metrics = MetricsService(self)
+
+    def _declare_what_runs(self) -> None:
+        """What there is only from the start on."""
         self._control: ControlPlane | None = None
         self.control_requests: ControlRequestShell
         self.groups: GroupCoordinatorService
         self.zookeeper_offsets: OffsetZnodes
         self.dynamic_settings: DynamicSettings
         self._allows_unclean_elections = False
-        self._idle_limit_ms = config.get_long("connections.max.idle.ms")
-        self._coordination = coordination
         self._watched_changes: WatchedChanges | None = None
         self._loss_file: LossFile | None = None
         self._acceptors: list[Acceptor] = []
-        self.metrics = MetricsService(self)
         self._tick: asyncio.TimerHandle | None = None
         #: What is left of the background work of a tick.
         self._upkeep: asyncio.Task[None] | None = None

@@ -207,9 +207,8 @@ class ControlPlane:
         self.on_took_office: Callable[[], None] = lambda: None
         #: Held while a change of the cluster is applied to this broker.
         self.applying = asyncio.Lock()
-        #: Settings of topics that are hosted here, or about to be, while the image does not have them yet.
+        #: Of topics that the image does not have yet: settings of those hosted here; names of those that changed them.
         self.unheard_configs: dict[str, Mapping[str, str]] = {}
-        #: Topics that were not in the image when their settings changed; their names, at most so many.
         self._configured_early: dict[str, bool] = {}
         self.unheard_topics, self.first_brokers = UnheardTopics(clock.monotonic_ms), FirstBrokers()
         self._configuring = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""Which changes of settings need care, and why: records are deleted, may be lost, or are refused. Pure."""
+"""Which changes of settings need care, and why: records are deleted, may be lost, or are refused."""
 
 from __future__ import annotations
 
