@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.cluster.planning.batches import batches
 from ottla.cluster.planning.model import PlanGoal, PlannedBroker, PlannedPartition, PlanRefusal, ReassignmentPlan
 from ottla.cluster.planning.planner import plan
-from support.plan_judge import Given, after, broken, evenness, fewest_bytes, least_bytes, random_given
+from support.plan_judge import KINDS, Given, after, broken, evenness, fewest_bytes, least_bytes, random_given
 
 pytestmark = [pytest.mark.spec("R1"), pytest.mark.slow]
 
@@ -105,3 +107,20 @@ def test_odd_clusters(cluster: Given) -> None:
     else:
         assert broken(cluster, made) == []
         assert sum(map(len, batches(made, cluster.brokers, 1))) == len(made.moves)
+
+
+def test_plans_are_as_good_as_they_were() -> None:
+    """Forty clusters by seed: bytes near the least, most brokers within the tolerance, leaders even.
+
+    Each part of the planner shows in one of these: without exchanges 17 are even, without taking replicas back the mean
+    is 1.16, without paths of leaders 0.33.
+    """
+    ratios, found = [], []
+    for seed in (each for each in range(180) if KINDS[each % len(KINDS)] in ("even", "dead and even")):
+        cluster = random_given(seed)
+        made = made_for(cluster)
+        ratios.append(made.moved_bytes / least_bytes(cluster, made).evenness)
+        found.append(evenness(cluster, made.after))
+    assert statistics.mean(ratios) < 1.13
+    assert sum(each.sizes <= 0.1 + 1e-6 for each in found) >= 22
+    assert statistics.mean(each.leaders for each in found) < 0.2
