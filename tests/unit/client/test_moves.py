@@ -95,7 +95,7 @@ def test_throttles_cover_moves_under_way_and_wanted_ones() -> None:
         A1: Flow(both, none),
     }
     rates = operations(leader_replication_throttled_rate="9", follower_replication_throttled_rate="9")
-    assert interbroker(copied, 9) == {
+    assert interbroker(copied, 9, (1, 2, 3, 4)) == {
         ConfigResource.topic("a"): operations(
             leader_replication_throttled_replicas="0:1,0:2,1:1,1:2", follower_replication_throttled_replicas="0:4"
         ),
@@ -105,7 +105,9 @@ def test_throttles_cover_moves_under_way_and_wanted_ones() -> None:
         **{ConfigResource.broker(broker): rates for broker in (1, 2, 4)},
     }
     # A topic of which nothing is copied has no throttled followers.
-    assert len(interbroker({A1: copied[A1]}, 9)[ConfigResource.topic("a")]) == 1
+    assert len(interbroker({A1: copied[A1]}, 9, (1, 2))[ConfigResource.topic("a")]) == 1
+    # A dead broker, whose replicas are moved away, is not asked: that would fail.
+    assert ConfigResource.broker(2) not in interbroker(copied, 9, (1, 4))
 
 
 def test_throttles_are_taken_away() -> None:

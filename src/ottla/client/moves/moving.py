@@ -160,7 +160,8 @@ async def execute(cluster: Cluster, plan: MovePlan) -> dict[TopicPartition | Top
     standing = plan.standing
     if plan.throttle is not None:
         copied = flows(standing.under_way, plan.wanted, standing.now)
-        await _change(cluster, interbroker(copied, plan.throttle))
+        live = {each.node.node_id for each in standing.status.brokers}
+        await _change(cluster, interbroker(copied, plan.throttle, live))
     directories = replica_directories(plan.moves)
     if plan.log_dir_throttle is not None:
         await _change(cluster, log_dirs((each.broker for each in directories), plan.log_dir_throttle))

@@ -5,7 +5,7 @@ Source: `ReassignPartitionsCommand` of Apache Kafka 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.admin.model import ConfigOperation, ConfigResource, PartitionReassignment
@@ -44,8 +44,12 @@ def flows(
     return found
 
 
-def interbroker(copied: Mapping[TopicPartition, Flow], bytes_per_s: int) -> Changes:
-    """The settings that throttle these copies: the replicas by topic, the rate by broker."""
+def interbroker(copied: Mapping[TopicPartition, Flow], bytes_per_s: int, live: Collection[int]) -> Changes:
+    """The settings that throttle these copies: the replicas by topic, the rate by broker.
+
+    Only `live` brokers get a rate: one that is not there, and whose replicas are moved away, cannot be asked for it, and
+    copies nothing.
+    """
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     brokers: set[int] = set()
@@ -60,7 +64,7 @@ def interbroker(copied: Mapping[TopicPartition, Flow], bytes_per_s: int) -> Chan
             for name, replicas in ((LEADER_REPLICAS, leaders[topic]), (FOLLOWER_REPLICAS, followers[topic]))
             if replicas
         ]
-    for broker in sorted(brokers):
+    for broker in sorted(brokers.intersection(live)):
         changes[ConfigResource.broker(broker)] = [
             ConfigOperation("set", name, str(bytes_per_s)) for name in (LEADER_RATE, FOLLOWER_RATE)
         ]
