@@ -47,8 +47,8 @@ def flows(
 def interbroker(copied: Mapping[TopicPartition, Flow], bytes_per_s: int, live: Collection[int]) -> Changes:
     """The settings that throttle these copies: the replicas by topic, the rate by broker.
 
-    Only `live` brokers get a rate: one that is not there, and whose replicas are moved away, cannot be asked for it, and
-    copies nothing.
+    Only `live` brokers get a rate: one that is not there, and whose replicas are moved away, cannot be asked for it,
+    and copies nothing.
     """
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
