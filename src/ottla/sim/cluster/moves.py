@@ -21,6 +21,8 @@ OFFSETS: Final = TopicPartition("__consumer_offsets", 0)
 #: Seconds between two requests.
 PAUSE_S: Final = (0.2, 6.0)
 REQUEST_TIMEOUT_MS: Final = 5_000
+#: So long the cluster is whole before a replica loses what it has.
+SETTLED_S: Final = 1.0
 #: How many replicas a partition gets.
 FACTORS: Final = (3, 3, 3, 2)
 #: The share of requests that cancel, of the others that are written into the znode, of those that are followed soon by
@@ -61,6 +63,10 @@ class MovingSeedRun(SeedRun):
         self._is_held = not self._is_held
         if self._is_held:
             await self.cluster.until(lambda: not self._is_asking and not self._deaths, WHOLE_WITHIN_S)
+            # Brokers that have just registered anew, after an outage of ZooKeeper, are about to leave their ISRs.
+            if not await super()._is_whole_again():
+                return False
+            await asyncio.sleep(SETTLED_S)
         return await super()._is_whole_again()
 
     async def _move(self, chance: random.Random) -> None:
