@@ -58,13 +58,22 @@ def _offline(now: HealthFacts) -> Iterator[ClusterFinding]:
     ):
         if these:
             in_sync = sorted({broker for each in these for broker in each.isr})
+            live = {each.node.node_id for each in now.status.brokers}
+            electable = [
+                each for each in these if any(one.broker in live and not one.is_in_sync for one in each.replicas)
+            ]
+            last = (
+                "; only if that is lost for good, `ottla leader-election --election-type unclean "
+                f"{electable[0].partition}` gives up what the other replicas lack"
+                if electable
+                else "; nobody else has any of them"
+            )
             yield _finding(
                 kind,
                 these,
                 what,
                 f"Start {named('broker', in_sync, verb=False)} again with its disk, which has the records of replicas "
-                "in sync; only if that is lost for good, `ottla leader-election --election-type unclean "
-                f"{these[0].partition}` gives up what the other replicas lack.",
+                f"in sync{last}.",
             )
 
 

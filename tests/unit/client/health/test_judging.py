@@ -336,3 +336,10 @@ def test_the_disk_of_the_only_replica_in_sync_is_not_to_be_replaced() -> None:
     [failed] = [each for each in found if each.kind is HealthKind.FAILED_LOG_DIRECTORY]
     assert "replace" not in failed.cure
     assert "Repair the disk of /bad with what is on it" in failed.cure
+
+
+def test_no_unclean_election_is_advised_where_no_other_replica_is_alive() -> None:
+    found = judge(cluster(partition(replicas=(3,), isr=(3,), leader=-1, gone=(3,)), brokers=TWO_LEFT))
+    assert found[0].kind is HealthKind.OFFLINE_PARTITIONS
+    assert "leader-election" not in found[0].cure
+    assert found[0].cure.endswith("; nobody else has any of them.")
