@@ -142,6 +142,12 @@ def _of_requests() -> Iterator[BrokerMetric]:
             "Bytes sent on all connections.",
             _one(lambda broker: broker.connections.bytes_out()),
         ),
+    )
+
+
+def _of_refusals_and_cold_reads() -> Iterator[BrokerMetric]:
+    """Connections and requests that were refused, and reads that waited for the disk."""
+    yield from (
         _ottla(
             "connections_refused_total",
             COUNTER,
@@ -526,6 +532,7 @@ def _of_coordinator_log() -> Iterator[BrokerMetric]:
 
 BROKER_METRICS: tuple[BrokerMetric, ...] = (
     *_of_requests(),
+    *_of_refusals_and_cold_reads(),
     *_of_fetch_sessions_and_loop(),
     *_of_partitions(),
     *_of_replication_quotas(),
