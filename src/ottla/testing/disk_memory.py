@@ -254,7 +254,9 @@ class MemoryDisk:
             path = path.rpartition("/")[0]
 
     def fsync_dir(self, path: str) -> None:
-        """Nothing to force, but the journal says that it was done."""
+        """Nothing to force, but the journal says that it was done. One that was renamed meanwhile is missing."""
+        if path not in self._directories:
+            raise DiskError("sync", path, errno.ENOENT)
         self.note(FLUSH_DIRECTORY, path)
 
     def space(self, path: str) -> tuple[int, int]:

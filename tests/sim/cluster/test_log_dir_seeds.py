@@ -15,7 +15,8 @@ SEEDS = 6
 ALL_SEEDS = 200
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+#: In 82 a move is taken back while its copy is flushed.
+@pytest.mark.parametrize("seed", [*range(SEEDS), 82])
 def test_records_survive_moves_between_log_directories(seed: int) -> None:
     run = LogDirSeedRun(seed)
     outcome = outcome_of(run)
