@@ -1,4 +1,4 @@
-"""The rack that a reader names to leaders, who then tell it of a follower there (KIP-392). Pure.
+"""The rack that a reader names to leaders, who then tell it of a follower there (KIP-392).
 
 A leader that names a follower gives no records. After a follower has failed, leaders are asked without the rack for a
 while: one that does not know yet that the follower is dead would name it again and again, and the reader would stand
