@@ -42,6 +42,8 @@ log = logging.getLogger("ottla.topics")
 
 #: Pause between two rounds of reads, so that a thousand changes do not cause a thousand reads of each topic.
 PAUSE_S = 0.05
+#: Pause after reads that failed though there was a connection again: one that comes and goes is not asked all the time.
+AGAIN_S = 0.5
 #: Znodes read together.
 LOOKS_AT_ONCE = 50
 
@@ -119,7 +121,7 @@ class WatchedChanges:
             done = await asyncio.gather(*map(self._look, paths))
             if not all(done) and not self._resumed:
                 return  # pending paths stay until there is a connection
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(PAUSE_S if all(done) else AGAIN_S)
 
     async def _look(self, path: str) -> bool:
         """Read a changed znode; return False if it has to be read again later."""
