@@ -28,7 +28,12 @@ def main() -> None:
     with Caller(port) as caller:
         (answer_size,) = {caller.probe(ApiKey.PRODUCE, frame) for frame in frames}
     is_over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        is_over.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
 
     def requests(frame: bytes) -> Iterator[bytes]:
         while not is_over.is_set():

@@ -105,7 +105,12 @@ class Behind:
         starting.start()
         assert registered.wait(SETTLE_TIMEOUT_S), "the broker did not register"
         began_s = time.monotonic()
-        watching = threading.Thread(target=lambda: (cluster.wait_until_in_sync(name, every_s=LOOK_S), in_sync.set()))
+
+        def wait_until_in_sync() -> None:
+            cluster.wait_until_in_sync(name, every_s=LOOK_S)
+            in_sync.set()
+
+        watching = threading.Thread(target=wait_until_in_sync)
         watching.start()
         found = foreground.measure(seconds, lambda: not in_sync.is_set())
         watching.join()

@@ -38,5 +38,5 @@ class KilledMover(ReplicaMover):
 if __name__ == "__main__":
     import ottla.broker.replicas.moving as moving
 
-    moving.ReplicaMover = KilledMover  # type: ignore[misc]
+    moving.ReplicaMover = KilledMover  # type: ignore[misc, assignment]
     sys.exit(main())  # type: ignore[func-returns-value]

@@ -68,10 +68,12 @@ class ConfluentReader(RackReader):
         """See `RackReader`. An error that librdkafka says it will get over is passed over."""
         found = []
         for message in self._consumer.consume(500, POLL_S):
-            if message.error() is None:
-                found.append(message.offset())
+            error, offset = message.error(), message.offset()
+            if error is None:
+                assert offset is not None
+                found.append(offset)
             else:
-                assert message.error().retriable() or not message.error().fatal(), message.error()
+                assert error.retriable() or not error.fatal(), error
         return found
 
     def close(self) -> None:

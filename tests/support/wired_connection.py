@@ -126,8 +126,8 @@ class Wired:
         ours, self.client = socket.socketpair()
         ours.setblocking(False)
         self.client.setblocking(False)
-        self.loop = HandLoop() if beside is None else beside.loop
-        self.service = RecordingService() if beside is None else beside.service
+        self.loop: HandLoop = HandLoop() if beside is None else beside.loop
+        self.service: RecordingService = RecordingService() if beside is None else beside.service
         self.connection = PlaintextConnection(
             self.loop, TcpSocket(ours, "127.0.0.1", 1), self.service, "PLAINTEXT", BufferPool()
         )

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import Disk, DiskError, RealDisk
-from ottla.env.executor import DiskExecutor, InlineExecutor, NoThread
+from ottla.env.executor import DiskExecutor, NoThread
 from ottla.storage.checkpoints import MetaProperties
 from ottla.storage.flush_queue import LOGS_PER_ROUND, ROUNDS, FlushQueue
 from ottla.storage.flushing import FlushJob
@@ -20,36 +20,9 @@ from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, HandExecutor, append, batch, broker_config, log_config, read_all
+from support.storage_managers import ManagerSetup as Setup
 
 TOPIC_ID = UUID("c0ffee00-1234-4abc-8def-0123456789ff")
-
-
-class Setup:
-    """A manager, its disk and its clock."""
-
-    def __init__(self, disk: Disk, *folders: str, **settings: object) -> None:
-        self.disk = disk
-        self.folders = folders
-        self.clock = VirtualClock(NOW_MS)
-        self.config = log_config(**settings)
-
-    def manager(self, **background: int) -> LogManager:
-        return LogManager(
-            self.disk, self.clock, InlineExecutor(), self.folders, lambda _: self.config, StorageSettings(**background)
-        )
-
-    def opened(self, **background: int) -> LogManager:
-        manager = self.manager(**background)
-        refusal = manager.open()
-        assert refusal is None, refusal
-        return manager
-
-    def later(self, manager: LogManager, by_ms: int) -> None:
-        self.clock.advance(by_ms)
-        manager.maintain(self.clock.now_ms())
-
-    def read(self, path: str) -> bytes:
-        return self.disk.read_bytes(f"{self.folders[0]}/{path}")
 
 
 @pytest.fixture

@@ -47,7 +47,14 @@ def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) 
 
 async def _list(context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
     slices = context.broker.slices
-    controller = context.broker.control.controller.controller
+    control = context.broker.control
+    # One that takes office reads the moves in turns: before it has, they would look as if they had ended.
+    await control.controller.settled()
+    if not control.served.is_active:
+        error = ErrorCode.NOT_CONTROLLER
+        await context.replied(ListPartitionReassignmentsResponse(error_code=int(error), error_message=error.message))
+        return
+    controller = control.controller.controller
     if request.topics is None:
         moves = controller.reassignments()
     else:
