@@ -45,7 +45,7 @@ Then: TypeAlias = Callable[[], list[Effect]]
 
 #: Partitions that are looked at in one turn of the loop, some microseconds each.
 MOST_LOOKED_AT = 5_000
-#: Partitions in one request with the whole state: more would hold up the loop of either broker.
+#: Partitions in one UpdateMetadata with the whole state: more would hold up the loop of either broker.
 MOST_SENT = 5_000
 NO_MOVE = ReplicaMove()
 NO_STATE = -1
@@ -256,16 +256,18 @@ class ControllerState:
         return self._collect(lambda state: bool(state.isr), entries, found)
 
     def _send_whole(self, broker_ids: Collection[int], entries: Sequence[PartitionEntry]) -> list[Effect]:
-        """All metadata, and then the roles: a broker knows the others' replicas when it hears of its own."""
+        """All metadata, and then the roles: a broker knows the others' replicas when it hears of its own.
+
+        The roles are one request, however many there are: a broker of Apache Kafka writes its checkpoint of high
+        watermarks right after the first one, without what it has not heard of.
+        """
         parts = [entries[start : start + MOST_SENT] for start in range(0, len(entries), MOST_SENT)] or [()]
         metadata = [UpdateMetadataBatch(tuple(part)) for part in parts]
         roles = roles_of(broker_ids, entries)
         effects: list[Effect] = []
         for broker_id in broker_ids:
             own = roles[broker_id]
-            batches = [
-                LeaderAndIsrBatch(tuple(own[start : start + MOST_SENT])) for start in range(0, len(own), MOST_SENT)
-            ]
+            batches = [LeaderAndIsrBatch(tuple(own))] if own else []
             for batch in batches if self.unannounced else ():
                 self._await_logs(broker_id, batch)
             effects += self.send(broker_id, *metadata, *(self._repeated(broker_id, batch) for batch in batches))

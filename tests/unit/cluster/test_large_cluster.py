@@ -72,7 +72,7 @@ def in_turns(made: Controller, event: events.Event) -> list[list[events.Effect]]
     return turns
 
 
-def test_the_whole_state_is_found_in_several_turns_and_sent_in_several_requests(
+def test_the_whole_state_is_found_in_several_turns_and_metadata_sent_in_several_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A broker that returns, and a controller that is elected; all together it is what one turn would have sent."""
@@ -102,9 +102,16 @@ def test_the_whole_state_is_found_in_several_turns_and_sent_in_several_requests(
             found = [each for effects in turns for each in effects if isinstance(each, events.SendToBroker)]
             requests = [(each.broker_id, request) for each in found for request in each.requests]
             if most == 10 and event is not death:
-                assert all(len(request.entries) <= most for _, request in requests)
+                first: dict[int, int] = {}
+                for broker_id, request in requests:
+                    if isinstance(request, LeaderAndIsrBatch):
+                        first.setdefault(broker_id, len(request.entries))
+                    else:
+                        assert len(request.entries) <= most
+                # A broker of Apache Kafka forgets the high watermarks of what the first one leaves out.
+                assert first[3] == 49
                 assert len(turns) > 4
-                assert len(requests) > 15
+                assert len(requests) > 6
             merged: dict[tuple[int, type], list[object]] = {}
             for broker_id, request in requests:
                 merged.setdefault((broker_id, type(request)), []).extend(request.entries)
