@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 COMMAND = Command("ottla leader-election")
 _RESULTS = (Column("TOPIC", may_shrink=True), Column("PARTITION", is_number=True), Column("RESULT"))
 ELECTED, NOT_NEEDED = "elected", "not needed"
+NOTHING_PREFERRED = "all preferred replicas lead, or there is nothing to elect"
+NOTHING_UNCLEAN = "all partitions have a leader: there is nothing to elect"
 
 
 class ElectionType(StrEnum):
@@ -67,7 +69,9 @@ def leader_election(
             named.append(_named(topic, partition))
         if path is not None:
             named.extend(read_file(path, parse_partitions))
-        if bool(named) == all_partitions:
+        if named and all_partitions:
+            raise CommandError("name partitions or give --all-topic-partitions, not both")
+        if not named and not all_partitions:
             raise CommandError("name partitions, in a file with --path-to-json-file, or give --all-topic-partitions")
         what = "all partitions without a leader" if all_partitions else count(len(named), "partition")
         question = f"Elect leaders for {what} that may lack records, which are lost then?"
@@ -110,13 +114,16 @@ async def _elect(
         if named is None or len(named) != 1:
             return COMMAND.report(str(error))
         errors = {named[0]: error}
-    _show(elected, errors, as_json=as_json)
+    nothing = NOTHING_PREFERRED if election_type is ElectionType.preferred else NOTHING_UNCLEAN
+    _show(elected, errors, nothing, as_json=as_json)
     for _, problem in sorted(errors.items()):
         COMMAND.report(str(problem))
     return 1 if errors else 0
 
 
-def _show(elected: Mapping[TopicPartition, bool], errors: Mapping[TopicPartition, object], *, as_json: bool) -> None:
+def _show(
+    elected: Mapping[TopicPartition, bool], errors: Mapping[TopicPartition, object], nothing: str, *, as_json: bool
+) -> None:
     results = {key: ELECTED if is_new else NOT_NEEDED for key, is_new in elected.items()}
     results.update(dict.fromkeys(errors, "failed"))
     if as_json:
@@ -131,4 +138,4 @@ def _show(elected: Mapping[TopicPartition, bool], errors: Mapping[TopicPartition
     if rows:
         Terminal.standard_output().table(_RESULTS, rows)
     else:
-        sys.stdout.write("all preferred replicas lead, or there is nothing to elect\n")
+        sys.stdout.write(f"{nothing}\n")

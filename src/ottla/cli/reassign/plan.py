@@ -58,6 +58,8 @@ async def propose(cluster: Cluster, options: PlanOptions) -> int:
     if not options.has_goal:
         raise CommandError("say what is wanted: --even, --add, --empty, --replication-factor or --racks")
     known = await read_planned_cluster(cluster, options.may_move)
+    if options.topics and not any(options.may_move(each.topic) for each in known.partitions):
+        raise CommandError(f"no topic is like {' or '.join(options.topics)}: see `ottla topic list`")
     for broker, problem in known.silent.items():
         COMMAND.report(f"broker {broker} did not say its sizes, those of other replicas are taken: {problem}")
     made = plan(known.brokers, known.partitions, options.goal)

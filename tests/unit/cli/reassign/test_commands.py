@@ -171,6 +171,12 @@ def test_leaders_are_elected(tmp_path: Path) -> None:
         named = ottla(cluster, "leader-election", "--topic", "orders", "--partition", "0")
         assert "not needed" in named.stdout
         assert "nothing to elect" in ottla(cluster, "leader-election", "--all").stdout
+        both = ottla(cluster, "leader-election", "--all", "orders-0")
+        assert (both.exit_code, "not both" in both.output) == (2, True)
+        unclean = ottla(cluster, "leader-election", "--election-type", "unclean", "--all", "--yes")
+        assert "all partitions have a leader" in unclean.stdout
+        nowhere = ottla(cluster, "reassign", "plan", "--even", "--topic", "nope*")
+        assert (nowhere.exit_code, "no topic is like nope*" in nowhere.output) == (2, True)
         for arguments, message in (
             ((), "name partitions"),
             (("orders",), "orders: expected a topic and the number of a partition"),
