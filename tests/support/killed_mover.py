@@ -16,6 +16,8 @@ from ottla.broker.replicas.moving import ReplicaMover
 from ottla.cli.entry import main
 
 KILL_AT = "OTTLA_KILL_AT"
+#: So little is copied at once that a move of some kilobytes takes many steps.
+SLICE_BYTES = 1024
 
 
 class KilledMover(ReplicaMover):
@@ -38,5 +40,6 @@ class KilledMover(ReplicaMover):
 if __name__ == "__main__":
     import ottla.broker.replicas.moving as moving
 
+    moving.SLICE_BYTES = SLICE_BYTES  # type: ignore[misc]
     moving.ReplicaMover = KilledMover  # type: ignore[misc, assignment]
     sys.exit(main())  # type: ignore[func-returns-value]
