@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 
 from ottla.client import NewPartitions, NewTopic, ProducerRecord, TopicPartition
-from ottla.client.admin.model import ConfigResource
+from ottla.client.admin.model import ConfigResource, TopicPartitionReplica
 from ottla.client.errors import ClientError, IllegalStateError
 from support.client_facades import FACADES, Facade
 from support.fake_cluster import FakeCluster
@@ -68,6 +68,11 @@ WITHOUT_ANSWER = {
     "Admin.alter_configs": {"configs": {ConfigResource.topic("t"): {"a": "1"}}},
     "Admin.alter_group_offsets": {"group_id": "g", "offsets": {P: 1}},
     "Admin.delete_group_offsets": {"group_id": "g", "partitions": [P]},
+    "Admin.alter_partition_reassignments": {"reassignments": {P: [0]}},
+    "Admin.alter_replica_log_dirs": {"log_dirs": {TopicPartitionReplica("t", 0, 0): "/logs"}},
+    "Admin.describe_producers": {"partitions": [P]},
+    "Admin.describe_replica_log_dirs": {"replicas": [TopicPartitionReplica("t", 0, 0)]},
+    "Admin.unregister_broker": {"broker_id": 5},
     "Admin.remove_members_from_group": {"group_id": "g", "members": ["a"]},
 }
 #: `close` ends what is tested; of these there is nothing to give wrongly, or they never end.

@@ -55,8 +55,8 @@ def test_each_log_has_one_turn_in_an_interval_whatever_the_steps(steps: list[int
     taken: list[PartitionLog] = []
     for step in steps:
         now_ms += step
-        taken += turns.take(logs, now_ms)
+        taken += filter(turns.begin(now_ms), logs)
     assert len(taken) == len(set(map(id, taken))) == len(logs)
-    assert list(turns.take(logs, now_ms)) == [], "no time has passed"
-    assert len(list(turns.take(logs, now_ms + 12_345))) == len(logs), "once, however late"
-    assert len(list(turns.take(logs, now_ms - 1))) == len(logs), "the wall clock was set back"
+    assert list(filter(turns.begin(now_ms), logs)) == [], "no time has passed"
+    assert len(list(filter(turns.begin(now_ms + 12_345), logs))) == len(logs), "once, however late"
+    assert len(list(filter(turns.begin(now_ms - 1), logs))) == len(logs), "the wall clock was set back"

@@ -141,6 +141,7 @@ class ControlRequestShell:
             self._hosting.take_role(topic, entry, action)
         except DiskError as failure:
             log.error("%s-%d cannot be hosted: %s", entry.topic, entry.partition, failure)
+            self._control.host_again()
             return ErrorCode.KAFKA_STORAGE_ERROR
         if action is RoleAction.CREATE:
             log.warning(

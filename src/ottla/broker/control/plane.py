@@ -91,6 +91,8 @@ log = logging.getLogger("ottla.topics")
 
 #: Topics whose settings changed before this broker heard of them; of more the oldest are forgotten.
 MOST_CONFIGURED_EARLY = 10_000
+#: Pause before the controller is asked for the roles again where a disk was full when a replica was to be made.
+HOST_AGAIN_S = 15.0
 #: Pause before the controller is told again of a failed log directory.
 NOTIFY_AGAIN_S = 1.0
 #: Pause before a controller that is elected reads the metadata again, where ZooKeeper could not be read.
@@ -215,6 +217,7 @@ class ControlPlane:
         self._subscribers: list[Callable[[ImageDelta], None]] = []
         self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_hosting_again = False
 
     def _between_brokers(self, highest_producer_id: int) -> tuple[ServedByController, AskedOfController]:
         """What answers the requests of brokers to the controller, and what makes those of this broker."""
@@ -347,6 +350,18 @@ class ControlPlane:
                 partition,
             )
         self.controller.post(LeaderAndIsrAnswered(self.broker_id, self.membership.broker_epoch, taken, refused))
+
+    def host_again(self) -> None:
+        """Have the controller send the roles again after a pause: a disk had no room for a replica."""
+        if not self._is_hosting_again:
+            self._is_hosting_again = True
+            self._spawn(self._host_again())
+
+    async def _host_again(self) -> None:
+        await asyncio.sleep(HOST_AGAIN_S)
+        self._is_hosting_again = False
+        if not self.is_controller:
+            await self._notify_log_dir_failure()
 
     async def _notify_log_dir_failure(self) -> None:
         """Have the controller ask which replicas are offline now; they are when LeaderAndIsr answers so."""

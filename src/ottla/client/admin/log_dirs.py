@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.model import LogDirDescription, ReplicaLogDirs, TopicPartitionReplica
@@ -11,6 +12,7 @@ from ottla.client.errors import BrokerError
 from ottla.client.model import TopicPartition
 from ottla.peer.arguments import MAX_INT32, mapping, several, text, whole_number
 from ottla.peer.cluster import Cluster
+from ottla.peer.errors import InvalidArgumentError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -94,8 +96,14 @@ class LogDirAdmin:
         await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
-def _replica(given: TopicPartitionReplica) -> TopicPartitionReplica:
-    topic, partition, broker = given
+def _replica(given: Any) -> TopicPartitionReplica:
+    """A replica that is given. InvalidArgumentError."""
+    try:
+        topic, partition, broker = given
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"a replica is a TopicPartitionReplica of topic, partition and broker, not {given!r:.80}"
+        ) from None
     return TopicPartitionReplica(
         text("a topic", topic),
         whole_number("the number of a partition", partition, 0, MAX_INT32),

@@ -115,7 +115,7 @@ class PartitionAdmin:
 
         Raises UnknownTopicError, BrokerError, PartlyFailedError for several partitions.
         """
-        wanted = arguments.by_partition("partitions", dict.fromkeys(arguments.several("partitions", partitions)))
+        wanted = dict.fromkeys(arguments.partitions(partitions))
         outcomes: Outcomes[TopicPartition, list[ActiveProducer]] = Outcomes("describing producers", wanted)
 
         async def ask(leader: int, asked: list[TopicPartition]) -> None:

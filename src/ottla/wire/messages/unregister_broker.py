@@ -18,4 +18,4 @@ class UnregisterBrokerResponse(Message):
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable_since=0)
+    error_message: str | None = field(STRING, nullable_since=0, default=None)
