@@ -213,11 +213,10 @@ class ControlPlane:
         self.unheard_configs: dict[str, Mapping[str, str]] = {}
         self._configured_early: dict[str, bool] = {}
         self.unheard_topics, self.first_brokers = UnheardTopics(clock.monotonic_ms), FirstBrokers()
-        self._configuring = asyncio.Lock()
+        self._configuring, self._is_hosting_again = asyncio.Lock(), False
         self._subscribers: list[Callable[[ImageDelta], None]] = []
         self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_hosting_again = False
 
     def _between_brokers(self, highest_producer_id: int) -> tuple[ServedByController, AskedOfController]:
         """What answers the requests of brokers to the controller, and what makes those of this broker."""
