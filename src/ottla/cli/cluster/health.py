@@ -171,8 +171,9 @@ async def _follow(
         is_lost = False
         now = _by_subject(judge(facts, before))
         at_ms = cluster.clock.now_ms()
-        for subject in known.keys() - now.keys():
-            view.change(known[subject], at_ms, is_over=True)
+        for subject, each in known.items():
+            if subject not in now:
+                view.change(each, at_ms, is_over=True)
         for subject, each in now.items():
             if subject not in known:
                 view.change(each, at_ms, is_over=False)
