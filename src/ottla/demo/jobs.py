@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _LONGEST_REASON = 1_500
 _CONF = {
+    # Else a query that is interrupted while it begins may never say that it has stopped.
+    "spark.sql.streaming.stopTimeout": "20s",
     # A column of the user's may be named ${like this}.
     "spark.sql.variable.substitute": "false",
     # Writing without checksum files: for each file that they protect, Hadoop starts a chmod, which took half the time.
@@ -100,7 +103,8 @@ class SparkJobs:
             from ottla.spark.local import stop
 
             for query in self._queries.values():
-                query.stop()
+                with suppress(Exception):  # it did not stop within its time: Spark ends, and ends it
+                    query.stop()
             stop(spark)
 
     def _run(self) -> None:
