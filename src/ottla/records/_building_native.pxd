@@ -1,13 +1,12 @@
 # The C types of `_building.py`, from which the module `ottla.records._building_native` is compiled. Differences of
 # numbers of 64 bits are taken as unsigned ones, so that what does not fit is cut as Java cuts it; bounds checks stay on.
 import cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcpy
+from ottla.records.octets cimport copy_octets, i64, octets, resize
 
 ctypedef unsigned long long u64
-ctypedef long long i64
-ctypedef const unsigned char[::1] octets
 ctypedef const int[::1] ints
 ctypedef const long long[::1] longs
 
@@ -32,20 +31,6 @@ cdef inline const unsigned char *octets_from(octets data) except NULL:
     if data.shape[0] == 0:
         return <const unsigned char *> b""
     return &data[0]
-
-
-cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
-    # What is new has not been written to.
-    return PyByteArray_Resize(buffer, size)
-
-
-cdef inline int copy_octets(bytearray into, Py_ssize_t at, octets data, Py_ssize_t start, Py_ssize_t size) except -1:
-    if size <= 0:
-        return 0
-    if at < 0 or start < 0 or size > PyByteArray_GET_SIZE(into) - at or size > data.shape[0] - start:
-        raise IndexError("copy beyond the end")
-    memcpy(PyByteArray_AS_STRING(into) + at, &data[start], size)
-    return 0
 
 
 @cython.final

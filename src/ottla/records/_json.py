@@ -173,7 +173,7 @@ class JsonColumn:
 class JsonReader:
     """Reads objects into columns. `root` is an OBJECT."""
 
-    __slots__ = ("data", "digits", "end", "exponent", "is_whole", "mantissa", "next", "powers", "root")
+    __slots__ = ("data", "digits", "end", "exponent", "is_over", "is_whole", "mantissa", "next", "powers", "root")
 
     def __init__(self, root: JsonColumn) -> None:
         self.root = root
@@ -184,6 +184,8 @@ class JsonReader:
         # The number that was read last is mantissa * 10^exponent, if it has at most MOST_DIGITS.
         self.mantissa = self.digits = self.exponent = 0
         self.is_whole = False
+        #: Whether the object or list has ended of which a member was read last.
+        self.is_over = False
 
     def read(self, data: Any, offsets: Any, first: int, count: int) -> int:
         """Read objects `first` and on; number i lies in `data` from number i of `offsets` to number i + 1.
@@ -239,20 +241,26 @@ class JsonReader:
                 if child.count != column.count:  # It has this name twice.
                     return -1
                 at = self._value(child, at)
+            at = self._behind_member(at, CLOSE_OBJECT)
             if at < 0:
                 return -1
-            at = self._skip_space(at)
-            if at >= end:
-                return -1
-            byte = self.data[at]
-            at += 1
-            if byte == CLOSE_OBJECT:
+            if self.is_over:
                 self._end_object(column)
                 return at
-            if byte != COMMA:
-                return -1
-            at = self._skip_space(at)
         return -1
+
+    def _behind_member(self, at: int, closing: int) -> int:
+        """Where the next member begins behind one that ends at `at`; or, with `is_over`, where `closing` ends."""
+        if at < 0:
+            return -1
+        at = self._skip_space(at)
+        if at >= self.end:
+            return -1
+        byte = self.data[at]
+        self.is_over = byte == closing
+        if self.is_over:
+            return at + 1
+        return self._skip_space(at + 1) if byte == COMMA else -1
 
     def _end_object(self, column: JsonColumn) -> None:
         children = column.children
@@ -328,20 +336,11 @@ class JsonReader:
         if at < end and self.data[at] == CLOSE_LIST:
             at += 1
         else:
-            while True:
-                at = self._value(child, at)
+            self.is_over = False
+            while not self.is_over:
+                at = self._behind_member(self._value(child, at), CLOSE_LIST)
                 if at < 0:
                     return -1
-                at = self._skip_space(at)
-                if at >= end:
-                    return -1
-                byte = self.data[at]
-                at += 1
-                if byte == CLOSE_LIST:
-                    break
-                if byte != COMMA:
-                    return -1
-                at = self._skip_space(at)
         column.used = child.count
         if column.used > MOST_OCTETS:
             raise OverflowError("a column holds at most 2^31 values of lists")
@@ -561,19 +560,9 @@ class JsonReader:
                 if at >= end or self.data[at] != COLON:
                     return -1
                 at = self._skip_space(at + 1)
-            at = self._pass_over(at, depth + 1)
-            if at < 0:
-                return -1
-            at = self._skip_space(at)
-            if at >= end:
-                return -1
-            byte = self.data[at]
-            at += 1
-            if byte == closing:
+            at = self._behind_member(self._pass_over(at, depth + 1), closing)
+            if at < 0 or self.is_over:
                 return at
-            if byte != COMMA:
-                return -1
-            at = self._skip_space(at)
         return -1
 
 

@@ -1,8 +1,9 @@
 # The C types of `_json.py`, from which the module `ottla.records._json_native` is compiled. Bounds checks stay on.
 import cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcmp, memcpy
+from ottla.records.octets cimport copy_octets, i64, octets, octets_of, put_int, put_long, resize
 
 
 cdef extern from "Python.h":
@@ -39,8 +40,6 @@ cdef extern from *:
 
 
 ctypedef unsigned long long u64
-ctypedef long long i64
-ctypedef const unsigned char[::1] octets
 
 cdef int TEXT, LONG, DOUBLE, BOOLEAN, NUMBER, OBJECT, LIST
 cdef int NO_CHILD, REFUSED, DEEPEST, MOST_DIGITS, EXACT_POWER, MOST_EXPONENT
@@ -61,12 +60,6 @@ cdef inline Py_ssize_t text_end(octets data, Py_ssize_t at, Py_ssize_t end) exce
     return ottla_text_end(&data[0], at, end)
 
 
-cdef inline bytes octets_of(octets data, Py_ssize_t at, Py_ssize_t size):
-    if size <= 0 or at < 0 or size > data.shape[0] - at:
-        raise IndexError("a copy from beyond the end")
-    return PyBytes_FromStringAndSize(<const char *> &data[at], size)
-
-
 cdef inline double double_of(octets data, Py_ssize_t at, Py_ssize_t size) except? -1.0:
     cdef bytes text = octets_of(data, at, size)
     return PyOS_string_to_double(text, NULL, NULL)
@@ -78,34 +71,6 @@ cdef inline bint is_same(bytes word, octets data, Py_ssize_t at, Py_ssize_t size
     if at < 0 or size > data.shape[0] - at:
         raise IndexError("a word beyond the end")
     return size == 0 or memcmp(PyBytes_AS_STRING(word), &data[at], size) == 0
-
-
-cdef inline int copy_octets(bytearray into, Py_ssize_t at, octets data, Py_ssize_t start, Py_ssize_t size) except -1:
-    if size <= 0:
-        return 0
-    if at < 0 or start < 0 or size > PyByteArray_GET_SIZE(into) - at or size > data.shape[0] - start:
-        raise IndexError("copy beyond the end")
-    memcpy(PyByteArray_AS_STRING(into) + at, &data[start], size)
-    return 0
-
-
-cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
-    # What is new has not been written to.
-    return PyByteArray_Resize(buffer, size)
-
-
-cdef inline int put_int(bytearray into, Py_ssize_t index, int number) except -1:
-    if index < 0 or index >= PyByteArray_GET_SIZE(into) >> 2:
-        raise IndexError("a number beyond the end")
-    memcpy(PyByteArray_AS_STRING(into) + 4 * index, &number, 4)
-    return 0
-
-
-cdef inline int put_long(bytearray into, Py_ssize_t index, i64 number) except -1:
-    if index < 0 or index >= PyByteArray_GET_SIZE(into) >> 3:
-        raise IndexError("a number beyond the end")
-    memcpy(PyByteArray_AS_STRING(into) + 8 * index, &number, 8)
-    return 0
 
 
 cdef inline int put_double(bytearray into, Py_ssize_t index, double number) except -1:
@@ -164,6 +129,7 @@ cdef class JsonReader:
     cdef Py_ssize_t digits
     cdef Py_ssize_t exponent
     cdef bint is_whole
+    cdef bint is_over
 
     @cython.locals(ends="const int[::1]", size=Py_ssize_t, index=Py_ssize_t, at=Py_ssize_t)
     cpdef Py_ssize_t read(self, data, offsets, Py_ssize_t first, Py_ssize_t count) except -1
@@ -171,8 +137,11 @@ cdef class JsonReader:
     @cython.locals(end=Py_ssize_t, byte="unsigned char")
     cdef inline Py_ssize_t _skip_space(self, Py_ssize_t at) except -2
 
-    @cython.locals(end=Py_ssize_t, place=Py_ssize_t, index=Py_ssize_t, child=JsonColumn, byte="unsigned char")
+    @cython.locals(end=Py_ssize_t, place=Py_ssize_t, index=Py_ssize_t, child=JsonColumn)
     cdef Py_ssize_t _object(self, JsonColumn column, Py_ssize_t at) except -2
+
+    @cython.locals(byte="unsigned char")
+    cdef inline Py_ssize_t _behind_member(self, Py_ssize_t at, unsigned char closing) except -2
 
     @cython.locals(children=list, index=Py_ssize_t, child=JsonColumn)
     cdef inline int _end_object(self, JsonColumn column) except -1
@@ -187,7 +156,7 @@ cdef class JsonReader:
 
     cdef inline bint _is_word(self, Py_ssize_t at, bytes word) except -1
 
-    @cython.locals(end=Py_ssize_t, child=JsonColumn, byte="unsigned char")
+    @cython.locals(end=Py_ssize_t, child=JsonColumn)
     cdef Py_ssize_t _list(self, JsonColumn column, Py_ssize_t at) except -2
 
     @cython.locals(end=Py_ssize_t, kind=int, is_negative=bint)
@@ -220,7 +189,7 @@ cdef class JsonReader:
     @cython.locals(byte="unsigned char")
     cdef Py_ssize_t _pass_over(self, Py_ssize_t at, int depth) except -2
 
-    @cython.locals(end=Py_ssize_t, byte="unsigned char")
+    @cython.locals(end=Py_ssize_t)
     cdef Py_ssize_t _pass_over_members(self, Py_ssize_t at, int depth, unsigned char closing) except -2
 
 

@@ -1,12 +1,10 @@
 # The C types of `_walk.py`, from which the module `ottla.records._walk_native` is compiled. Numbers on the way to being
 # decoded are unsigned, so that cutting them to their bits is defined; bounds checks stay on.
 import cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.string cimport memcpy
+from ottla.records.octets cimport copy_octets, i64, octets, octets_of, put_int, put_long, resize
 
 
 cdef extern from *:
@@ -18,27 +16,8 @@ cdef extern from *:
 
 
 ctypedef unsigned long long u64
-ctypedef long long i64
-ctypedef const unsigned char[::1] octets
 
 cdef Py_ssize_t SMALLEST_RECORD, NULL_SIZE, NO_HEADERS
-
-
-cdef inline int copy_octets(bytearray into, Py_ssize_t at, octets data, Py_ssize_t start, Py_ssize_t size) except -1:
-    if size == 0:
-        return 0
-    if size < 0 or at < 0 or start < 0 or size > PyByteArray_GET_SIZE(into) - at or size > data.shape[0] - start:
-        raise IndexError("copy beyond the end")
-    memcpy(PyByteArray_AS_STRING(into) + at, &data[start], size)
-    return 0
-
-
-cdef inline bytes octets_of(octets data, Py_ssize_t at, Py_ssize_t size):
-    if size == 0:
-        return b""
-    if size < 0 or at < 0 or size > data.shape[0] - at:
-        raise IndexError("a copy from beyond the end")
-    return PyBytes_FromStringAndSize(<const char *> &data[at], size)
 
 
 cdef inline str text_of(octets data, Py_ssize_t at, Py_ssize_t size):
@@ -47,25 +26,6 @@ cdef inline str text_of(octets data, Py_ssize_t at, Py_ssize_t size):
     if size < 0 or at < 0 or size > data.shape[0] - at:
         raise IndexError("a copy from beyond the end")
     return PyUnicode_DecodeUTF8(<char *> &data[at], size, b"replace")
-
-
-cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
-    # What is new has not been written to.
-    return PyByteArray_Resize(buffer, size)
-
-
-cdef inline int put_int(bytearray into, Py_ssize_t index, int number) except -1:
-    if index < 0 or index >= PyByteArray_GET_SIZE(into) >> 2:
-        raise IndexError("a number beyond the end")
-    memcpy(PyByteArray_AS_STRING(into) + 4 * index, &number, 4)
-    return 0
-
-
-cdef inline int put_long(bytearray into, Py_ssize_t index, i64 number) except -1:
-    if index < 0 or index >= PyByteArray_GET_SIZE(into) >> 3:
-        raise IndexError("a number beyond the end")
-    memcpy(PyByteArray_AS_STRING(into) + 8 * index, &number, 8)
-    return 0
 
 
 cdef inline int set_item(object made, Py_ssize_t index, object item) except -1:
