@@ -303,14 +303,10 @@ class ReplicaManager:
         now_ms = self.replication.monotonic_ms()
         if now_ms >= self._lags_due_ms:
             self._lags_due_ms = now_ms + self.replication.max_lag_ms / 2
-            yield from self._check_lags()
+            yield from self.check_lags()
 
-    def check_lags(self) -> None:
-        """Have the leaders propose to remove followers that lag."""
-        for _ in self._check_lags():
-            pass
-
-    def _check_lags(self) -> Generator[None, None, None]:
+    def check_lags(self) -> Generator[None, None, None]:
+        """Have the leaders propose to remove followers that lag, in steps."""
         for count, partition in enumerate(tuple(self.shared), 1):
             if partition in self.shared:
                 partition.check_lag(self.replication.monotonic_ms())

@@ -126,7 +126,7 @@ def test_a_follower_that_is_not_alive_is_not_waited_for(tmp_path: Path) -> None:
         waiting = ask_delete(broker, 3)
         assert waiting.answer is None
         broker.partitions.replication.is_alive = lambda _: False
-        broker.partitions.check_lags()
+        list(broker.partitions.check_lags())
         assert await deleted(waiting) == (0, 3)
         assert await deleted(ask_delete(broker, 3)) == (0, 3)
 

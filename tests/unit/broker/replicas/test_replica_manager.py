@@ -215,7 +215,7 @@ def test_who_did_not_join_the_isr_holds_nobody_back(end: str) -> None:
     assert (partition.log.high_watermark, reported) == (0, []), "broker 3 was asked for, or is about to join"
     now_ms[0] = 40_000
     if end == "lagging":
-        setup.replicas.check_lags()
+        list(setup.replicas.check_lags())
     else:
         assert not partition.isr_refused(proposal, ErrorCode.INELIGIBLE_REPLICA)
     assert (partition.log.high_watermark, reported) == (3, [ErrorCode.NONE])
@@ -231,12 +231,12 @@ def test_a_follower_that_lacks_records_leaves_the_isr_after_the_allowed_lag() ->
     partition = setup.lead(replicas=BOTH)
     fetched(partition, 0)
     now_ms[0] = 90_000
-    setup.replicas.check_lags()
+    list(setup.replicas.check_lags())
     assert not proposals, "it was silent for long, and lacks nothing"
     setup.append(partition)
     reported = awaited(partition, 2)
-    setup.replicas.check_lags()
-    setup.replicas.check_lags()
+    list(setup.replicas.check_lags())
+    list(setup.replicas.check_lags())
     assert proposals == [IsrProposal(0, 0, (1,))], "one at a time"
     assert (partition.log.high_watermark, reported) == (0, [])
     assert partition.isr_refused(proposals[0], ErrorCode.REQUEST_TIMED_OUT), "it is sent again"
