@@ -69,11 +69,13 @@ def test_signals_stop_it_cleanly(tmp_path: Path, number: signal.Signals) -> None
         process.communicate()
 
 
-def test_what_is_said_when_it_is_ready_comes_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_is_said_when_it_is_ready_comes_together(tmp_path: Path, unbuffered: str) -> None:
     """Who waits for the first line gets no other one later, amid the output of the next command."""
     with subprocess.Popen(
         [sys.executable, "-m", "ottla", "serve", "--port", "0", "--data", str(tmp_path / "data")],
         stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
     ) as process:
         assert process.stdout is not None
         try:

@@ -290,7 +290,8 @@ async def serve_config(config: BrokerConfig, started_s: float, command: Command,
     if refusal is not None:
         return command.report(refusal)
     # In one write: who waits for the first line has the others, too.
-    print("\n".join(_first_lines(broker, started_s, also_shown)), flush=True)
+    # One write with its line end: unbuffered, print() would write that apart, and another's output could come between.
+    print("".join(f"{line}\n" for line in _first_lines(broker, started_s, also_shown)), end="", flush=True)
     tune_collector()
     await stop.wait()
     await broker.stop(lambda size: print(f"stopping: forcing {size / 1e6:.1f} MB to disk", flush=True))

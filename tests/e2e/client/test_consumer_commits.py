@@ -149,6 +149,7 @@ def test_who_waits_in_poll_is_alive(join, filled):
 @pytest.mark.spec("G2")
 def test_a_static_member_comes_back_without_a_rebalance(join, filled):
     first = join("c1", [filled.topic], group_instance_id="one")
+    poll_until([first], lambda: first.owned == [0])
     other = join("c2", [filled.topic], group_instance_id="two")
     poll_until([first, other], lambda: first.owned == [0] and other.listener.calls == [("assigned", [])])
     first.close()
