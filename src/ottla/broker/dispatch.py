@@ -49,6 +49,10 @@ HOT_DECODERS: dict[int, Callable[[memoryview, int, int], Any]] = {
 DECODED_AT_ONCE_BYTES = 4096
 #: APIs allowed before authentication.
 BEFORE_AUTHENTICATION = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
+#: What a controller says of a whole cluster in one request, as Kafka's brokers need it: it has no part to ask for less.
+OF_THE_WHOLE_CLUSTER = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA))
+#: So many times the elements of a client's request are taken in those.
+CLUSTER_ELEMENT_FACTOR = 10
 #: Accesses passed to the authorizer at once.
 ACCESSES_PER_STEP = 64
 
@@ -214,7 +218,8 @@ class Dispatcher:
         self, context: RequestContext, handler: Handler, frame: memoryview, offset: int
     ) -> None:
         header = context.header
-        steps = decode_steps(API[header.api_key].request, frame, header.api_version, offset, self._element_limit)
+        limit = self._element_limit * (CLUSTER_ELEMENT_FACTOR if header.api_key in OF_THE_WHOLE_CLUSTER else 1)
+        steps = decode_steps(API[header.api_key].request, frame, header.api_version, offset, limit)
         try:
             request, _ = await self._broker.slices.through(steps)
         except TooManyElementsError as error:

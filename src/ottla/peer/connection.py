@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import ottla
 from ottla.env.environment import Environment
@@ -38,12 +38,17 @@ from ottla.wire.framing import api_name
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Message
 
+if TYPE_CHECKING:
+    from ottla.wire.stepwise import Steps
+
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """Largest response that is accepted; a larger size means that the server does not speak Kafka's protocol."""
 MAX_FIRST_RESPONSE_BYTES = 1024 * 1024
 MAX_REQUESTS_AT_ONCE = 256
 """Requests in flight; further callers of `request` wait."""
 TLS_ALERT = b"\x15\x03"
+Through: TypeAlias = "Callable[[Steps[tuple[list[Any], int]]], Awaitable[tuple[list[Any], int]]]"
+"""Takes the steps of an encoding in several turns of the loop."""
 
 
 class _DirectAnswer:
@@ -125,17 +130,20 @@ class PeerConnection:
         timeout_ms: int | None = None,
         awaits_response: bool = True,
         versions: tuple[int, int] | None = None,
+        through: Through | None = None,
     ) -> Any:
         """Send a request in the newest version that both sides know and return the response; None if none is awaited.
 
-        `versions` are the oldest and the newest that can express the message, where it is not all of them.
+        `versions` are the oldest and the newest that can express the message, where it is not all of them. `through`
+        encodes a large message in several turns of the loop.
 
         Raises ClientTimeoutError after `timeout_ms` (the connection is closed then, as Kafka's clients do, since its
         later answers would come even later), ConnectionLostError, ProtocolError, UnsupportedVersionError.
         """
         version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered, versions)
+        body = None if through is None else await self._encoded(message, version, through)
         async with self._turns:
-            return await self._exchange(message, version, timeout_ms, awaits_response)
+            return await self._exchange(message, version, timeout_ms, awaits_response, body)
 
     def submit(
         self,
@@ -198,21 +206,39 @@ class PeerConnection:
                 raise answer
         return answers
 
+    async def _encoded(self, message: Message, version: int, through: Through) -> list[Any]:
+        from ottla.wire.stepwise import encode_steps  # clients have no such requests
+
+        try:
+            parts, _ = await through(encode_steps(message, version))
+        except WireError as error:
+            raise self._unsendable(message, error) from error
+        return parts
+
     async def _exchange(
-        self, message: Message, version: int, timeout_ms: int | None, awaits_response: bool = True
+        self,
+        message: Message,
+        version: int,
+        timeout_ms: int | None,
+        awaits_response: bool = True,
+        body: list[Any] | None = None,
     ) -> Any:
-        self._write(self._frame(message, version, answered=awaits_response))
+        self._write(self._frame(message, version, answered=awaits_response, body=body))
         if not awaits_response:
             return None
         return await self._answer(self._expect_answer(), message, timeout_ms)
 
-    def _frame(self, message: Message, version: int, *, answered: bool = True) -> list[bytes | memoryview]:
+    def _frame(
+        self, message: Message, version: int, *, answered: bool = True, body: list[Any] | None = None
+    ) -> list[bytes | memoryview]:
         self._check_open()
         try:
-            return self._protocol.request_parts(message, version, answered=answered)
+            return self._protocol.request_parts(message, version, answered=answered, body=body)
         except WireError as error:
-            name = api_name(message.SCHEMA.api_key or 0)
-            raise ProtocolError(f"{name} cannot be sent to {self.address}: {error}") from error
+            raise self._unsendable(message, error) from error
+
+    def _unsendable(self, message: Message, error: WireError) -> ProtocolError:
+        return ProtocolError(f"{api_name(message.SCHEMA.api_key or 0)} cannot be sent to {self.address}: {error}")
 
     def _check_open(self) -> Stream:
         if self._closed_by is not None or self._stream is None:

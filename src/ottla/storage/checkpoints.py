@@ -84,9 +84,14 @@ def decode_entries(data: bytes, path: str) -> list[str]:
     return entries
 
 
+def offset_entry(key: TopicPartitionKey, offset: int) -> str:
+    """The entry of a partition in a checkpoint of offsets."""
+    return f"{key[0]} {key[1]} {offset}"
+
+
 def encode_offsets(offsets: Mapping[TopicPartitionKey, int]) -> bytes:
     """A checkpoint file of offsets by (topic, partition)."""
-    return encode_entries([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+    return encode_entries([offset_entry(key, offset) for key, offset in offsets.items()])
 
 
 def decode_offsets(data: bytes, path: str) -> dict[TopicPartitionKey, int]:

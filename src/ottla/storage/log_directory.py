@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -25,7 +25,6 @@ from ottla.storage.checkpoints import (
     decode_offsets,
     encode_clean_shutdown,
     encode_meta_properties,
-    encode_offsets,
     refuse_newer_checkpoint,
 )
 from ottla.storage.results import StorageRefusal
@@ -260,11 +259,8 @@ class LogDirectory:
             known = self._named[which] = data, frozenset(line.rpartition(b" ")[0] for line in data.splitlines())
         return known[1]
 
-    def changed_checkpoint(
-        self, name: str, offsets: Mapping[TopicPartitionKey, int], *, is_on_disk: bool = False
-    ) -> Checkpoint | None:
+    def changed_checkpoint(self, name: str, data: bytes, *, is_on_disk: bool = False) -> Checkpoint | None:
         """The checkpoint to write; None if these contents were requested before and, with `is_on_disk`, written."""
-        data = encode_offsets(offsets)
         asked, written = self._asked.get(name), self._written.get(name)
         newest = asked.data if asked is not None else written
         if newest == data and (written == data or not is_on_disk):

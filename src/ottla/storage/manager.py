@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, product
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
 from ottla.env.randomness import Randomness
 from ottla.env.warmth import bring, without_waiting
+from ottla.storage.checkpointing import LogCheckpoints
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -26,7 +27,6 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.flush_queue import Flushed, FlushQueue, FlushTurns, flush_due, flush_now
-from ottla.storage.flushing import sync_file
 from ottla.storage.future_logs import FutureLog, FutureLogs, take_over
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directories import LogDirectories
@@ -120,12 +120,17 @@ class LogManager:
         self._removals = Removals(disk, executor, self._note)
         #: Logs that wait for a disk thread.
         self.flushes = FlushQueue(executor, clock.now_ms, self._flushed)
+        self._checkpoints = LogCheckpoints(
+            disk,
+            self._directories,
+            self._logs,
+            lambda log_dir: self.futures.in_directory(log_dir),
+            lambda: self.cleaner.checkpoints,
+        )
         #: Copies of logs on their way to other log directories.
         self.futures = FutureLogs(
-            disk, clock, self._directories, self._resources, self._removals, self._note, self._note_cut
+            disk, clock, self._directories, self._resources, self._removals, self._note, self._checkpoints.note_cut
         )
-        #: Files that were truncated and are not synced yet, with their log directories.
-        self._cut_files: list[tuple[str, LogDirectory]] = []
         self.on_flushed: Flushed = lambda log, size, error: None
         #: Called with the partitions of a failed log directory, and whether that was the last working one.
         self.on_log_dir_failed: LogDirectoryFailed = lambda gone, is_last: None
@@ -217,6 +222,7 @@ class LogManager:
         for key in gone:
             self._directories.remove_log_dir(key)
             self.cleaner.forget(key)
+            self._checkpoints.note(key)
             self._logs.pop(key).release_files()
         return gone
 
@@ -336,6 +342,7 @@ class LogManager:
                 self._undo_create(log_dir, place.directory, error)
         self._logs[key] = log
         self._directories.set_log_dir(key, log_dir)
+        self._checkpoints.note(key)
         return log
 
     def _forget_checkpoints(self, key: TopicPartitionKey, *log_dirs: LogDirectory) -> None:
@@ -344,9 +351,7 @@ class LogManager:
         Raises DiskError.
         """
         if any(log_dir.names(key) for log_dir in log_dirs):
-            self._checkpoint(RECOVERY_POINT_FILE, wait=True)
-            self._checkpoint(LOG_START_FILE, wait=True)
-            self._checkpoint(CLEANER_FILE, wait=True)
+            self._checkpoints.write((RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE))
 
     # -- moves between log directories
 
@@ -388,6 +393,7 @@ class LogManager:
         log.relocate(directory)
         self._logs[key] = log
         self._directories.set_log_dir(key, future.log_dir)
+        self._checkpoints.note(key)
         self.futures.taken(key)
         try:
             take_over(log, former)
@@ -441,6 +447,7 @@ class LogManager:
         key = (log.topic, log.partition)
         del self._logs[key]
         self._directories.remove_log_dir(key)
+        self._checkpoints.note(key)
         self.cleaner.forget(key)
         log.close(self._clock.now_ms())
 
@@ -464,6 +471,7 @@ class LogManager:
         if log is None:
             return False
         self.cleaner.forget(key)
+        self._checkpoints.note(key)
         log_dir = self._directories.remove_log_dir(key)
         log.release_files()
         path = self._directories.rename_partition(log_dir, log.directory, key, DELETE_SUFFIX)
@@ -514,15 +522,16 @@ class LogManager:
         ):
             if self._is_due(name, now_ms, interval_ms):
                 yield
-                self._checkpoint(name, wait=False)
+                yield from self._checkpoints.write_in_steps(name)
 
     def _some_at_a_time(
         self, logs: Mapping[TopicPartitionKey, PartitionLog]
     ) -> Iterator[list[tuple[TopicPartitionKey, PartitionLog]]]:
         """These logs in parts, without those that go meanwhile; none once the manager is closed."""
-        found = iter(list(logs.items()))
+        # The keys alone: a hundred thousand new pairs would have the collector look at all of them, several times.
+        found = iter(list(logs))
         while self._opened and (part := list(islice(found, LOGS_PER_STEP))):
-            yield [(key, log) for key, log in part if self._logs.get(key) is log]
+            yield [(key, log) for key in part if (log := self._logs.get(key)) is not None]
 
     def _is_due(self, name: str, now_ms: int, interval_ms: int) -> bool:
         # A wall clock that was set back must not delay work by more than its interval.
@@ -585,29 +594,22 @@ class LogManager:
             self._discard(log, log.truncate_to(offset, self._clock.now_ms()))
         finally:
             if log_dir is not None:
-                self._note_cut(log, log_dir)
+                self._checkpoints.note_cut(log, log_dir)
             self.futures.cut(log)
-
-    def _note_cut(self, log: PartitionLog, log_dir: LogDirectory) -> None:
-        """Sync what was truncated with the recovery points.
-
-        The log may go on in another segment, and a flush is of what lies above the recovery point: the records that
-        were cut off would be there again after a loss of power, in front of those that were appended instead.
-        """
-        self._cut_files += [(segment.log.path, log_dir) for segment in log.segments[-2:]]
 
     def begin_anew(self, log: PartitionLog, offset: int) -> None:
         """Remove all records of a follower's log, which begins at `offset` then; otherwise as `truncate`."""
         try:
             self._discard(log, log.truncate_fully_and_start_at(offset, self._clock.now_ms()))
         finally:
+            self._checkpoints.note((log.topic, log.partition))
             self.futures.cut(log)
 
     def _on_cleaned(self, key: TopicPartitionKey) -> None:
         """A log was compacted: store how far, and apply retention if its policy also says delete."""
         log = self._logs.get(key)
         if log is not None and not log.closed:
-            self._checkpoint(CLEANER_FILE, wait=False)
+            self._checkpoints.write_soon(CLEANER_FILE)
             self._delete_old_segments(log, self._clock.now_ms())
 
     def flush_soon(self, log: PartitionLog) -> None:
@@ -625,69 +627,18 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Write all checkpoints synchronously. Raises DiskError."""
-        for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
-            self._checkpoint(name, wait=True)
-
-    def _checkpoint(self, name: str, wait: bool) -> None:
-        for log_dir in self._directories.live():
-            changed = log_dir.changed_checkpoint(name, self._offsets(name, log_dir), is_on_disk=wait)
-            if changed is None:
-                continue
-            if wait:
-                log_dir.write_checkpoint(changed)
-            else:
-                self._directories.in_background(partial(log_dir.write_checkpoint, changed), log_dir)
+        self._checkpoints.write((RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE))
 
     def store_recovery_points(self, done: Callable[[], None]) -> None:
         """Write the recovery points in disk threads, and sync what was truncated, then call `done`.
 
         After a failure the log directory is probed.
         """
-        cut, self._cut_files = self._cut_files, []
-        works: list[tuple[Callable[[], None], LogDirectory]] = []
-        works += [(partial(sync_file, self._disk, path), log_dir) for path, log_dir in cut if log_dir.failure is None]
-        self._run_all(works + self._checkpoint_works((RECOVERY_POINT_FILE,), self._directories.live()), done)
+        self._checkpoints.store_recovery_points(done)
 
     def store_checkpoint(self, log_dir: LogDirectory, name: str, done: Callable[[], None]) -> None:
         """As `store_recovery_points`, one of the checkpoints of one log directory."""
-        self._run_all(self._checkpoint_works((name,), (log_dir,)), done)
-
-    def _checkpoint_works(
-        self, names: Iterable[str], log_dirs: Iterable[LogDirectory]
-    ) -> list[tuple[Callable[[], None], LogDirectory]]:
-        works: list[tuple[Callable[[], None], LogDirectory]] = []
-        for log_dir, name in product(log_dirs, names):
-            changed = log_dir.changed_checkpoint(name, self._offsets(name, log_dir), is_on_disk=True)
-            if changed is not None:
-                works.append((partial(log_dir.write_checkpoint, changed), log_dir))
-        return works
-
-    def _run_all(self, works: Sequence[tuple[Callable[[], None], LogDirectory]], done: Callable[[], None]) -> None:
-        waiting = len(works) + 1
-
-        def written() -> None:
-            nonlocal waiting
-            waiting -= 1
-            if not waiting:
-                done()
-
-        for work, log_dir in works:
-            self._directories.in_background(work, log_dir, written)
-        written()
-
-    def _offsets(self, name: str, log_dir: LogDirectory) -> dict[TopicPartitionKey, int]:
-        if name == CLEANER_FILE:
-            log_dir_of = self._directories.log_dir_of
-            return {key: end for key, end in self.cleaner.checkpoints.items() if log_dir_of(key) is log_dir}
-        logs = {key: self._logs[key] for key in self._directories.keys_in(log_dir)}
-        logs.update(self.futures.in_directory(log_dir))
-        if name == RECOVERY_POINT_FILE:
-            return {key: log.recovery_point for key, log in logs.items()}
-        if name == HIGH_WATERMARK_FILE:
-            return {key: log.high_watermark for key, log in logs.items()}
-        return {
-            key: log.log_start_offset for key, log in logs.items() if log.log_start_offset > log.segments[0].base_offset
-        }
+        self._checkpoints.store(log_dir, name, done)
 
     # -- stop
 
@@ -700,6 +651,7 @@ class LogManager:
             self._directories.release()
             return 0
         self._opened = self._directories.is_probing = False
+        self._checkpoints.close()
         self._removals.close()
         self.topic_settings.close()
         self.cleaner.close()

@@ -284,14 +284,17 @@ class ClientProtocol:
         """The frame of a request. Raises WireError when the version cannot express it or too many are in flight."""
         return b"".join(self.request_parts(message, version, answered=answered))
 
-    def request_parts(self, message: Message, version: int, *, answered: bool = True) -> list[bytes | memoryview]:
-        """As `request`, not joined: records are in the list as they were given."""
+    def request_parts(
+        self, message: Message, version: int, *, answered: bool = True, body: list[Any] | None = None
+    ) -> list[bytes | memoryview]:
+        """As `request`, not joined: records are in the list as they were given. `body` is the message, if encoded."""
         api_key = message.SCHEMA.api_key
         if api_key is None:
             raise WireError(f"{message.SCHEMA.name} is not a request")
         if len(self._in_flight) >= MAX_IN_FLIGHT:
             raise WireError(f"{MAX_IN_FLIGHT} requests are in flight already")
-        body = codec.encode_parts(message, version)
+        if body is None:
+            body = codec.encode_parts(message, version)
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & MAX_CORRELATION_ID
         if answered:

@@ -30,6 +30,7 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from ottla.wire.schema import Message
 
 
@@ -151,6 +152,21 @@ def test_more_elements_than_the_limit_are_refused(tmp_path: Path, caplog: pytest
         leaving = [MemberIdentity(member_id=f"member-{index}") for index in range(6_000)]
         answer = await ask(13, 3, LeaveGroupRequest(group_id="g", members=leaving))
         assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+    with_broker(tmp_path, scenario, ottla_request_max_elements="5000")
+
+
+@pytest.mark.spec("R1", "S5")
+@pytest.mark.parametrize("count", [6_000, 60_000])
+def test_a_controller_may_name_ten_times_as_many(tmp_path: Path, count: int) -> None:
+    """The first LeaderAndIsr to a broker has all of its replicas."""
+
+    async def scenario(ask: Ask) -> None:
+        deleted = [StopReplicaPartitionState(partition_index=index, leader_epoch=0) for index in range(count)]
+        request = StopReplicaRequest(topic_states=[StopReplicaTopicState(topic_name="t", partition_states=deleted)])
+        answer = await ask(5, 3, request)
+        is_read = count < 50_000
+        assert answer.error_code == (ErrorCode.STALE_CONTROLLER_EPOCH if is_read else ErrorCode.INVALID_REQUEST)
 
     with_broker(tmp_path, scenario, ottla_request_max_elements="5000")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.env.disk import Disk, DiskError
-from ottla.storage.checkpoints import MetaProperties
+from ottla.storage.checkpoints import MetaProperties, encode_offsets
 from ottla.storage.log_directory import DELETE_SUFFIX, LogDirectory, parse_partition_directory, renamed_directory_name
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
@@ -103,18 +103,21 @@ def test_a_kraft_directory_is_refused(ground: tuple[Disk, str]) -> None:
 def test_checkpoints_are_written_when_they_change(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     folder = LogDirectory(disk, root)
-    data = folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5})
+    data = folder.changed_checkpoint("recovery-point-offset-checkpoint", encode_offsets({("a", 1): 5}))
     assert data is not None
     folder.write_checkpoint(data)
-    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5}) is None
-    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 6}) is not None
-    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 6}) is None
+    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", encode_offsets({("a", 1): 5})) is None
+    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", encode_offsets({("a", 1): 6})) is not None
+    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", encode_offsets({("a", 1): 6})) is None
     # Asked for is not yet written, and the older of two never replaces the newer.
-    last = folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5}, is_on_disk=True)
+    last = folder.changed_checkpoint("recovery-point-offset-checkpoint", encode_offsets({("a", 1): 5}), is_on_disk=True)
     assert last is not None
     folder.write_checkpoint(last)
     folder.write_checkpoint(data)
-    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5}, is_on_disk=True) is None
+    again = folder.changed_checkpoint(
+        "recovery-point-offset-checkpoint", encode_offsets({("a", 1): 5}), is_on_disk=True
+    )
+    assert again is None
     disk.write_atomic(f"{root}/log-start-offset-checkpoint", b"damaged")
     notes = folder.read_checkpoints()
     assert folder.recovery == {("a", 1): 5}
@@ -127,9 +130,9 @@ def test_a_checkpoint_that_could_not_be_written_is_asked_for_again() -> None:
     disk = FaultyDisk(MemoryDisk())
     disk.mkdirs("/logs")
     folder = LogDirectory(disk, "/logs")
-    asked = folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5})
+    asked = folder.changed_checkpoint("recovery-point-offset-checkpoint", encode_offsets({("a", 1): 5}))
     assert asked is not None
     disk.fail("replace", "*checkpoint")
     with pytest.raises(DiskError):
         folder.write_checkpoint(asked)
-    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5}) is not None
+    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", encode_offsets({("a", 1): 5})) is not None

@@ -76,9 +76,10 @@ class MetadataWriter:
                 raise BadVersionError(ControllerEpochZnode.PATH, "another was elected since")
             for is_states, changes in groupby(effect.changes, _is_later_state):
                 if is_states:
-                    operations = [
+                    # Made as the transactions take them: those of a whole cluster at once would hold the loop.
+                    operations = (
                         _set_state(change, effect.epoch) for change in changes if isinstance(change, PutState)
-                    ]
+                    )
                     await self._commit(operations, [term.fence()])
                     continue
                 for change in changes:

@@ -36,7 +36,9 @@ ROWS: tuple[Row, ...] = (
         "ottla.request.max.elements", "int", "200000", "[5000,...]", "medium", "read-only", "honoured",
         "The most elements that the arrays of one request may have together (topics, partitions, groups, keys and so "
         "on). A request with more is refused with INVALID_REQUEST, or by closing the connection where the response has "
-        "no place for an error of the whole; its client should ask for less at a time.",
+        "no place for an error of the whole; its client should ask for less at a time. Ten times as many are taken in "
+        "the requests of a controller, which name all partitions of a cluster: raise it for more than 250,000 "
+        "partitions of factor 3.",
     ),
     (
         "ottla.zookeeper.port", "int", "-1", "[-1,...,65535]", "medium", "read-only", "honoured",

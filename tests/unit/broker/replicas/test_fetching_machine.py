@@ -10,6 +10,7 @@ from ottla.broker.replicas.fetching.machine import (
     EARLIEST,
     LATEST,
     NO_TOPIC_ID,
+    PARTITIONS_PER_STEP,
     AskOffset,
     FetcherMachine,
     FetchRound,
@@ -38,9 +39,15 @@ class Machine(FetcherMachine):
     def __init__(self) -> None:
         super().__init__(BACKOFF_MS)
 
+    def planned(self, now_ms: float) -> FetchRound | None:
+        """The next request."""
+        for _ in self.prepare(now_ms):
+            pass
+        return self.plan()
+
     def round(self, now_ms: float = 0) -> FetchRound:
         """The next request, with its answer received."""
-        asked = self.plan(now_ms)
+        asked = self.planned(now_ms)
         assert asked is not None
         self.check_invariants()
         assert self.received(ErrorCode.NONE, 7, now_ms)
@@ -70,12 +77,12 @@ def test_a_session_names_what_changed(machine: Machine) -> None:
     third = machine.round()
     assert (third.changed, third.forgotten) == ({}, [(B, ID_B)])
     machine.forget(A)
-    assert machine.plan(0) is None
+    assert machine.planned(0) is None
 
 
 def test_without_sessions_everything_is_named_each_time(machine: Machine) -> None:
     for _ in range(2):
-        asked = machine.plan(0)
+        asked = machine.planned(0)
         assert asked is not None
         assert asked.changed.keys() == {A, B}
         assert machine.received(ErrorCode.NONE, 0, 0)
@@ -111,11 +118,11 @@ def test_a_leader_that_is_gone_is_asked_once_in_each_delay(monkeypatch: pytest.M
         machine.follow(("a", index), ID_A, 3, LogEnds(5, 2, 0), 4)
     for attempt in range(5):
         now_ms = attempt * BACKOFF_MS
-        assert machine.plan(now_ms) is not None
+        assert machine.planned(now_ms) is not None
         machine.failed_round(now_ms)
         machine.check_invariants()
         assert machine.next_deadline_ms == now_ms + BACKOFF_MS
-        assert machine.plan(now_ms + 1) is None
+        assert machine.planned(now_ms + 1) is None
 
 
 def test_a_leader_without_room_for_sessions_is_told_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +131,7 @@ def test_a_leader_without_room_for_sessions_is_told_all_at_once(monkeypatch: pyt
     machine.follow(A, ID_A, 3, LogEnds(5, 2, 0), 4)
     machine.follow(B, ID_B, 3, LogEnds(0, -1, 0), 0)
     for keys, is_partial in (([A], True), ([A, B], False), ([A, B], False)):
-        asked = machine.plan(0)
+        asked = machine.planned(0)
         assert asked is not None
         assert (list(asked.changed), asked.is_partial) == (keys, is_partial)
         assert machine.received(ErrorCode.NONE, 0, 0)
@@ -141,9 +148,9 @@ def test_a_lost_session_is_begun_anew_at_once(machine: Machine, error: ErrorCode
 
 
 def test_any_other_error_of_the_request_waits(machine: Machine) -> None:
-    machine.plan(0)
+    machine.planned(0)
     assert not machine.received(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 0, 0)
-    assert machine.plan(BACKOFF_MS - 1) is None
+    assert machine.planned(BACKOFF_MS - 1) is None
     assert machine.next_deadline_ms == BACKOFF_MS
     assert machine.round(BACKOFF_MS).changed.keys() == {A, B}
 
@@ -152,7 +159,7 @@ def test_no_answer_waits_and_begins_a_session_anew(machine: Machine) -> None:
     machine.round()
     machine.failed_round(50)
     machine.check_invariants()
-    assert machine.plan(60) is None
+    assert machine.planned(60) is None
     again = machine.round(50 + BACKOFF_MS)
     assert (again.session_id, again.session_epoch, again.forgotten) == (7, 0, []), "the old session is closed"
     assert again.changed.keys() == {A, B}
@@ -266,7 +273,7 @@ def test_a_log_that_takes_no_more_is_given_up(machine: Machine) -> None:
     assert (A in machine, machine.failed) == (False, {A: ErrorCode.KAFKA_STORAGE_ERROR})
     machine.refused(B, 3, 0)
     assert B in machine
-    assert machine.plan(0) is None
+    assert machine.planned(0) is None
 
 
 def test_diverged_logs_are_cut_until_they_agree(machine: Machine) -> None:
@@ -293,7 +300,7 @@ def test_logs_that_do_not_come_together_wait(machine: Machine) -> None:
 def test_a_log_without_epochs_is_cut_to_the_high_watermark_first() -> None:
     machine = Machine()
     machine.follow(A, ID_A, 3, LogEnds(9, -1, 0), 6)
-    assert machine.plan(0) is None
+    assert machine.planned(0) is None
     assert machine.first_cuts() == [(A, 3, TruncateTo(6))]
     machine.moved(A, 3, LogEnds(6, -1, 0))
     assert machine.first_cuts() == []
@@ -345,3 +352,31 @@ def test_offsets_that_are_refused(machine: Machine) -> None:
 )
 def test_where_a_log_is_cut(asked: TruncateByEpoch, own: tuple[int, int], log_end: int, offset: int) -> None:
     assert truncation_offset(asked, *own, log_end) == offset
+
+
+def test_roles_change_while_a_session_is_begun() -> None:
+    """Everything is listed in steps: what comes meanwhile is asked for, what goes is not, nor is it forgotten."""
+    machine = Machine()
+    keys = [("many", index) for index in range(2 * PARTITIONS_PER_STEP + 1)]
+    for key in keys:
+        machine.follow(key, ID_A, 3, LogEnds(5, 2, 0), 4)
+    machine.round()
+    machine.failed_round(0)
+    steps = machine.prepare(BACKOFF_MS)
+    next(steps)
+    machine.forget(keys[0])
+    machine.forget(keys[-1])
+    machine.follow(A, ID_A, 3, LogEnds(5, 2, 0), 4)
+    machine.follow(B, NO_TOPIC_ID, 3, LogEnds(5, 2, 0), 4)
+    assert sum(1 for _ in steps) >= 2, "it takes several turns of the loop"
+    asked = machine.plan()
+    assert asked is not None
+    named = dict(asked.changed)
+    assert machine.received(ErrorCode.NONE, 7, BACKOFF_MS)
+    while asked.is_partial:
+        asked = machine.round(BACKOFF_MS)
+        named |= asked.changed
+        assert not asked.forgotten
+        assert not asked.with_topic_ids
+    assert named.keys() == {*keys[1:-1], A, B}
+    machine.check_invariants()

@@ -54,13 +54,14 @@ def test_a_move_takes_a_turn_of_the_loop_for_each_checkpoint() -> None:
     async def play() -> None:
         nonlocal turns
         broker = MovingBroker(new_disk(), VirtualClock(NOW_MS))
-        offsets = broker.logs._offsets
+        checkpoints = broker.logs._checkpoints
+        data = checkpoints._data
 
-        def noted(name: str, log_dir: LogDirectory) -> dict[tuple[str, int], int]:
+        def noted(name: str, log_dir: LogDirectory) -> bytes:
             taken.append((turns, name))
-            return offsets(name, log_dir)
+            return data(name, log_dir)
 
-        broker.logs._offsets = noted  # type: ignore[method-assign]
+        checkpoints._data = noted  # type: ignore[method-assign]
         broker.append([Record(0, NOW_MS, b"k", b"v")])
         broker.move(ROOTS[1])
         while len(broker.logs.futures) or broker.mover._active:

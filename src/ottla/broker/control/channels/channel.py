@@ -97,7 +97,7 @@ class BrokerChannel:
                 if self._connection is None or not self._connection.is_open:
                     self._connection = await self._connector.connect(self.broker.image)
                 message = await self._messages.make(first.sending, first.request)
-                response = await self._connection.request(message)
+                response = await self._connection.request(message, through=self._messages.slices.through)
             except ClientError as error:
                 self._disconnect()
                 self._report(error)
@@ -107,7 +107,7 @@ class BrokerChannel:
             if self._waiting and self._waiting[0] is first:
                 self._waiting.popleft()
             try:
-                self._answered(first, response)
+                await self._answered(first, response)
             except Exception:
                 log.exception("the response of broker %d is not understood", self.broker.image.id)
 
@@ -121,7 +121,7 @@ class BrokerChannel:
                 error,
             )
 
-    def _answered(self, answered: _Waiting, response: Any) -> None:
+    async def _answered(self, answered: _Waiting, response: Any) -> None:
         sending, request = answered
         error = response.error_code
         if error != ErrorCode.NONE:
@@ -130,6 +130,6 @@ class BrokerChannel:
         if isinstance(request, StopReplicaBatch):
             event = deletion_answered(sending, request, response)
         elif isinstance(request, LeaderAndIsrBatch) and error == ErrorCode.NONE:
-            event = leader_and_isr_answered(sending, request, response)
+            event = await self._messages.slices.through(leader_and_isr_answered(sending, request, response))
         if event is not None:
             self._post(event)

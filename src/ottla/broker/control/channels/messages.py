@@ -6,6 +6,8 @@ LeaderAndIsr 7, UpdateMetadata 8 and StopReplica 4, as Apache Kafka 3.9 sends th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -16,7 +18,7 @@ from ottla.cluster.control_batches import (
     StopReplicaBatch,
     UpdateMetadataBatch,
 )
-from ottla.cluster.controller_events import DeletionAnswered, LeaderAndIsrAnswered, SendToBroker
+from ottla.cluster.controller_events import DeletionAnswered, LeaderAndIsrAnswered, PartitionKey, SendToBroker
 from ottla.config.listeners import SECURITY_PROTOCOLS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leader_and_isr import (
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.broker.slices import LoopSlices
     from ottla.cluster.image import BrokerImage
     from ottla.wire.schema import Message
+    from ottla.wire.stepwise import Steps
 
 TopicState = TypeVar("TopicState", LeaderAndIsrTopicState, UpdateMetadataTopicState)
 
@@ -58,7 +61,8 @@ class ControlMessages:
     def __init__(self, controller_id: int, listener_name: str, slices: LoopSlices) -> None:
         self._controller_id = controller_id
         self._listener_name = listener_name
-        self._slices = slices
+        #: Large messages are made, encoded and understood in slices.
+        self.slices = slices
         #: The partitions of the last UpdateMetadata, which every broker gets.
         self._last: tuple[UpdateMetadataBatch, list[UpdateMetadataTopicState]] | None = None
 
@@ -99,7 +103,7 @@ class ControlMessages:
                 )
             topic.partition_states.append(state_of(entry, epoch))
             if count % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
-                await self._slices.point()
+                await self.slices.point()
         return list(topics.values())
 
     def _leaders(
@@ -175,16 +179,22 @@ def _stops(request: StopReplicaBatch) -> list[StopReplicaTopicState]:
 
 def leader_and_isr_answered(
     sending: SendToBroker, request: LeaderAndIsrBatch, response: LeaderAndIsrResponse
-) -> LeaderAndIsrAnswered:
-    """What a LeaderAndIsr response says about the broker's log directories."""
-    names: dict[UUID, str] = {entry.topic_id: entry.topic for entry in request.entries}
-    online, offline = [], []
-    for topic in response.topics:
-        for partition in topic.partition_errors:
+) -> Steps[LeaderAndIsrAnswered]:
+    """What a LeaderAndIsr response says about the broker's log directories, found topic by topic."""
+    names: dict[UUID, str] = {}
+    for topic, entries in groupby(request.entries, attrgetter("topic")):
+        names[next(entries).topic_id] = topic
+        yield
+    online: list[PartitionKey] = []
+    offline: list[PartitionKey] = []
+    for answered in response.topics:
+        name = names[answered.topic_id]
+        for partition in answered.partition_errors:
             if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                offline.append((names[topic.topic_id], partition.partition_index))
+                offline.append((name, partition.partition_index))
             elif partition.error_code == ErrorCode.NONE:
-                online.append((names[topic.topic_id], partition.partition_index))
+                online.append((name, partition.partition_index))
+        yield
     return LeaderAndIsrAnswered(sending.broker_id, sending.broker_epoch, online, offline)
 
 

@@ -196,7 +196,9 @@ class ReplicaFetcher:
         await self._store_cuts()
         quota = self._broker.quota
         machine.hold(self._is_throttled if quota.is_exceeded else None)
-        asked = machine.plan(self._now_ms())
+        for _ in machine.prepare(self._now_ms()):
+            await self._broker.slices.point()
+        asked = machine.plan()
         if asked is None:
             return False
         request = fetch_request(

@@ -1,14 +1,15 @@
 """What one fetcher asks its leader for, and what follows from the answers. Pure.
 
 As in Kafka (`AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`). A fetcher copies some of the
-partitions that one other broker leads, with one request under way. Each round: `plan` says what the next request names,
-`answered` what to do about one partition's response, and `moved`, `refused` or `gave_up` report the outcome. Each
-event names the leader epoch in which its request was made: what belongs to another role of the replica is dropped.
+partitions that one other broker leads, with one request under way. Each round: after `prepare`, `plan` says what the
+next request names, `answered` what to do about one partition's response, and `moved`, `refused` or `gave_up` report
+the outcome. Each event names the leader epoch in which its request was made: what belongs to another role of the
+replica is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
@@ -25,6 +26,8 @@ NO_EPOCH: Final = -1
 NO_TOPIC_ID: Final = UUID(int=0)
 #: Partitions that one request names anew, where the leader grants a session: ten thousands would hold up both loops.
 MOST_NAMED: Final = 2_000
+#: Partitions that are looked at in one step of `prepare`.
+PARTITIONS_PER_STEP: Final = 1_000
 #: Special timestamps of ListOffsets: the leader's log end, and its log start.
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -179,7 +182,9 @@ class FetcherMachine:
         self._changed: dict[PartitionKey, None] = {}
         self._forgotten: dict[tuple[PartitionKey, UUID], None] = {}
         self._to_cut: dict[PartitionKey, None] = {}
-        self._delays: list[tuple[float, PartitionKey]] = []
+        #: The partitions that are delayed, by their deadlines, and a heap of these.
+        self._delayed: dict[float, list[PartitionKey]] = {}
+        self._deadlines: list[float] = []
         #: Partitions that a quota keeps out of the requests; None while it keeps out none.
         self._held: dict[PartitionKey, None] | None = None
         #: How many partitions are of topics without ids.
@@ -282,25 +287,39 @@ class FetcherMachine:
         """Whether a quota keeps any partition out of the requests."""
         return bool(self._held)
 
-    def plan(self, now_ms: float) -> FetchRound | None:
-        """The next request; None if there is nothing to ask for now."""
-        while self._delays and self._delays[0][0] <= now_ms:
-            key = heappop(self._delays)[1]
+    def prepare(self, now_ms: float) -> Iterator[None]:
+        """End the delays that are over, and list everything for a new session, in steps between which roles change."""
+        while self._deadlines and self._deadlines[0] <= now_ms:
+            for count, key in enumerate(self._delayed.pop(heappop(self._deadlines)), 1):
+                followed = self._followed.get(key)
+                until_ms = followed.delayed_until_ms if followed is not None else None
+                if followed is not None and until_ms is not None and until_ms <= now_ms:
+                    followed.delayed_until_ms = None
+                    if followed.is_asked_for:
+                        self._changed[key] = None
+                if not count % PARTITIONS_PER_STEP:
+                    yield
+        if self._session.is_new:
+            yield from self._list_all()
+
+    def _list_all(self) -> Iterator[None]:
+        self._changed.clear()
+        for count, key in enumerate(list(self._followed), 1):
             followed = self._followed.get(key)
-            if followed is not None and followed.delayed_until_ms is not None and followed.delayed_until_ms <= now_ms:
-                followed.delayed_until_ms = None
-                if followed.is_asked_for:
-                    self._changed[key] = None
+            if followed is not None and followed.is_asked_for:
+                followed.asked = None
+                self._changed[key] = None
+            if not count % PARTITIONS_PER_STEP:
+                yield
+        self._forgotten.clear()
+
+    def plan(self) -> FetchRound | None:
+        """The next request, after `prepare`; None if there is nothing to ask for now."""
         if self._with_topic_ids != (self._without_ids == 0):
             self._with_topic_ids = not self._with_topic_ids
             self._session.failed()
-        if self._session.is_new:
-            self._forgotten.clear()
-            self._changed.clear()
-            for key, each in self._followed.items():
-                if each.is_asked_for:
-                    each.asked = None
-                    self._changed[key] = None
+            for _ in self._list_all():  # once, when the last topic without an id is gone, or the first one has come
+                pass
         named = tuple(islice(self._changed, MOST_NAMED if self._is_granted else None))
         if not named and not any(each.asked is not None for each in self._followed.values()):
             return None
@@ -318,7 +337,7 @@ class FetcherMachine:
     @property
     def next_deadline_ms(self) -> float | None:
         """When the first delay ends; None if there is none."""
-        return self._delays[0][0] if self._delays else None
+        return self._deadlines[0] if self._deadlines else None
 
     def received(self, error: ErrorCode, session_id: int, now_ms: float) -> bool:
         """The answer to the request has come; False if it is void, and everything is to be asked anew."""
@@ -332,8 +351,15 @@ class FetcherMachine:
     def failed_round(self, now_ms: float) -> None:
         """There was no answer: all partitions wait."""
         self._session.failed()
+        until_ms = now_ms + self._backoff_ms
+        waiting = self._waiting_until(until_ms)
         for key, followed in self._followed.items():
-            self._delay(key, followed, now_ms)
+            followed.asked = None
+            if followed.delayed_until_ms is None:
+                followed.delayed_until_ms = until_ms
+                waiting.append(key)
+        self._changed.clear()
+        self._forgotten.clear()
 
     # -- answers
 
@@ -448,8 +474,16 @@ class FetcherMachine:
     ) -> None:
         if followed.delayed_until_ms is None:
             followed.delayed_until_ms = now_ms + (self._backoff_ms if backoff_ms is None else backoff_ms)
-            heappush(self._delays, (followed.delayed_until_ms, key))
+            self._waiting_until(followed.delayed_until_ms).append(key)
         self._leave_session(key, followed)
+
+    def _waiting_until(self, deadline_ms: float) -> list[PartitionKey]:
+        """The partitions that are delayed until then; there may be former ones among them."""
+        waiting = self._delayed.get(deadline_ms)
+        if waiting is None:
+            waiting = self._delayed[deadline_ms] = []
+            heappush(self._deadlines, deadline_ms)
+        return waiting
 
     # -- for tests and operators
 
@@ -461,7 +495,7 @@ class FetcherMachine:
         for key, each in self._followed.items():
             if each.delayed_until_ms is not None:
                 assert each.asked is None
-                assert (each.delayed_until_ms, key) in self._delays
+                assert key in self._delayed[each.delayed_until_ms]
             elif each.is_held:
                 assert each.asked is None
                 assert self._held is not None
