@@ -41,6 +41,8 @@ CHUNK_BYTES = 256 * 1024
 """Approximate data size of the nodes in one record of a snapshot."""
 NODE_OVERHEAD_BYTES = 100
 SESSIONS_PER_RECORD = 10_000
+LARGE_TREE_NODES = 50_000
+"""A copy of so many nodes costs the garbage collector tens of milliseconds in one go."""
 
 HOLE = bytes(512)
 """A sector that was never written. No record holds so many zeros: JSON has none, and a header is short."""
@@ -74,10 +76,16 @@ def captured(tree: Tree) -> Captured:
     """Copy the tree; a third of a microsecond per node."""
     # The garbage collector would traverse all objects again and again during the copy, and make it ten times slower.
     collects = gc.isenabled()
+    is_large = collects and len(tree.nodes) >= LARGE_TREE_NODES
+    if is_large:
+        gc.collect(1)  # the cycles that `freeze` would keep
     gc.disable()
     try:
         return _captured(tree)
     finally:
+        if is_large:
+            # The next collections would look at the whole copy, which is gone before long and has no cycles.
+            gc.freeze()
         if collects:
             gc.enable()
 

@@ -177,6 +177,36 @@ def test_a_message_that_its_version_cannot_express(fake):
     connected(fake.ports[0], work)
 
 
+def test_a_large_request_is_encoded_in_several_turns(fake):
+    fake.topic("a", 0)
+    turns = 0
+
+    async def through(steps):
+        nonlocal turns
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def work(connection):
+        from ottla.wire.messages.metadata import MetadataRequestTopic
+
+        names = [MetadataRequestTopic(name="a") for _ in range(1_000)]
+        answer = await connection.request(MetadataRequest(topics=names), through=through)
+        assert answer.topics[0].name == "a"
+        with pytest.raises(ProtocolError, match="cannot be sent"):
+            await connection.request(
+                MetadataRequest(topics=[*names, MetadataRequestTopic(name="\ud800")]), through=through
+            )
+        assert (await connection.request(MetadataRequest(topics=names[:1]))).topics[0].name == "a"
+
+    connected(fake.ports[0], work)
+    assert turns > 2
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
