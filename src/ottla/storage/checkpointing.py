@@ -34,29 +34,28 @@ LOGS_PER_STEP: Final = 1_000
 
 
 class LogCheckpoints:
-    """The checkpoints of all log directories.
+    """The checkpoints of all log directories."""
 
-    `futures_in` returns the future logs in a directory, `cleaner_offsets` how far logs are compacted.
-    """
-
-    def __init__(
-        self,
-        disk: Disk,
-        directories: LogDirectories,
-        logs: Mapping[TopicPartitionKey, PartitionLog],
-        futures_in: Callable[[LogDirectory], Mapping[TopicPartitionKey, PartitionLog]],
-        cleaner_offsets: Callable[[], Mapping[TopicPartitionKey, int]],
-    ) -> None:
+    def __init__(self, disk: Disk, directories: LogDirectories, logs: Mapping[TopicPartitionKey, PartitionLog]) -> None:
         self._disk = disk
         self._directories = directories
         self._logs = logs
-        self._futures_in = futures_in
-        self._cleaner_offsets = cleaner_offsets
+        self._futures_in: Callable[[LogDirectory], Mapping[TopicPartitionKey, PartitionLog]] = lambda _: {}
+        self._cleaner_offsets: Mapping[TopicPartitionKey, int] = {}
         #: Files that were truncated and are not synced yet, with their log directories.
         self._cut_files: list[tuple[str, LogDirectory]] = []
         #: Partitions whose logs came, went or were cut since `write_in_steps` began.
         self._noted: set[TopicPartitionKey] = set()
         self._is_closed = False
+
+    def include(
+        self,
+        futures_in: Callable[[LogDirectory], Mapping[TopicPartitionKey, PartitionLog]],
+        cleaner_offsets: Mapping[TopicPartitionKey, int],
+    ) -> None:
+        """Write the offsets of the future logs in a directory, too, and how far logs are compacted at any time."""
+        self._futures_in = futures_in
+        self._cleaner_offsets = cleaner_offsets
 
     def close(self) -> None:
         """End what is done in steps; what is asked for afterwards is written as ever."""
@@ -150,7 +149,7 @@ class LogCheckpoints:
         """The whole checkpoint as it is now."""
         if name == CLEANER_FILE:
             log_dir_of = self._directories.log_dir_of
-            offsets = self._cleaner_offsets().items()
+            offsets = self._cleaner_offsets.items()
             return encode_entries([offset_entry(key, end) for key, end in offsets if log_dir_of(key) is log_dir])
         entries = self._entries(name, log_dir, self._directories.keys_in(log_dir))
         entries.update(_entries(name, self._futures_in(log_dir)))

@@ -120,13 +120,7 @@ class LogManager:
         self._removals = Removals(disk, executor, self._note)
         #: Logs that wait for a disk thread.
         self.flushes = FlushQueue(executor, clock.now_ms, self._flushed)
-        self._checkpoints = LogCheckpoints(
-            disk,
-            self._directories,
-            self._logs,
-            lambda log_dir: self.futures.in_directory(log_dir),
-            lambda: self.cleaner.checkpoints,
-        )
+        self._checkpoints = LogCheckpoints(disk, self._directories, self._logs)
         #: Copies of logs on their way to other log directories.
         self.futures = FutureLogs(
             disk, clock, self._directories, self._resources, self._removals, self._note, self._checkpoints.note_cut
@@ -149,6 +143,7 @@ class LogManager:
             self._note,
             randomness=randomness,
         )
+        self._checkpoints.include(self.futures.in_directory, self.cleaner.checkpoints)
         #: Stores the topics' settings beside their records.
         self.topic_settings = TopicSettingsKeeper(disk, executor, self._logs, self._note)
         #: Messages to the operator (what recovery removed, what failed in the background); take and clear them.
