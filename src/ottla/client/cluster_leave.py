@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.client.admin.model import ResourceType
 from ottla.client.errors import BrokerError, ClientError
-from ottla.client.model import Node, TopicPartition
+from ottla.client.model import TopicPartition
+from ottla.client.planned_cluster import PlannedCluster, read_planned_cluster
+from ottla.cluster.planning.batches import batches
+from ottla.cluster.planning.model import PartitionMove, PlanGoal, PlanRefusal
+from ottla.cluster.planning.planner import plan
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import PartitionMetadata
 from ottla.wire.errors import ErrorCode
@@ -42,8 +46,6 @@ class Departure:
     is_registered: bool
     held: Mapping[TopicPartition, PartitionMetadata]
     removes_evidence: bool
-    nodes: Mapping[int, Node]
-    replica_counts: Mapping[int, int]
     unasked: tuple[int, ...] = ()
 
     @property
@@ -52,25 +54,36 @@ class Departure:
         return [partition for partition, known in self.held.items() if known.replicas == (self.broker,)]
 
 
+class PlannedDeparture(NamedTuple):
+    """Where the replicas go: `moves` in all, and in `batches` that are carried out one after the other.
+
+    `left` says why a replica has no place. `silent` are brokers that did not say the sizes of their logs, with the
+    reason. `refusal` says why there is no plan at all.
+    """
+
+    moves: Mapping[TopicPartition, tuple[int, ...]]
+    batches: Sequence[Sequence[PartitionMove]]
+    left: Mapping[TopicPartition, str]
+    silent: Mapping[int, str]
+    refusal: str = ""
+
+
 async def read_departure(cluster: Cluster, broker: int) -> Departure:
     """Ask the cluster about the broker that is to leave. Raises ClientError."""
     metadata = await cluster.retry("reading the metadata", lambda: cluster.refresh(None))
-    nodes = dict(metadata.nodes)
-    others = [each for each in nodes if each != broker]
+    others = [each for each in metadata.nodes if each != broker]
     removes_evidence = False
     unasked: tuple[int, ...] = ()
     if EVIDENCE_TOPIC in metadata.topics and others:
         kinds = dict(zip(others, await asyncio.gather(*(_is_ottla(cluster, each) for each in others)), strict=True))
         unasked = tuple(each for each, is_ottla in kinds.items() if is_ottla is None)
         removes_evidence = not unasked and not any(kinds.values())
-    counts: Counter[int] = Counter()
     held = {}
     for name in sorted(metadata.topics):
         for known in metadata.topics[name].partitions:
-            counts.update(known.replicas)
             if broker in known.replicas and not (removes_evidence and name == EVIDENCE_TOPIC):
                 held[TopicPartition(name, known.partition)] = known
-    return Departure(broker, broker in nodes, held, removes_evidence, nodes, counts, unasked)
+    return Departure(broker, broker in metadata.nodes, held, removes_evidence, unasked)
 
 
 async def _is_ottla(cluster: Cluster, broker: int) -> bool | None:
@@ -105,29 +118,20 @@ async def hand_over(cluster: Cluster, broker: int) -> list[TopicPartition]:
     return [TopicPartition(each.topic_name, each.partition_index) for each in answer.remaining_partitions]
 
 
-def planned_moves(departure: Departure) -> dict[TopicPartition, tuple[int, ...] | None]:
-    """The replicas of each partition that it holds, with another broker in its place; None where there is no other.
-
-    The least loaded one takes over, in a rack of its own if there is one.
-    """
-    counts = Counter(departure.replica_counts)
-    moves: dict[TopicPartition, tuple[int, ...] | None] = {}
-    for partition, known in departure.held.items():
-        others = [each for each in known.replicas if each != departure.broker]
-        racks = {departure.nodes[each].rack for each in others if each in departure.nodes}
-        free = [each for each in departure.nodes if each != departure.broker and each not in others]
-        if not free:
-            moves[partition] = None
-            continue
-        chosen = min(free, key=lambda each: (_is_crowded(departure.nodes[each], racks), counts[each], each))
-        counts[chosen] += 1
-        moves[partition] = tuple(chosen if each == departure.broker else each for each in known.replicas)
-    return moves
+async def plan_departure(cluster: Cluster, departure: Departure) -> PlannedDeparture:
+    """Ask all brokers for sizes, and plan where the replicas of the leaving one go. Raises ClientError."""
+    held = {partition.topic for partition in departure.held}
+    return planned_departure(await read_planned_cluster(cluster, held.__contains__), departure.broker)
 
 
-def _is_crowded(node: Node, racks: set[str | None]) -> bool:
-    """Whether a replica of the partition is in the rack of this broker."""
-    return node.rack is not None and node.rack in racks
+def planned_departure(known: PlannedCluster, broker: int) -> PlannedDeparture:
+    """Where the replicas of a broker go, as `ottla reassign plan --empty` has it."""
+    made = plan(known.brokers, known.partitions, PlanGoal(empty=(broker,)))
+    if isinstance(made, PlanRefusal):
+        return PlannedDeparture({}, (), {}, known.silent, made.message)
+    moves = {TopicPartition(each.topic, each.partition): each.after for each in made.moves}
+    left = {TopicPartition(*each): why.value for each, why in made.left.items()}
+    return PlannedDeparture(moves, tuple(batches(made, known.brokers)), left, known.silent)
 
 
 def reassignment_json(moves: Mapping[TopicPartition, Sequence[int] | None]) -> str:

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from ottla.cli.main import app
 from ottla.client import cluster_leave
-from ottla.client.cluster_leave import EVIDENCE_TOPIC, Departure, planned_moves
-from ottla.client.model import Node, TopicPartition
-from ottla.peer.model import PartitionMetadata
+from ottla.client.cluster_leave import EVIDENCE_TOPIC, planned_departure
+from ottla.client.model import TopicPartition
+from ottla.client.planned_cluster import PlannedCluster
+from ottla.cluster.planning.model import PlannedBroker, PlannedPartition
 from ottla.testing import Cluster
 from support.waiting import wait_until
 
@@ -38,6 +39,11 @@ def test_a_broker_with_replicas_is_kept_and_shown_where_they_could_go(tmp_path: 
         held = [index for index in range(3) if 2 in cluster.replicas("orders", index)]
         assert [each["partition"] for each in moves["partitions"]] == held
         assert all(sorted(each["replicas"]) == [0, 1] for each in moves["partitions"])
+        back = json.loads((tmp_path / "moves-back.json").read_text())["partitions"]
+        assert {each["partition"]: tuple(each["replicas"]) for each in back} == {
+            index: cluster.replicas("orders", index) for index in held
+        }
+        assert f"ottla reassign execute {plan}" in done.stderr
         assert cluster.broker(2).id == 2
         assert len({cluster.leader("orders", index) for index in range(3)}) == 3, "nothing was changed"
 
@@ -49,6 +55,7 @@ def test_programs_get_objects() -> None:
         *partitions, broker = map(json.loads, kept.stdout.splitlines())
         assert kept.exit_code == 1
         assert [(each["topic"], each["partition"], each["instead"]) for each in partitions] == [("orders", 0, None)]
+        assert partitions[0]["problem"] == "no other broker can take a replica"
         assert broker == {"kind": "broker", "broker": 1, "state": "held", "held_partitions": 1}
         cluster.kill(1)
         gone = leave(cluster, 7, "--json")
@@ -108,11 +115,24 @@ def test_who_does_not_say_what_it_is_keeps_the_evidence(monkeypatch: pytest.Monk
         assert EVIDENCE_TOPIC in cluster.broker(0).image.topics
 
 
-def test_the_least_loaded_broker_takes_over_in_a_rack_of_its_own() -> None:
-    nodes = {each: Node(each, "h", 9092, rack) for each, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c"))}
-    held = {
-        TopicPartition("t", index): PartitionMetadata(index, replicas[0], 0, replicas, replicas)
-        for index, replicas in enumerate([(5, 1), (1, 5), (5, 3)])
+def test_the_plan_is_that_of_the_planner() -> None:
+    """Racks, then bytes and what a disk can take: broker 3 has the fewest replicas, and is the fullest."""
+    brokers = [PlannedBroker(each, rack, 1000) for each, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c"))]
+    partitions = [
+        PlannedPartition("large", 0, (3, 1), 850),
+        PlannedPartition("small", 0, (4, 2), 5),
+        PlannedPartition("small", 1, (4, 2), 5),
+        PlannedPartition("t", 0, (5, 1), 100),
+        PlannedPartition("t", 1, (5, 2), 100),
+        PlannedPartition("t", 2, (5, 4), 100, is_moving=True),
+    ]
+    planned = planned_departure(PlannedCluster(brokers, partitions, {}), 5)
+    assert {each: set(replicas) for each, replicas in planned.moves.items()} == {
+        TopicPartition("t", 0): {1, 4},
+        TopicPartition("t", 1): {2, 4},
     }
-    departure = Departure(5, True, held, False, nodes, {1: 4, 2: 9, 3: 3, 4: 3, 5: 3})
-    assert list(planned_moves(departure).values()) == [(3, 1), (1, 4), (1, 3)]
+    assert planned.left == {TopicPartition("t", 2): "a reassignment moves it already"}
+    assert [each.moved_bytes for moves in planned.batches for each in moves] == [100, 100]
+    nobody = planned_departure(PlannedCluster(brokers[-1:], [PlannedPartition("t", 0, (5,))], {}), 5)
+    assert nobody.refusal.startswith("no live broker is left")
+    assert not nobody.moves

@@ -113,7 +113,9 @@ def leave(
     plan: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Write the moves of its replicas, for `ottla reassign execute`, to this file."
+            metavar="FILE",
+            help="Write the moves of its replicas, for `ottla reassign execute`: FILE, or FILE-1, FILE-2, … "
+            "before its ending.",
         ),
     ] = None,
     yes: Yes = False,
@@ -123,8 +125,9 @@ def leave(
 ) -> None:
     """Take a broker out of a cluster for good, of ottla or Apache Kafka: its leaderships go to others.
 
-    Its replicas have to live elsewhere first: else it is shown which ones do not, and nothing is changed. Where no
-    other broker is one of ottla, the topic __ottla_rebalances is deleted. The process is stopped by hand at the end.
+    Its replicas have to live elsewhere first: else it is shown which ones do not, and nothing is changed. Where they
+    go is planned as by `ottla reassign plan --empty`. Where no other broker is one of ottla, the topic
+    __ottla_rebalances is deleted. The process is stopped by hand at the end.
 
     Ends with 0 where it may be stopped or has left, with 1 where something keeps it, with 2 where it could not be done.
     """

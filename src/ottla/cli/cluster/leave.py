@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.cli.cluster import COMMAND
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.reassign.plan_files import write_plan
 from ottla.cli.terminal import Cell, Column, Style, Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.cluster_leave import (
     EVIDENCE_TOPIC,
     Departure,
+    PlannedDeparture,
     hand_over,
-    planned_moves,
+    plan_departure,
     read_departure,
-    reassignment_json,
 )
 from ottla.client.errors import UnknownTopicError
 from ottla.client.model import TopicPartition
+from ottla.cluster.planning.model import Left
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import PartitionMetadata
 
@@ -58,11 +59,11 @@ class _View:
         if not self._as_json:
             self._terminal.line(text)
 
-    def held(self, moves: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
+    def held(self, planned: PlannedDeparture) -> None:
         """What keeps the broker, and where it could go."""
         if self._as_json:
             for partition, known in self._departure.held.items():
-                instead = moves[partition]
+                instead = planned.moves.get(partition)
                 write_json(
                     {
                         "kind": "partition",
@@ -72,10 +73,11 @@ class _View:
                         "replicas": list(known.replicas),
                         "isr": list(known.isr),
                         "instead": None if instead is None else list(instead),
+                        "problem": planned.left.get(partition),
                     }
                 )
             return
-        rows = [_held_row(each.topic, known, moves[each]) for each, known in self._departure.held.items()]
+        rows = [_held_row(each, known, planned) for each, known in self._departure.held.items()]
         self._terminal.table(_HELD, rows[:SHOWN])
         if len(rows) > SHOWN:
             self._terminal.line(f"  … and {len(rows) - SHOWN} more")
@@ -88,14 +90,17 @@ class _View:
             write_json({"kind": "broker", "broker": departure.broker, "state": state, "held_partitions": held})
 
 
-def _held_row(topic: str, known: PartitionMetadata, instead: tuple[int, ...] | None) -> tuple[str | Cell, ...]:
+def _held_row(partition: TopicPartition, known: PartitionMetadata, planned: PlannedDeparture) -> tuple[str | Cell, ...]:
+    instead = planned.moves.get(partition)
     return (
-        topic,
+        partition.topic,
         str(known.partition),
         Cell("none", Style.BAD) if known.leader < 0 else str(known.leader),
         ",".join(map(str, known.replicas)),
         ",".join(map(str, known.isr)),
-        Cell("no other broker", Style.BAD) if instead is None else ",".join(map(str, instead)),
+        Cell(planned.left.get(partition, "no other broker"), Style.BAD)
+        if instead is None
+        else ",".join(map(str, instead)),
     )
 
 
@@ -106,7 +111,7 @@ async def leave(cluster: Cluster, options: LeaveOptions) -> int:
     for broker in departure.unasked:
         COMMAND.report(f"broker {broker} did not say whether it is one of ottla: the topic {EVIDENCE_TOPIC} stays")
     if departure.held:
-        return _show_held(view, departure, options.plan)
+        return await _show_held(cluster, view, departure, options.plan)
     if options.plan is not None:
         raise CommandError(f"there is nothing to plan: broker {options.broker} holds no replica that has to be moved")
     if not departure.is_registered and not departure.removes_evidence:
@@ -150,29 +155,29 @@ async def _leave(cluster: Cluster, view: _View, departure: Departure) -> int:
     return 0
 
 
-def _show_held(view: _View, departure: Departure, plan: str | None) -> int:
-    moves = planned_moves(departure)
+async def _show_held(cluster: Cluster, view: _View, departure: Departure, plan: str | None) -> int:
+    planned = await plan_departure(cluster, departure)
+    for broker, problem in planned.silent.items():
+        COMMAND.report(f"broker {broker} did not say its sizes, those of other replicas are taken: {problem}")
     view.line(f"broker {departure.broker} holds {count(len(departure.held), 'replica')}:")
     view.line()
-    view.held(moves)
+    view.held(planned)
     view.line()
-    alone, planned = len(departure.alone), sum(replicas is not None for replicas in moves.values())
+    alone = len(departure.alone)
     if alone:
         view.line(f"Of {count(alone, 'partition')} nobody else has the records: they are lost if it is stopped.")
-    if plan is not None:
-        _write(plan, reassignment_json(moves))
-        view.line(f"{plan} has the moves of {count(planned, 'partition')} to other brokers.")
-    if planned < len(moves):
+    file = "FILE"
+    if plan is not None and planned.batches:
+        files = write_plan(Path(plan), planned.batches)
+        file = files[0]
+        view.line(f"{', '.join(files)}: the moves of {count(len(planned.moves), 'partition')} to other brokers.")
+    if planned.refusal:
+        COMMAND.report(planned.refusal)
+    if planned.refusal or Left.NO_ROOM.value in planned.left.values():
         view.line("Start another broker, so that every replica has a place to go.")
     view.ended("held")
+    written = "" if file != "FILE" else " (--plan FILE writes the file)"
     return COMMAND.report(
         f"broker {departure.broker} cannot leave: its replicas have to live elsewhere first. Move them with "
-        "`ottla reassign execute FILE` (--plan FILE writes the file), or delete the topics; then repeat the command"
+        f"`ottla reassign execute {file}`{written}, or delete the topics; then repeat the command"
     )
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text)
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}") from error

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ottla.cli.command import CommandError
 from ottla.cli.reassign import COMMAND
+from ottla.cli.reassign.plan_files import write_plan
 from ottla.cli.reassign.plan_views import ShownPlan, plan_rows, show_plan
 from ottla.cli.terminal import Terminal, count, write_json
-from ottla.client.cluster_leave import reassignment_json
-from ottla.client.model import TopicPartition
 from ottla.client.planned_cluster import PlannedCluster, read_planned_cluster
 from ottla.cluster.planning.batches import batches
-from ottla.cluster.planning.model import PartitionMove, PlanGoal, PlanRefusal, ReassignmentPlan
+from ottla.cluster.planning.model import PlanGoal, PlanRefusal, ReassignmentPlan
 from ottla.cluster.planning.planner import plan
 from ottla.peer.cluster import Cluster
 
@@ -88,30 +86,7 @@ def _show(known: PlannedCluster, made: ReassignmentPlan, options: PlanOptions) -
         show_plan(Terminal.standard_output(), shown)
     if options.output is None or not steps:
         return []
-    path = Path(options.output)
-    _write(_named(path, "back"), {_key(each): each.before for each in made.moves})
-    if len(steps) == 1:
-        names = [path]
-    else:
-        names = [_named(path, str(number).zfill(len(str(len(steps))))) for number in range(1, len(steps) + 1)]
-    for name, moves in zip(names, steps, strict=True):
-        _write(name, {_key(each): each.after for each in moves})
-    return [str(each) for each in names]
-
-
-def _key(move: PartitionMove) -> TopicPartition:
-    return TopicPartition(move.topic, move.partition)
-
-
-def _named(path: Path, what: str) -> Path:
-    return path.with_name(f"{path.stem}-{what}{path.suffix}")
-
-
-def _write(path: Path, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
-    try:
-        path.write_text(reassignment_json(replicas))
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
+    return write_plan(Path(options.output), steps)
 
 
 def _left(made: ReassignmentPlan) -> str:
