@@ -126,6 +126,38 @@ def test_defaults_of_all_brokers_are_compared_with_what_brokers_have(cluster: Cl
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--topic", "orders", "retention.mss"], "a topic has no setting retention.mss (is it retention.ms?)"),
+        (["--topic", "orders", "segment.bytes"], "segment.bytes is not set there, and has its default"),
+        (["--broker", "2", "log.cleaner.backoff.ms"], "not set there but for all brokers: `ottla config unset"),
+        (
+            ["--broker", "2", "ottla.flush.interval.ms"],
+            "has its default; nothing was changed, and `ottla",
+        ),
+        (["--broker-defaults", "message.max.bytes"], "all brokers: Invalid config(s): message.max.bytes: "),
+        (["--topic", "orders", "flush.ms", "segment.bytes"], "topic orders: Invalid config(s): segment.bytes: "),
+    ],
+)
+def test_what_is_not_set_cannot_be_taken_back(cluster: Cluster, arguments: list[str], words: str) -> None:
+    """As with Apache Kafka's `kafka-configs --delete-config`: `Invalid config(s): …`, and nothing is changed."""
+    ottla(cluster, "config", "set", "--broker-defaults", "log.cleaner.backoff.ms=14000")
+    ottla(cluster, "config", "set", "--topic", "orders", "flush.ms=100000")
+    done = ottla(cluster, "config", "unset", *arguments, "--yes")
+    assert (done.exit_code, done.stdout, words in done.stderr) == (1, "", True), done.output
+    (row,) = rows(ottla(cluster, "config", "describe", "flush.ms", "--topic", "orders", "--json"))
+    assert row["value"] == "100000", "the others of the command are left, too"
+    assert ottla(cluster, "config", "unset", "--broker-defaults", "log.cleaner.backoff.ms").exit_code == 0
+    assert ottla(cluster, "config", "unset", "--topic", "orders", "flush.ms").exit_code == 0
+
+
+def test_an_alteration_takes_back_only_what_is_set(cluster: Cluster) -> None:
+    done = ottla(cluster, "topic", "alter", "orders", "--delete-config", "segment.mss", "-p", "3", "--yes")
+    assert (done.exit_code, "topic orders: Invalid config(s): segment.mss: " in done.stderr) == (1, True), done.output
+    assert "orders  2 partitions" in ottla(cluster, "topic", "describe", "orders").stdout
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (["set", "a=1"], 2, "say whose settings"),

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.config import COMMAND
 from ottla.cli.config.care import reason_for_care
+from ottla.cli.config.unset import own_names, why_not_unset
 from ottla.cli.config.views import change_row, entity_text, show_changes
 from ottla.cli.terminal import Terminal, printable, write_json
 from ottla.client.admin.configs import ConfigAdmin
@@ -73,7 +74,11 @@ async def change_settings(
     resources, admin = entities.resources(), ConfigAdmin(cluster)
     asked = {resource: list(operations) for resource in resources}
     try:
-        present = await _present(cluster, admin, resources)
+        present, own = await _present(cluster, admin, resources)
+        removed = [each.name for each in operations if each.operation == "delete"]
+        refusals = [why_not_unset(each, removed, present[each], own[each]) for each in resources]
+        if any(refusals):
+            return max(COMMAND.report(each) for each in refusals if each)
         await admin.incremental_alter_configs(asked, validate_only=True)
     except ClientError as error:
         return _report(error)
@@ -106,10 +111,11 @@ async def change_settings(
 
 async def _present(
     cluster: Cluster, admin: ConfigAdmin, resources: Sequence[ConfigResource]
-) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    """The settings now. Those of all brokers are what a broker has that does not set them itself."""
+) -> tuple[dict[ConfigResource, dict[str, ConfigEntry]], dict[ConfigResource, set[str]]]:
+    """The settings now, and which are set there. Those of all brokers are what a broker has without its own."""
     defaults = ConfigResource.broker(None)
     found = await admin.describe_configs(resources, include_synonyms=True)
+    own = {resource: own_names(entries, resource) for resource, entries in found.items()}
     if defaults in found:
         metadata = await cluster.refresh([])
         one = ConfigResource.broker(min(metadata.nodes))
@@ -117,7 +123,7 @@ async def _present(
         found[defaults] = {name: _without_own(entry) for name, entry in described.items()} | {
             name: entry for name, entry in found[defaults].items() if name not in described
         }
-    return found
+    return found, own
 
 
 def _without_own(entry: ConfigEntry) -> ConfigEntry:

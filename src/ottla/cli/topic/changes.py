@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.config.care import reason_for_care
+from ottla.cli.config.unset import own_names, why_not_unset
 from ottla.cli.terminal import Terminal, count, printable, write_json
 from ottla.cli.topic import COMMAND
 from ottla.cli.topic.views import show_changes, show_deletion
@@ -144,6 +145,9 @@ async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, a
         raise CommandError("--replica-assignment is about added partitions; give --partitions, too")
     assignment = None if alteration.assignment is None else parse_assignment(alteration.assignment)
     topics, code = await _existing(cluster, alteration.names, "is not changed", if_exists=alteration.if_exists)
+    refusals = [_why_not_reset(topic, alteration.deleted_configs) for topic in topics]
+    if any(refusals):
+        return max(COMMAND.report(each) for each in refusals if each)
     changes = [change for topic in topics for change in _changes(topic, alteration.partitions, configs)]
     if as_json and not yes:
         _write_changes(changes, done=False)
@@ -215,6 +219,12 @@ async def _existing(
         if not (if_exists and problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             code = COMMAND.report(str(await topic_error(cluster, problem.code, name, what)))
     return list(state.topics), code
+
+
+def _why_not_reset(topic: TopicStatus, names: Sequence[str]) -> str | None:
+    """Why settings cannot be reset; None where they can, or where the settings may not be read."""
+    resource = ConfigResource.topic(topic.name)
+    return why_not_unset(resource, names, topic.configs, own_names(topic.configs, resource)) if topic.configs else None
 
 
 def _changes(
