@@ -25,6 +25,7 @@ from ottla.cluster.control_requests import ControlHeader, ControlRequests, Hoste
 from ottla.cluster.controller_events import PutState, SetChannels
 from ottla.cluster.image import PartitionImage
 from ottla.cluster.isr import InSyncReplicas, IsrProposal
+from ottla.cluster.reassignments import Reassignments
 from ottla.sim.cluster.seed_run import SeedRun
 from ottla.storage import log as logs
 from ottla.storage.producer_state import ProducerState
@@ -53,6 +54,7 @@ from sim.cluster.scenes_of_logs import (
     RefusedBetween,
     SlowReturn,
 )
+from sim.cluster.scenes_of_moves import MoverDies
 from sim.cluster.scenes_of_requests import ElectedBeforeItsRestart, LateDeletion, LateRole
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -306,6 +308,11 @@ def _moves_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "advance", advance)
 
 
+def _resumes_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A new controller knows the moves that it finds, and does not go on with them."""
+    patch.setattr(Reassignments, "resume_after", lambda *_: [])
+
+
 SAFEGUARDS: Mapping[str, Safeguard] = {
     # Who leads, and who is in sync.
     "only members of the ISR are elected": Safeguard(_elects_anybody, OutOfSyncAlone),
@@ -339,6 +346,8 @@ SAFEGUARDS: Mapping[str, Safeguard] = {
     "truncation covers the producers' state": Safeguard(_keeps_producer_state, LostOnTheFormerLeader),
     "duplicates are found": Safeguard(_takes_duplicates, ("dropped connections", *DEATHS, "one-way partition")),
     "gaps of sequence numbers are refused": Safeguard(_takes_gaps, RefusedBetween),
+    # Moves.
+    "a new controller goes on with moves": Safeguard(_resumes_nothing, MoverDies),
 }
 
 

@@ -23,6 +23,7 @@ from ottla.sim.network import SimulatedNetwork
 from ottla.sim.processes import ProcessLoop, SimulatedProcess
 from ottla.sim.virtual_loop import LoopClock
 from ottla.sim.zookeeper_service import SimulatedZk, SimulatedZooKeeper
+from ottla.zk.layout import TopicZnode
 from ottla.zk.watches import EventType, WatchEvent
 
 PORT = 9092
@@ -267,7 +268,15 @@ class SimulatedCluster:
                         found.append(f"{host} does not know {name}-{index} as the controller does: {state}")
                     elif len(state.isr) < len(state.replicas) or state.leader not in self.brokers:
                         found.append(f"{name}-{index}: {state}")
-        return found
+        return found or [f"{name} moves in ZooKeeper: {moves}" for name in first.topics if (moves := self._moves(name))]
+
+    def _moves(self, topic: str) -> str:
+        """What the topic's znode says of moves, whether the controller knows of them or not; empty for none."""
+        node = self.zookeeper.tree.nodes.get(TopicZnode.path(topic))
+        if node is None or node.data is None:
+            return ""
+        found = TopicZnode.decode(topic, node.data)
+        return f"adding {found.adding}, removing {found.removing}" if found.adding or found.removing else ""
 
     async def until(self, condition: Callable[[], bool], within_s: float) -> bool:
         """Let virtual time pass until the condition holds; False if it does not in time."""
