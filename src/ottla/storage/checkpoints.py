@@ -55,7 +55,10 @@ def refuse_newer_checkpoint(data: bytes, path: str) -> None:
     """Raise NewerVersionError for a checkpoint file of a newer version; whatever else is wrong is not looked at."""
     first, end, _ = data[:_LONGEST_VERSION].partition(b"\n")
     if end and first.isdigit() and int(first) > _VERSION:
-        raise _newer(path, int(first))
+        raise NewerVersionError(
+            f"{_newer(path, int(first))}; if no newer release ran here, the file is damaged: stop the broker and "
+            f"remove it, what it says is then found from the logs"
+        )
 
 
 def encode_entries(lines: Sequence[str]) -> bytes:

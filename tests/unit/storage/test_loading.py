@@ -151,7 +151,7 @@ def test_a_partition_of_a_newer_release_is_offline_and_stays_as_it_is(
     newer.write_bytes(content)
     loaded = load_logs(LogResources(RealDisk()), InlineExecutor(), [places(tmp_path, 2)], 1, NOW_MS)
     assert [type(log) for log in loaded[0]] == [PartitionLog, Unreadable]
-    assert str(loaded[0][1]) == (
+    assert str(loaded[0][1]).startswith(
         f"t-1 is offline: {newer}: version 1 is of a newer release, and this one knows 0; start the release that wrote "
         "it, or a later one, with this directory"
     )

@@ -12,7 +12,7 @@ from ottla.storage.manager import LogManager
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.store import LOG_NAME, SNAPSHOT_NAME, TreeDamaged, TreeStore
 from ottla.zk.tree_format import _record
-from support.storage_logs import log_config
+from support.storage_logs import NOW_MS, batch, log_config
 
 pytestmark = pytest.mark.spec("L3")
 
@@ -57,11 +57,44 @@ def test_a_newer_file_of_the_folder_is_named_and_the_folder_stays_as_it_is(
     before = everything(disk)
     refusal = LogDirectory(disk, ROOT).open()
     assert refusal is not None
+    cure = (
+        "; if no newer release ran here, the file is damaged: stop the broker and remove it, what it says is then "
+        "found from the logs"
+    )
     assert refusal.message == (
         f"{ROOT}/{name}: version {version} is of a newer release, and this one knows 0; start the release that wrote "
-        "it, or a later one, with this directory, or choose another directory (log.dirs)"
+        f"it, or a later one, with this directory{cure if name in CHECKPOINTS else ''}, or choose another directory "
+        "(log.dirs)"
     )
     assert everything(disk) == before
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_checkpoint_with_a_flipped_bit_is_named_and_may_be_removed(name: str) -> None:
+    """One bit of the version looks like a newer release's; without the file all records are there."""
+    disk = MemoryDisk()
+
+    def manager() -> LogManager:
+        return LogManager(disk, VirtualClock(), InlineExecutor(), [ROOT], lambda topic: log_config())
+
+    used = manager()
+    assert used.open() is None
+    log = used.create("t", None, 0)
+    log.append(batch(), leader_epoch=0, now_ms=NOW_MS)
+    used.close()
+    path = f"{ROOT}/{name}"
+    content = disk.read_bytes(path) if disk.exists(path) else b"0\n0\n"
+    disk.write_atomic(path, bytes([content[0] ^ 4]) + content[1:])
+    refusal = manager().open()
+    assert refusal is not None
+    assert f"{path}: version 4 is of a newer release" in refusal.message
+    assert "if no newer release ran here, the file is damaged: stop the broker and remove it" in refusal.message
+    disk.remove(path)
+    again = manager()
+    assert again.open() is None
+    found = again.get("t", 0)
+    assert found is not None
+    assert found.log_end_offset == 3
 
 
 def test_no_log_directory_is_changed_where_another_one_is_newer() -> None:
