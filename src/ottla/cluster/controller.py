@@ -228,14 +228,19 @@ class Controller:
             state.deleting = set(event.marked)
         state.image = ClusterImage("", state.broker_id, {}, event.applied.topics)
         topics, taken_up = iter(event.topics), TakenUp([], [], [])
+        is_cut = False
 
         def go_on() -> list[Effect]:
+            nonlocal is_cut
             looked_at = 0
             for topic in topics:
                 take_up((topic,), state, taken_up, is_election=True)
                 looked_at += len(topic.partitions)
                 if looked_at >= MOST_LOOKED_AT:
+                    is_cut = True
                     return state.later(go_on)
+            if is_cut:  # what follows is of all topics at once
+                return state.later(lambda: self._take_office(event, taken_up))
             return self._take_office(event, taken_up)
 
         return former + go_on()

@@ -61,10 +61,11 @@ def _take_up(
     configs = known.configs if known is not None else found.configs
     states = list(known.partitions) if known is not None else []
     writes: list[MetadataChange] = []
+    is_alone = not state.others
     for index, as_found in enumerate(found.partitions):
         partition = _with_left_over(as_found) if is_election else as_found
         # With no other broker alive nothing is written: at the next start this one leads as before.
-        offline = state.offline_replicas(found.name, index) if not state.others else ()
+        offline = state.offline_replicas(found.name, index) if is_alone else ()
         key = (found.name, index)
         is_edited = index < len(states) and states[index].replicas != partition.replicas
         is_written = state.uncertain.pop(key, None) == (partition.replicas, partition.move)

@@ -188,7 +188,7 @@ class ControlPlane:
         self.connector = BrokerConnector(broker_id, config, environment)
         #: This broker's connection to the controller, where another broker is it.
         self.controller_link = ControllerLink(self.connector, self._controller_image)
-        slices = slices if slices is not None else LoopSlices(clock.monotonic_ms)
+        self._slices = slices = slices if slices is not None else LoopSlices(clock.monotonic_ms)
         self.writer = MetadataWriter(session.zk, slices, session.transaction_bytes)
         self.controller = ControllerShell(
             Controller(broker_id, config),
@@ -417,7 +417,8 @@ class ControlPlane:
             if membership.term != term:
                 return None
             is_read = True
-            return self.elected(found, marked)
+            elected = await self.elected(found, marked)
+            return elected if membership.term == term else None
 
         while membership.is_controller and membership.term == term:
             try:
@@ -436,10 +437,15 @@ class ControlPlane:
                 self.on_took_office()
             return
 
-    def elected(self, topics: Sequence[FoundTopic], marked: Sequence[str]) -> Elected:
+    async def elected(self, topics: Sequence[FoundTopic], marked: Sequence[str]) -> Elected:
         """The event of this broker's election with these topics, and the names of those marked for deletion."""
         # A topic whose roles this broker has not taken, since the former controller told it the topic but not the roles
         # or was told that they cannot be taken, is decided anew.
+        with_roles = {}
+        for name, topic in tuple(self.image.topics.items()):
+            await self._slices.point()
+            if self.host.has_roles(topic):
+                with_roles[name] = topic
         image = self.image
         found = {topic.name: topic.topic_id for topic in topics}
         gone = [
@@ -449,7 +455,7 @@ class ControlPlane:
         ]
         ended = {topic.name for topic in gone}
         applied = {
-            name: topic for name, topic in image.topics.items() if name not in ended and self.host.has_roles(topic)
+            name: topic for name, topic in image.topics.items() if name not in ended and with_roles.get(name) is topic
         }
         if len(applied) < len(image.topics):
             image = ClusterImage(image.cluster_id, image.controller_id, image.brokers, applied)

@@ -166,7 +166,7 @@ class Startup:
         topics = await read_topics(zk, names, plane.new_uuid)
         topics += self._ending(names, marked)
         self._look_at_logs(topics)
-        plane.controller.post(plane.elected(topics, marked))
+        plane.controller.post(await plane.elected(topics, marked))
         # Interrupted deletions start again from the beginning, so that no log stays behind.
         plane.controller.post(DeletionsMarked(tuple(marked)))
         await plane.controller.settled()
