@@ -168,11 +168,12 @@ class FaultCourse:
         self._end_clients([each for each in self._clients if each not in producers])
         self.cluster.wait_until_well()
         wait_until(lambda: not self._churn.wrong(), lambda: f"{self._churn.wrong()}", SETTLE_TIMEOUT_S, 0.5)
-        leaders = {place: self.cluster.sight.states[place][0] for place in self.cluster.places}
+        # All replicas are in sync. A broker that died while a move took it away keeps its log, and serves it no more.
+        states = {place: self.cluster.sight.states[place] for place in self.cluster.places}
         for broker in self.cluster.brokers:
             self.cluster.stop(broker)
-        for place, leader in leaders.items():
-            for broker in self.cluster.replicas(place):
+        for place, (leader, _, replicas) in states.items():
+            for broker in replicas:
                 records = self.cluster.log_on(broker, place)
                 if broker == leader:
                     self.repeated += self.cluster.repeated_on(broker, place, records)

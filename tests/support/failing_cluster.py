@@ -414,10 +414,6 @@ class FailingCluster:
             )
         return found
 
-    def replicas(self, place: Place) -> list[int]:
-        """The brokers that have a directory of the partition."""
-        return [broker for broker, each in self.brokers.items() if (each.data / name_of(place)).is_dir()]
-
 
 def hold(condition: Callable[[], bool], what: str, timeout_s: float) -> bool:
     """Whether the condition came about in time."""
