@@ -368,6 +368,7 @@ class Broker:
         )
         control.host = hosting
         hosting.on_roles = control.note_roles
+        hosting.on_untaken = control.host_again
         self.control_requests = ControlRequestShell(control, hosting, self.slices)
         startup = Startup(
             control,

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ottla.cli.main import app
+from ottla.client import NewTopic, TopicPartition
 from ottla.client.sync import Admin, Producer
 from ottla.testing import Cluster
 from ottla.testing.disk_faulty import FaultyDisk
@@ -145,16 +146,22 @@ def test_a_directory_fails_and_comes_back(cluster: Cluster, number: int) -> None
     is_verified(cluster)
 
 
+def elect(cluster: Cluster, *, is_failing: bool) -> None:
+    """Have the broker that is to fail elected as controller, or another one."""
+    if (cluster.controller == FAILING) == is_failing:
+        return
+    for each in (each for each in range(3) if (each == FAILING) != is_failing):
+        cluster.shut_down(each)
+        cluster.restart(each)
+        if (cluster.controller == FAILING) == is_failing:
+            break
+    in_sync(cluster)
+
+
 @pytest.mark.parametrize("is_controller", [True, False], ids=["controller", "other"])
 def test_an_empty_directory_in_its_place(cluster: Cluster, is_controller: bool) -> None:
     """Its replicas are made anew, and none leads before it has caught up."""
-    if (cluster.controller == FAILING) != is_controller:
-        for each in (each for each in range(3) if (each == FAILING) != is_controller):
-            cluster.shut_down(each)
-            cluster.restart(each)
-            if (cluster.controller == FAILING) == is_controller:
-                break
-        in_sync(cluster)
+    elect(cluster, is_failing=is_controller)
     with Load(cluster) as load:
         load.goes_on()
         gone = failed(cluster, load, errno.EIO)
@@ -191,6 +198,27 @@ def test_a_full_disk_is_waited_for(cluster: Cluster) -> None:
         in_sync(cluster)
         load.goes_on()
     is_verified(cluster)
+
+
+@pytest.mark.parametrize("is_controller", [True, False], ids=["controller", "other"])
+def test_a_replica_that_a_full_disk_had_no_room_for_is_made_later(
+    cluster: Cluster, is_controller: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ottla.broker.control.plane.HOST_AGAIN_S", 0.05)
+    elect(cluster, is_failing=is_controller)
+    moving = TopicPartition("moving", 0)
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("moving", replica_assignments={0: (1, 2)})])
+        disk = disk_of(cluster.broker(FAILING).disk)
+        disk.fail("*", "*/moving-0*", errno.ENOSPC)
+        admin.alter_partition_reassignments({moving: (1, FAILING)})
+        wait_until(lambda: caplog.text.count("moving-0 cannot be hosted") > 1, "the disk to be full twice")
+        assert moving in admin.list_partition_reassignments()
+        cluster.create_topic("another", replication_factor=3)
+        disk.heal()
+        wait_until(lambda: set(cluster.in_sync("moving", 0)) == {1, FAILING}, "the replica to be made")
+        wait_until(lambda: not admin.list_partition_reassignments(), "the end of the move")
+    assert cluster.replicas("moving", 0) == (1, FAILING)
 
 
 def test_all_of_them_fail(cluster: Cluster) -> None:

@@ -5,10 +5,12 @@ They come as deltas of the image from this broker's own controller, or as entrie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cluster.control_requests import NO_LEADER_EPOCH, HostedReplica, RoleAction, StopAction, lacks_log
-from ottla.cluster.image import NO_LEADER, HostAction, hosted_changes
+from ottla.cluster.image import NO_LEADER, HostAction, HostChange, hosted_changes
+from ottla.env.disk import DiskError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -18,9 +20,20 @@ if TYPE_CHECKING:
     from ottla.cluster.adoption import AdoptablePartition
     from ottla.cluster.control_batches import PartitionEntry
     from ottla.cluster.controller_events import FoundTopic, PartitionKey
-    from ottla.cluster.image import ImageDelta, TopicImage
+    from ottla.cluster.image import ClusterImage, ImageDelta, TopicDelta, TopicImage
     from ottla.config.topic import LogConfig
     from ottla.storage.manager import LogManager
+
+
+log = logging.getLogger("ottla.controller")
+
+
+class _Untaken(NamedTuple):
+    """A role that the disk kept from being taken, with what its leader has to know beside the image."""
+
+    change: HostChange
+    partition_epoch: int
+    is_recovering: bool
 
 
 async def _never(topic: str, partition: int) -> bool:
@@ -53,13 +66,18 @@ class Hosting:
         self._is_lost = is_lost
         #: Partitions that this broker refused to lead, since it has lost their logs.
         self._refused: set[PartitionKey] = set()
+        #: Roles of known partitions that this broker's own controller gave, and that a full disk kept from being taken.
+        self._untaken: dict[PartitionKey, _Untaken] = {}
+        #: Called when there are such: `take_again` is to be called after a pause.
+        self.on_untaken: Callable[[], None] = lambda: None
         #: Called with the partitions whose roles were refused so far and are taken now, and with those refused now.
         self.on_roles: Callable[[Sequence[PartitionKey], Sequence[PartitionKey]], None] = lambda taken, refused: None
 
     async def begin(self, delta: ImageDelta) -> None:
         """Become leader or follower of partitions, before clients learn of it. Raises DiskError, ZkError.
 
-        Roles that need a log which is lost are refused.
+        Roles that need a log which is lost are refused. Where the disk has no room for a replica of a partition that
+        is not new, as for one that moves here, the others go on (`take_again`).
         """
         taken, refused = [], []
         for topic_delta in delta.topics:
@@ -79,19 +97,47 @@ class Hosting:
                 if config is None:
                     config = self._log_config_of(topic)
                 await self._slices.point()
-                if change.action is HostAction.FOLLOW:
-                    self._replicas.make_follower(topic, change.partition, change.state, config)
-                    continue
-                epoch = delta.partition_epochs.get(key, 0)
-                self._replicas.make_leader(
-                    topic, change.partition, change.state, config, epoch, is_recovering=key in delta.recovering
-                )
+                role = _Untaken(change, delta.partition_epochs.get(key, 0), key in delta.recovering)
+                self._take(role, topic, config, is_made=not _is_known(topic_delta, change.partition))
             if config is not None:
                 self._on_hosted(topic)
         if taken or refused:
             self._refused.difference_update(taken)
             self._refused.update(refused)
             self.on_roles(taken, refused)
+
+    def _take(self, role: _Untaken, topic: TopicImage, config: LogConfig, *, is_made: bool = False) -> None:
+        """Lead or follow. Raises DiskError for a partition that is just made; another is put off."""
+        change = role.change
+        key = (topic.name, change.partition)
+        self._untaken.pop(key, None)
+        try:
+            if change.action is HostAction.FOLLOW:
+                self._replicas.make_follower(topic, change.partition, change.state, config)
+                return
+            self._replicas.make_leader(
+                topic, change.partition, change.state, config, role.partition_epoch, is_recovering=role.is_recovering
+            )
+        except DiskError as failure:
+            if is_made:
+                raise
+            log.error("%s-%d cannot be hosted: %s", topic.name, change.partition, failure)
+            self._untaken[key] = role
+            self.on_untaken()
+
+    async def take_again(self, image: ClusterImage) -> None:
+        """Take the roles that the disk kept from being taken, as far as they are those of the image."""
+        untaken, self._untaken = self._untaken, {}
+        for (name, index), role in untaken.items():
+            topic, known = image.topics.get(name), image.partition(name, index)
+            if topic is None or known is None or self._broker_id not in known.replicas:
+                continue
+            now = role.change.state
+            if (known.leader, known.leader_epoch) != (now.leader, now.leader_epoch):
+                continue
+            await self._slices.point()
+            self._take(role._replace(change=role.change._replace(state=known)), topic, self._log_config_of(topic))
+            self._on_hosted(topic)
 
     async def _must_refuse(self, key: PartitionKey, action: HostAction, *, is_new: bool) -> bool:
         """Whether a role cannot be taken: the log is in a failed log directory, or lost and needed."""
@@ -113,6 +159,7 @@ class Hosting:
                 if change.action in (HostAction.LEAD, HostAction.FOLLOW):
                     continue
                 await self._slices.point()
+                self._untaken.pop((change.topic.name, change.partition), None)
                 if change.action is HostAction.DELETE:
                     self._replicas.delete(change.topic.name, change.partition)
                 else:
@@ -176,6 +223,11 @@ class Hosting:
     def unclaimed(self) -> list[PartitionKey]:
         """The partitions with logs that no controller has given to this broker."""
         return list(self._logs.unclaimed)
+
+
+def _is_known(delta: TopicDelta, partition: int) -> bool:
+    """Whether the partition was there before the change."""
+    return delta.before is not None and partition < len(delta.before.partitions)
 
 
 class LogsFound:

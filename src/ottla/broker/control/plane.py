@@ -112,6 +112,10 @@ class Host(Protocol):
         """Remove replicas that are not hosted any more. Raises `DiskError`."""
         ...
 
+    async def take_again(self, image: ClusterImage) -> None:
+        """Take roles of the image that a full disk kept from being taken."""
+        ...
+
     def has_roles(self, topic: TopicImage) -> bool:
         """Whether the broker's replicas of the topic have the roles that the image says."""
         ...
@@ -129,6 +133,9 @@ class NoHost:
 
     async def end(self, delta: ImageDelta) -> None:
         """See `Host.end`."""
+
+    async def take_again(self, image: ClusterImage) -> None:
+        """See `Host.take_again`."""
 
     def has_roles(self, topic: TopicImage) -> bool:
         """See `Host.has_roles`."""
@@ -351,7 +358,7 @@ class ControlPlane:
         self.controller.post(LeaderAndIsrAnswered(self.broker_id, self.membership.broker_epoch, taken, refused))
 
     def host_again(self) -> None:
-        """Have the controller send the roles again after a pause: a disk had no room for a replica."""
+        """Take roles again after a pause, those of another controller when it sends them: a disk had no room."""
         if not self._is_hosting_again:
             self._is_hosting_again = True
             self._spawn(self._host_again())
@@ -361,6 +368,9 @@ class ControlPlane:
         self._is_hosting_again = False
         if not self.is_controller:
             await self._notify_log_dir_failure()
+            return
+        async with self.applying:
+            await self.host.take_again(self.image)
 
     async def _notify_log_dir_failure(self) -> None:
         """Have the controller ask which replicas are offline now; they are when LeaderAndIsr answers so."""
