@@ -151,6 +151,20 @@ def test_what_is_not_set_cannot_be_taken_back(cluster: Cluster, arguments: list[
     assert ottla(cluster, "config", "unset", "--topic", "orders", "flush.ms").exit_code == 0
 
 
+@pytest.mark.parametrize("whose", [["--broker", "1"], ["--broker-defaults"]], ids=["broker", "defaults"])
+def test_a_setting_without_effect_is_said_to_be_one(cluster: Cluster, whose: list[str]) -> None:
+    given = ("config", "set", *whose, "num.io.threads=9", "num.replica.fetchers=2", "background.threads=11")
+    done = ottla(cluster, *given)
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "ottla config: accepted, but without effect on brokers of ottla (docs/settings.md): "
+        "num.io.threads, background.threads\n",
+    )
+    names = ("num.io.threads", "num.replica.fetchers", "background.threads")
+    done = ottla(cluster, "config", "unset", *whose, *names)
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
 def test_an_alteration_takes_back_only_what_is_set(cluster: Cluster) -> None:
     done = ottla(cluster, "topic", "alter", "orders", "--delete-config", "segment.mss", "-p", "3", "--yes")
     assert (done.exit_code, "topic orders: Invalid config(s): segment.mss: " in done.stderr) == (1, True), done.output

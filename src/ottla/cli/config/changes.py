@@ -14,8 +14,10 @@ from ottla.cli.config.unset import own_names, why_not_unset
 from ottla.cli.config.views import change_row, entity_text, show_changes
 from ottla.cli.terminal import Terminal, printable, write_json
 from ottla.client.admin.configs import ConfigAdmin
-from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource
+from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ResourceType
+from ottla.client.cluster_leave import OWN_SETTING
 from ottla.client.errors import ClientError, PartlyFailedError
+from ottla.config.settings import NO_EFFECT, broker_setting
 from ottla.peer.cluster import Cluster
 
 _OPERATORS: Final = {"+=": "append", "-=": "subtract", "=": "set"}
@@ -103,10 +105,21 @@ async def change_settings(
     for change in changes if as_json else ():
         done = change.resource not in failed
         write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=done))
-    for resource in () if as_json else resources:
-        if resource not in failed:
-            sys.stdout.write(f"changed: {printable(entity_text(resource))}\n")
+    done_for = [resource for resource in resources if resource not in failed]
+    for resource in () if as_json else done_for:
+        sys.stdout.write(f"changed: {printable(entity_text(resource))}\n")
+    idle = [each.name for each in operations if any(_is_idle(of, each, present[of]) for of in done_for)]
+    if idle:
+        COMMAND.report(f"accepted, but without effect on brokers of ottla (docs/settings.md): {', '.join(idle)}")
     return code
+
+
+def _is_idle(resource: ConfigResource, operation: ConfigOperation, present: Mapping[str, ConfigEntry]) -> bool:
+    """Whether a broker of ottla, as its own settings tell, is given a setting that does nothing there."""
+    known = broker_setting(operation.name) if resource.type == ResourceType.BROKER else None
+    return (
+        known is not None and known.effect == NO_EFFECT and operation.operation != "delete" and OWN_SETTING in present
+    )
 
 
 async def _present(
