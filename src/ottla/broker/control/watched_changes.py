@@ -183,7 +183,11 @@ class WatchedChanges:
         is_doubtful = name in self._doubtful
         self._doubtful.discard(name)
         if is_doubtful or known is None or len(TopicZnode.decode(name, data).partitions) > len(known.partitions):
-            await control.take_over(name)
+            try:
+                await control.take_over(name)
+            except ZkError:
+                self._doubtful.add(name)  # it is read when ZooKeeper is there again
+                raise
 
     async def _look_at_request(self, path: str) -> None:
         """Carry out a tool's request in a znode, which is deleted when that is done, as Kafka's controller does."""
