@@ -149,12 +149,12 @@ class Cluster:
                 if not error.retriable or attempts > settings.retries:
                     raise
                 if self.clock.monotonic_ms() + backoff_ms >= deadline:
-                    raise _too_late(what, timeout_ms, error) from error
+                    raise _too_late(self.name, what, timeout_ms, error) from error
                 last = error
             except TimeoutError:
                 if not limit.expired():
                     raise
-                raise _too_late(what, timeout_ms, last) from last
+                raise _too_late(self.name, what, timeout_ms, last) from last
             self.metadata.expire()
             await asyncio.sleep(max(self.jittered(backoff_ms), MIN_PAUSE_MS) / 1000)
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
@@ -467,8 +467,10 @@ class Cluster:
         return grouped
 
 
-def _too_late(what: str, timeout_ms: int, last: ClientError | None) -> ClientTimeoutError:
-    why = "no answer came in time" if last is None else str(last)
+def _too_late(servers: str, what: str, timeout_ms: int, last: ClientError | None) -> ClientTimeoutError:
+    why = str(last)
+    if last is None:
+        why = f"no answer came in time; check that {servers} is a listener of brokers, and that none of them hangs"
     return ClientTimeoutError(f"{what} did not succeed within {timeout_ms} ms: {why}")
 
 

@@ -31,20 +31,28 @@ def list_replicas(
 
     With topics, each of their replicas, too. With --json a line for each log directory, and for each replica.
 
-    Ends with 0, with 1 where a log directory has failed or a broker did not answer.
+    Ends with 0, with 1 where a log directory has failed, or a broker or topic is not there or did not answer.
     """
     from ottla.cli.replica.views import show_log_dirs
+    from ottla.client.admin.outcomes import topic_error
     from ottla.client.cluster_status import read_cluster_status
 
     async def work(cluster: Cluster) -> int:
         status = await read_cluster_status(cluster, topics or None, configs=[], offsets=False)
         for name, error in status.missing.items():
-            COMMAND.report(f"topic {name}: {error}")
+            COMMAND.report(str(await topic_error(cluster, error.code, name, "is not shown")))
+        known = {each.node.node_id for each in status.brokers}
+        absent = sorted(set(brokers or ()) - known)
+        if absent:
+            COMMAND.report(
+                f"there is no broker {', '.join(map(str, absent))} at the moment; "
+                f"the brokers are {', '.join(map(str, sorted(known)))}"
+            )
         is_well = show_log_dirs(status, set(brokers or ()), with_replicas=bool(topics), as_json=as_json)
         for broker in status.brokers:
             if broker.problem is not None:
                 COMMAND.report(f"broker {broker.node.node_id} did not answer: {broker.problem}")
-        return 0 if is_well and not status.missing else 1
+        return 0 if is_well and not status.missing and not absent else 1
 
     COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
 
@@ -91,13 +99,16 @@ def verify(
     Ends with 0 where all replicas are the same, with 1 where two differ, or one is behind or does not answer.
     """
     from ottla.cli.replica.views import show_checks
+    from ottla.client.admin.outcomes import topic_error
     from ottla.client.cluster_status import read_cluster_status
     from ottla.client.replica_checks import CLEANUP_POLICY, ReplicaChecker
 
     async def work(cluster: Cluster) -> int:
         status = await read_cluster_status(cluster, topics or None, configs=[CLEANUP_POLICY])
         for name, error in status.missing.items():
-            COMMAND.report(f"topic {name}: {error}")
+            COMMAND.report(str(await topic_error(cluster, error.code, name, "is not compared")))
+        if status.missing and not status.topics:
+            return 1
         checks = await ReplicaChecker(cluster, status).check(status.partitions)
         show_checks(checks, as_json=as_json)
         return 0 if all(each.is_same for each in checks) and not status.missing else 1

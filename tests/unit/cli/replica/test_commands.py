@@ -102,6 +102,20 @@ def test_mistakes_are_named(cluster: Cluster, arguments: tuple[str, ...], said: 
     assert said in refused.stderr
 
 
+def test_what_is_not_there_is_named(cluster: Cluster) -> None:
+    listed = ottla(cluster, "list", "--broker", "9")
+    assert (listed.exit_code, "there is no broker 9 at the moment; the brokers are 0, 1, 2" in listed.stderr) == (
+        1,
+        True,
+    )
+    for command in ("list", "verify"):
+        done = ottla(cluster, command, "orderz")
+        assert done.exit_code == 1
+        assert done.stderr.startswith("ottla replica: topic orderz does not exist at ")
+        assert "topic orderz" not in done.stderr.removeprefix("ottla replica: topic orderz"), "it is named once"
+        assert "the same" not in done.stdout, "where nothing was compared nothing is the same"
+
+
 def test_no_move_without_space(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     there = TWO if home(cluster, 1).log_dir == ONE else ONE
     monkeypatch.setattr(MemoryDisk, "space", lambda self, path: (1 << 30, 100))
