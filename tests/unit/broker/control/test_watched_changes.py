@@ -15,7 +15,7 @@ from ottla.broker.control.startup import Startup
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.slices import LoopSlices
 from ottla.broker.zookeeper_offsets import OffsetZnodes
-from ottla.cluster.controller_events import ReassignmentResult, ReplicaMove, TopicCreated
+from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.image import ImageDelta, TopicDelta
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
@@ -230,36 +230,6 @@ def test_a_topic_whose_answer_was_lost_is_taken_up_from_the_tree() -> None:
         assert made.error is ErrorCode.REQUEST_TIMED_OUT
         assert "may not have been done" in made.message
         await broker.until(lambda: broker.partitions("t") == 1)
-
-    run(body)
-
-
-@pytest.mark.spec("R5")
-def test_a_move_whose_answer_was_lost_is_taken_up_though_the_topic_cannot_be_read_at_once() -> None:
-    async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
-        await broker.until(lambda: "t" in broker.changes._watched and not broker.changes._due)
-        take_over, asked = broker.control.take_over, []
-
-        async def take_over_later(name: str) -> None:
-            asked.append(name)
-            if len(asked) == 1:
-                raise ConnectionLossError(name, "away")
-            await take_over(name)
-
-        broker.control.take_over = take_over_later  # type: ignore[method-assign]
-        broker.zk.answers_lost = 1
-        result = await broker.control.reassign({("t", 0): (7, 8)})
-        assert isinstance(result, ReassignmentResult)
-        assert list(result.refusals) == [("t", 0)]
-        await broker.until(lambda: bool(asked) and bool(broker.changes._due))
-        controller = broker.control.controller.controller
-        assert not controller.reassignments()
-        broker.changes.resume(is_new_session=False)
-        await broker.until(lambda: bool(controller.reassignments()))
-        [(known, move)] = controller.reassignments().values()
-        assert (known.replicas, move) == ((7, 8), ReplicaMove((8,), ()))
-        assert broker.data("/brokers/topics/t")["adding_replicas"] == {"0": [8]}  # type: ignore[index]
 
     run(body)
 
