@@ -177,6 +177,7 @@ def test_an_alteration_takes_back_only_what_is_set(cluster: Cluster) -> None:
         (["set", "a=1"], 2, "say whose settings"),
         (["set", "--topic", "orders", "a=1", "a=2"], 2, "a is named twice"),
         (["set", "--topic", "orders", "retention.ms=x"], 1, "Not a number of type LONG"),
+        (["set", "--topic", "orders", "bogus=1"], 1, "bogus (INVALID_CONFIG); docs/settings.md has the settings"),
         (["set", "--topic", "nowhere", "retention.ms=1"], 1, "topic nowhere does not exist"),
         (["set", "--broker", "7", "message.max.bytes=1"], 1, "has no broker 7"),
         (["set", "--broker", "1", "zookeeper.connect=x"], 1, "Cannot update these configs dynamically"),

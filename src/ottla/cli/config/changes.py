@@ -16,9 +16,10 @@ from ottla.cli.terminal import Terminal, printable, write_json
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ResourceType
 from ottla.client.cluster_leave import OWN_SETTING
-from ottla.client.errors import ClientError, PartlyFailedError
+from ottla.client.errors import BrokerError, ClientError, PartlyFailedError
 from ottla.config.settings import NO_EFFECT, broker_setting
 from ottla.peer.cluster import Cluster
+from ottla.wire.errors import ErrorCode
 
 _OPERATORS: Final = {"+=": "append", "-=": "subtract", "=": "set"}
 
@@ -148,7 +149,10 @@ def _without_own(entry: ConfigEntry) -> ConfigEntry:
 def _report(error: ClientError) -> int:
     errors = error.errors.values() if isinstance(error, PartlyFailedError) else (error,)
     for each in errors:
-        code = COMMAND.report(str(each))
+        is_wrong = isinstance(each, BrokerError) and each.code == ErrorCode.INVALID_CONFIG
+        code = COMMAND.report(
+            f"{each}; docs/settings.md has the settings and what they may be" if is_wrong else str(each)
+        )
     return code
 
 
