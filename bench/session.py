@@ -96,7 +96,10 @@ def execute(
         bench.stop()
         shutil.rmtree(folder, ignore_errors=True)
     command = " ".join([f"./run bench {name}", *sys.argv[1:]])
-    told = "one round only (`--quick`)" if arguments.quick else f"medians of {rounds} rounds"
+    rounds = getattr(arguments, "rounds", None) or rounds
+    told = f"medians of {rounds} rounds" if rounds > 1 else "one round"
+    if arguments.quick:
+        told = "one round only (`--quick`)"
     text = _report(bench.figures, told, time.monotonic() - begun, bystanders.share(), command)
     print(text)
     if arguments.write:
