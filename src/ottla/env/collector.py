@@ -43,3 +43,13 @@ def tune_collector() -> None:
     gc.collect()
     gc.set_threshold(*THRESHOLDS)
     gc.callbacks.append(_Freezer())
+
+
+def pass_over_copy() -> None:
+    """Have a server's collector pass over a large copy that has just been made, and lives for a moment.
+
+    Its next collections would look at the whole of it. Where `tune_collector` was not called the process is somebody
+    else's, and nothing is done: cycles of theirs would never be collected.
+    """
+    if any(isinstance(each, _Freezer) for each in gc.callbacks):
+        gc.freeze()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.env import collector
-from ottla.env.collector import THRESHOLDS, tune_collector
+from ottla.env.collector import THRESHOLDS, pass_over_copy, tune_collector
 from support.server_collector import restored_collector
 
 
@@ -67,3 +67,16 @@ def test_a_short_full_collection_leaves_all_to_the_next(monkeypatch: pytest.Monk
     before = gc.get_freeze_count()
     gc.collect()
     assert gc.get_freeze_count() <= before
+
+
+def test_copies_are_passed_over_in_server_processes_only() -> None:
+    """Elsewhere cycles of others are among what is there."""
+    before = gc.get_freeze_count()
+    pass_over_copy()
+    assert gc.get_freeze_count() <= before
+    tune_collector()
+    before = gc.get_freeze_count()
+    copy = [(number, [number]) for number in range(1_000)]
+    pass_over_copy()
+    assert gc.get_freeze_count() > before
+    assert len(copy) == 1_000

@@ -39,6 +39,8 @@ _CREDENTIALS: Final = re.compile(
     r"access.?denied|invalid.?access|signature|forbidden|unauthor|credential|expired.?token|\b40[13]\b|no identity",
     re.IGNORECASE,
 )
+#: What paths are named in a message, which may look like that, too (`/data/403/credentials`).
+_PATHS: Final = re.compile(r"\S*/\S*")
 
 
 def open_filesystem(url: str, storage_options: Mapping[str, str]) -> tuple[pyarrow.fs.FileSystem, str]:
@@ -108,7 +110,7 @@ def filesystem_error(url: str, error: Exception) -> PipelineError:
     place = shown(url)
     if isinstance(error, ImportError):
         return PipelineError(f"{place} needs a package that is not installed: {said}")
-    if isinstance(error, PermissionError) or _CREDENTIALS.search(said):
+    if isinstance(error, PermissionError) or _CREDENTIALS.search(_PATHS.sub(" ", said)):
         return PipelineError(f"{place} refuses access: {said}; check the keys in storage_options, and their rights")
     if isinstance(error, FileNotFoundError):
         return PipelineError(f"{place} is not there: {said}")

@@ -75,6 +75,14 @@ def test_bad_credentials_are_told() -> None:
     )
 
 
+@pytest.mark.parametrize("path", ["/data/run-403/file", "/credentials/x", "s3://forbidden/401/y"])
+def test_a_path_does_not_decide_what_is_wrong(path: str) -> None:
+    error = filesystem_error(
+        "file:///x", OSError(f"Failed to open local file '{path}'. Detail: [errno 20] Not a directory")
+    )
+    assert str(error).startswith("file:///x cannot be used: Failed to open")
+
+
 def test_s3_by_its_options(s3: PlayedS3) -> None:
     filesystem, path = open_filesystem(s3.url("opened"), s3.options)
     with filesystem.open_output_stream(f"{path}/x") as stream:

@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 
 from ottla.spark.pipelines import points
-from ottla.spark.pipelines.errors import SupersededError
+from ottla.spark.pipelines.errors import PipelineError, SupersededError
 from ottla.spark.pipelines.tables.iceberg import expiry
 from ottla.spark.pipelines.tables.log_table import LogTable
 from support.staged_tables import Lake, numbered, stage
@@ -207,3 +207,32 @@ def test_a_reader_in_a_loop_sees_each_row_once(
         len(lake.written()) - len(lake.files()),
         "of them still there",
     )
+
+
+@pytest.mark.parametrize("lake", ["iceberg"], indirect=True)
+@pytest.mark.parametrize("misled", [1, 9, 10])
+def test_files_that_pyiceberg_misses_are_looked_for_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, misled: int
+) -> None:
+    """Its threads share an evaluator of manifests, so that it may not find a file that is there."""
+    from pyiceberg.exceptions import ValidationException
+    from pyiceberg.table.update.snapshot import _OverwriteFiles
+
+    table = filled(lake)
+    found = _OverwriteFiles._deleted_entries
+    missed = 0
+
+    def missing(self: Any) -> Any:
+        nonlocal missed
+        missed += 1
+        if missed <= misled:
+            raise ValidationException("Missing required files to delete: a.parquet")
+        return found(self)
+
+    monkeypatch.setattr(_OverwriteFiles, "_deleted_entries", missing)
+    if misled < 10:
+        assert table.compact(watermark(2024, 1, 2, 12)) == 3
+    else:
+        with pytest.raises(PipelineError, match="Missing required files to delete"):
+            table.compact(watermark(2024, 1, 2, 12))
+    assert lake.ids() == list(range(30))

@@ -65,14 +65,18 @@ def small_files(table: Table, watermark_ms: int | None, target_bytes: int, url: 
                 yield Bin(chosen[0].partition, tuple(olds))
 
 
+class ReplacementError(Exception):
+    """A replacement of files that would have changed rows; it was not committed."""
+
+
 def check_replacement(
     table: Table, transaction: Transaction, removed: Sequence[DataFile], added: Sequence[DataFile]
 ) -> None:
-    """Before the commit: the new snapshot has exactly the old one's files but for these. Raises ValueError."""
+    """Before the commit: the new snapshot has exactly the old one's files but for these. Raises ReplacementError."""
     after = transaction.table_metadata.current_snapshot()
     expected = Counter(each.file_path for each in live_files(table))
     expected.subtract(each.file_path for each in removed)
     expected.update(each.file_path for each in added)
     found = Counter(each.file_path for each in files_of(table, after)) if after is not None else Counter()
     if found != +expected:
-        raise ValueError("the replacement would have changed rows, and was not committed")
+        raise ReplacementError("the replacement would have changed rows, and was not committed")

@@ -14,7 +14,12 @@ from ottla.spark.pipelines.tables.attempts import Attempt, AttemptFolders
 from ottla.spark.pipelines.tables.contract import BatchCommit, Staging
 from ottla.spark.pipelines.tables.filesystems import below
 from ottla.spark.pipelines.tables.iceberg import schemas, state
-from ottla.spark.pipelines.tables.iceberg.compaction import check_replacement, live_files, small_files
+from ottla.spark.pipelines.tables.iceberg.compaction import (
+    ReplacementError,
+    check_replacement,
+    live_files,
+    small_files,
+)
 from ottla.spark.pipelines.tables.iceberg.expiry import Expiry
 from ottla.spark.pipelines.tables.iceberg.files import data_file, data_files
 from ottla.spark.pipelines.tables.iceberg.location import MERGING, IcebergLocation, plain_path
@@ -25,6 +30,10 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
 _log = logging.getLogger(__name__)
+
+#: How often a replacement of files is prepared. pyiceberg looks at manifests in several threads with one evaluator that
+#: keeps the one in work as an attribute: files are missed now and then, which is noticed before the commit.
+_PREPARED_AT_MOST: Final = 10
 
 _NAME_MAPPING: Final = "schema.name-mapping.default"
 #: What tables get that are made here: old metadata files go by themselves, and manifests are merged.
@@ -175,6 +184,20 @@ class IcebergBatchTable(LogTable):
         self._commit_transaction(transaction)
 
     def _write_replacements(self, made: Sequence[Replacement], number: int) -> None:
+        from pyiceberg.exceptions import ValidationException
+
+        for left in reversed(range(_PREPARED_AT_MOST)):
+            try:
+                transaction = self._prepared_replacements(made, number)
+                break
+            except (ValidationException, ReplacementError) as error:
+                if not left:
+                    raise
+                _log.info("%s: a replacement of small files is prepared again: %s", self._name, error)
+        self._commit_transaction(transaction)
+
+    def _prepared_replacements(self, made: Sequence[Replacement], number: int) -> Transaction:
+        """Everything but the commit. Raises ValidationException or ReplacementError where files were missed."""
         assert self._table is not None
         metadata = self._table.metadata
         transaction = self._location.narrowed(self._table, ()).transaction()
@@ -190,7 +213,7 @@ class IcebergBatchTable(LogTable):
             for each in added:
                 overwrite.append_data_file(each)
         check_replacement(self._table, transaction, removed, added)
-        self._commit_transaction(transaction)
+        return transaction
 
     def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:
         assert self._table is not None
