@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.env.collector import pass_over_copy
 from ottla.env.disk import TEMPORARY_SUFFIX, DiskError
 from ottla.env.futures import settle
 from ottla.zk.flushes import FlushPace
@@ -256,7 +257,7 @@ class TreeStore:
             self._snapshot_if_possible()
         elif self._cut_at is None:
             self._cut_at = self._end
-            found = captured(self.tree)
+            found = captured(self.tree, pass_over_copy)
             self._executor.call(
                 lambda: self._write_snapshot(found), lambda longest, _: self._snapshot_written(found.zxid, longest)
             )
