@@ -77,6 +77,8 @@ class Churn:
         member = Member(name)
         self.members.append(member)
         member.start(self._address, self._topic, GROUP, SETTINGS)
+        if self._stopping.is_set():
+            member.leave()  # `stop` may not have seen its process
 
     def _member(self, name: str) -> Member:
         return next(each for each in self.members if each.name == name)

@@ -24,8 +24,7 @@ class _Member:
         self.owned: set[int] = set()
         self.stopping = False
 
-    def run(self, topic: str) -> None:
-        parent = os.getppid()
+    def run(self, topic: str, parent: int) -> None:
         self.consumer.subscribe([topic], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
         while not self.stopping and os.getppid() == parent:
             self.consumed += sum(1 for message in self.consumer.consume(500, POLL_S) if message.error() is None)
@@ -58,7 +57,8 @@ def _main() -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    member.run(arguments["topic"])
+    # Who started it says so itself: it may be gone by now, and another process be the parent.
+    member.run(arguments["topic"], arguments["parent"])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -118,7 +119,7 @@ class Member:
         )
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(json.dumps({"topic": topic, "settings": own}) + "\n")
+            process.stdin.write(json.dumps({"topic": topic, "settings": own, "parent": os.getpid()}) + "\n")
         self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
         self._reader.start()
 
