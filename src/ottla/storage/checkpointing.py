@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.storage.log_directories import LogDirectories
     from ottla.storage.log_directory import LogDirectory
 
-#: Logs whose offsets are taken in one step.
+#: Logs that background work looks at in one step.
 LOGS_PER_STEP: Final = 1_000
 
 

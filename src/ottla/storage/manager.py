@@ -15,7 +15,7 @@ from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
 from ottla.env.randomness import Randomness
 from ottla.env.warmth import bring, without_waiting
-from ottla.storage.checkpointing import LogCheckpoints
+from ottla.storage.checkpointing import LOGS_PER_STEP, LogCheckpoints
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -51,8 +51,6 @@ RETENTION_DELAY_MS: Final = 30_000
 MOST_COLD_ROUNDS: Final = 8
 #: Messages of recovery and background work that are kept until they are taken.
 MOST_NOTES: Final = 1_000
-#: Logs that background work looks at in one step.
-LOGS_PER_STEP: Final = 1_000
 #: Lower limit of open segment files; the upper one is half of what the process may have open.
 LEAST_OPEN_FILES: Final = 64
 

@@ -166,18 +166,20 @@ async def _show_held(cluster: Cluster, view: _View, departure: Departure, plan: 
     alone = len(departure.alone)
     if alone:
         view.line(f"Of {count(alone, 'partition')} nobody else has the records: they are lost if it is stopped.")
-    file = "FILE"
-    if plan is not None and planned.batches:
-        files = write_plan(Path(plan), planned.batches)
-        file = files[0]
+    files = write_plan(Path(plan), planned.batches) if plan is not None and planned.batches else []
+    if files:
         view.line(f"{', '.join(files)}: the moves of {count(len(planned.moves), 'partition')} to other brokers.")
     if planned.refusal:
         COMMAND.report(planned.refusal)
     if planned.refusal or Left.NO_ROOM.value in planned.left.values():
         view.line("Start another broker, so that every replica has a place to go.")
     view.ended("held")
-    written = "" if file != "FILE" else " (--plan FILE writes the file)"
+    command = (
+        f"`ottla reassign execute {files[0]}`"
+        if files
+        else "`ottla reassign execute FILE` (--plan FILE writes the file)"
+    )
     return COMMAND.report(
-        f"broker {departure.broker} cannot leave: its replicas have to live elsewhere first. Move them with "
-        f"`ottla reassign execute {file}`{written}, or delete the topics; then repeat the command"
+        f"broker {departure.broker} cannot leave: its replicas have to live elsewhere first. Move them with {command}, "
+        "or delete the topics; then repeat the command"
     )
