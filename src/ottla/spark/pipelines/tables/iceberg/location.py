@@ -29,6 +29,10 @@ _RETRIES: Final = "commit.retry.num-retries"
 #: not. All manifests of a snapshot are listed in each commit and read by each reader, so fewer are wanted.
 MERGING: Final = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "20"}
 
+#: How often a catalog is opened at most. A new SQL catalog looks for its two tables, then makes those that are missing,
+#: and fails where another driver made one of them in between: once for each table, and the third attempt finds both.
+_OPENED_AT_MOST: Final = 3
+
 
 class IcebergLocation:
     """A table's catalog and identifier."""
@@ -121,12 +125,12 @@ def _catalog(sink: TableSinkSettings) -> Catalog:
     from pyiceberg.catalog import load_catalog
 
     options: Mapping[str, Any] = sink.catalog_options
-    try:
+    for attempt in range(_OPENED_AT_MOST):
         try:
             return load_catalog(sink.catalog, **options)
-        except Exception:
-            # A new SQL catalog makes its own tables in two steps, and fails if another driver made them in between.
-            return load_catalog(sink.catalog, **options)
-    except Exception as error:
-        said = str(error).split("\n", 1)[0]
-        raise PipelineError(f"the Iceberg catalog {sink.catalog} cannot be opened: {said}") from error
+        except Exception as error:
+            if attempt + 1 < _OPENED_AT_MOST:
+                continue
+            said = str(error).split("\n", 1)[0]
+            raise PipelineError(f"the Iceberg catalog {sink.catalog} cannot be opened: {said}") from error
+    raise AssertionError("the last attempt returns or raises")
