@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 #: A main thread that has not run for so long will not run again.
 DEADLOCKED_S = 20.0
+#: A client's main thread has its name after this time at the latest.
+NAMED_WITHIN_S = 30.0
 TASKS = Path("/proc/self/task")
 NAME = "rdk:main"
 SWITCHES = "voluntary_ctxt_switches"
@@ -58,8 +60,16 @@ def with_main_thread(make: Callable[[], T]) -> tuple[T, MainThread]:
     with _making:
         before = _main_threads()
         client = make()
-        new = _main_threads() - before
+        new = _new_main_threads(before)
     return client, MainThread(new.pop() if len(new) == 1 else None)
+
+
+def _new_main_threads(before: set[Path]) -> set[Path]:
+    """Those that were not there before: a thread names itself, which on a busy machine may take a moment."""
+    deadline_s = time.monotonic() + NAMED_WITHIN_S
+    while not (new := _main_threads() - before) and TASKS.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    return new
 
 
 def _main_threads() -> set[Path]:

@@ -85,7 +85,7 @@ def committed(log: PartitionLog) -> PartitionLog:
     return log
 
 
-def new_log(disk: Disk, root: str, config: LogConfig | None = None, **resources: int) -> PartitionLog:
+def new_log(disk: Disk, root: str, config: LogConfig | None = None, **resources: Any) -> PartitionLog:
     """An empty log."""
     return create_log(LogResources(disk, **resources), place(root, config), None, NOW_MS)
 

@@ -511,7 +511,7 @@ class PartitionLog:
             return
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         try:
-            self._resources.disk.write_atomic(path, self.epochs.encode(), sync=False)
+            self._resources.replaced.replace(path, self.epochs.encode())
         except DiskError:
             return
         self.epochs.dirty = False

@@ -110,11 +110,9 @@ class LogManager:
         self._settings = settings or StorageSettings()
         self._directories = LogDirectories(disk, clock, executor, log_dirs, self._note, self._on_failed)
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
-        self._resources = LogResources(
-            disk,
-            max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2)),
-            producer_expiration_ms=self._settings.producer_expiration_ms,
-        )
+        open_files = max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2))
+        expiration_ms = self._settings.producer_expiration_ms
+        self._resources = LogResources(disk, open_files, producer_expiration_ms=expiration_ms, executor=executor)
         self._removals = Removals(disk, executor, self._note)
         #: Logs that wait for a disk thread.
         self.flushes = FlushQueue(executor, clock.now_ms, self._flushed)

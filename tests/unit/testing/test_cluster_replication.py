@@ -76,13 +76,13 @@ def lose_a_disk(cluster: Cluster, broker: int, caplog: pytest.LogCaptureFixture)
         caplog.clear()
         cluster.restart(broker, empty_disk=disk_is_lost)
         wait_until(lambda: "this broker has no log of it" in caplog.text, "the broker's refusal")
-        assert cluster.leader("orders", partition) is None
+        wait_until_leaderless(cluster, partition)
         assert cluster.broker(broker).partitions.get("orders", partition) is None
     # This one becomes the controller, and finds it so.
     cluster.kill(1 - broker)
     cluster.restart(1 - broker)
     wait_until(lambda: cluster.controller == broker, "the election of this broker")
-    assert cluster.leader("orders", partition) is None
+    wait_until_leaderless(cluster, partition)
     # Only who asks for an unclean election gets an empty partition.
     wait_until(lambda: elect(cluster, partition), "the election")
     assert cluster.leader("orders", partition) == broker
@@ -90,6 +90,11 @@ def lose_a_disk(cluster: Cluster, broker: int, caplog: pytest.LogCaptureFixture)
     assert cluster.records("orders", partition, broker=broker) == []
     cluster.kill(1 - broker)
     cluster.restart(1 - broker)
+
+
+def wait_until_leaderless(cluster: Cluster, partition: int) -> None:
+    """Until the controller has taken the leadership away: it elects a broker that lives, and then hears of the log."""
+    wait_until(lambda: cluster.leader("orders", partition) is None, "the partition to be without a leader")
 
 
 def elect(cluster: Cluster, partition: int) -> bool:

@@ -132,7 +132,16 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
     @one_sentence
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[PartitionRange]:
         """The ranges of one batch. Raises DataLossError."""
-        return self._asked(lambda: self._ranges(from_json(start), from_json(end)))
+        return self.ranges(from_json(start), from_json(end))
+
+    def ranges(self, done: Offsets | None, last: Offsets) -> list[PartitionRange]:
+        """The ranges of the batch that follows `done`, None for a query's first one. Raises DataLossError."""
+
+        def planned() -> list[PartitionRange]:
+            started = starting_offsets(self._connected(), self._chosen(), self._options) if done is None else done
+            return self._ranges(started, last)
+
+        return self._asked(planned)
 
     def _ranges(self, done: Offsets, last: Offsets) -> list[PartitionRange]:
         fail, split = self._options.fail_on_data_loss, self._options.split

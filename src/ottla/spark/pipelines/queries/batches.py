@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.spark.errors import message_only
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
+from ottla.spark.pipelines.queries.checkpoint import LoggedBatch, QueryCheckpoint
 from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS, FIELDS, BatchRange, findings, later_of
 from ottla.spark.pipelines.queries.new_fields import add_document, names_in, typed
 from ottla.spark.pipelines.queries.schemas import add_fields
@@ -55,14 +55,12 @@ class BatchFunction:
 
     def _in_work(self, batch_id: int) -> BatchInWork:
         checkpoint = QueryCheckpoint(self.settings.checkpoint)
-        query_id, logged = checkpoint.query_id(), checkpoint.batch(batch_id)
-        if query_id is None or logged is None:
-            raise PipelineError(
-                f"the checkpoint {self.settings.checkpoint} has lost batch {batch_id}: something removed it while the "
-                "query ran; leave it to Spark, and start the pipeline again"
-            )
-        before = checkpoint.batch(batch_id - 1) if batch_id else None
-        started = by_source(self.settings.sources, before.sources) if before is not None else dict(self.start.offsets)
+        query_id, logged = checkpoint.query_id(), self._logged(checkpoint, batch_id)
+        if query_id is None:
+            raise self._lost(batch_id)
+        started = dict(self.start.offsets)
+        if batch_id:
+            started = by_source(self.settings.sources, self._logged(checkpoint, batch_id - 1).sources)
         return BatchInWork(
             self.settings.name,
             query_id,
@@ -70,6 +68,18 @@ class BatchFunction:
             started,
             by_source(self.settings.sources, logged.sources),
             logged.watermark_ms,
+        )
+
+    def _logged(self, checkpoint: QueryCheckpoint, batch_id: int) -> LoggedBatch:
+        logged = checkpoint.batch(batch_id)
+        if logged is None:
+            raise self._lost(batch_id)
+        return logged
+
+    def _lost(self, batch_id: int) -> PipelineError:
+        return PipelineError(
+            f"the checkpoint {self.settings.checkpoint} has lost batch {batch_id}: something removed it while the "
+            "query ran; leave it to Spark, and start the pipeline again"
         )
 
     def _inspect(self, spark: SparkSession, source: SourceSettings, batch: BatchInWork) -> None:

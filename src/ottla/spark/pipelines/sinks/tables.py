@@ -60,7 +60,9 @@ class TableSink(BatchSink):
         bad_records: int | None = None
         if self._direct is not None:
             watermark_ms = self._direct.watermark_ms
-            written = self._direct.write(frame, staging)
+            source = self._direct.source
+            start = batch.start_offsets.get(source, {}) if batch.batch_id else None
+            written = self._direct.write(frame.sparkSession, staging, start, batch.end_offsets.get(source, {}))
             schema, files, bad_records = self._direct.schema, written.files, written.bad_records
         else:
             watermark_ms = batch.watermark_ms

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.spark.errors import message_only
 from ottla.spark.pipelines.data_sources import register_source
 from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSettings, StepSettings, TableSinkSettings
-from ottla.spark.pipelines.tables.contract import StagedFile, Staging
+from ottla.spark.pipelines.tables.contract import EndOffsets, StagedFile, Staging
 from ottla.spark.pipelines.writing.expressions import Expression, OneSelect, as_array
 from ottla.spark.pipelines.writing.files import write_files
 from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, as_rows, files_of
@@ -67,7 +67,11 @@ class DirectWriter:
     It travels to the process that runs batches.
     """
 
-    def __init__(self, schema: pyarrow.Schema, options: ReadOptions, selection: DirectSelection, delay_ms: int) -> None:
+    def __init__(
+        self, source: str, schema: pyarrow.Schema, options: ReadOptions, selection: DirectSelection, delay_ms: int
+    ) -> None:
+        #: The name of the pipeline's only source.
+        self.source = source
         self.schema = schema
         self._options = options
         self._selection = selection
@@ -79,16 +83,20 @@ class DirectWriter:
         """The watermark of the batches written so far by this object; None where there is none (yet)."""
         return None if self._latest_event_ms is None else max(0, self._latest_event_ms - self._delay_ms)
 
-    def write(self, frame: DataFrame, staging: Staging) -> DirectBatch:
-        """Write the records of a batch of `frame` to files below `staging`. Raises PipelineError, and as Spark does."""
-        from ottla.spark.pipelines.writing.ranges import collect_ranges
+    def write(self, spark: SparkSession, staging: Staging, start: EndOffsets | None, end: EndOffsets) -> DirectBatch:
+        """Write the records of the batch from `start` to `end` to files below `staging`.
+
+        `start` is None for the first batch of a query. Raises PipelineError, DataLossError, ClientError, and as Spark
+        does.
+        """
+        from ottla.spark.pipelines.writing.ranges import plan_batch
 
         check_partition_columns(self.schema, staging.partition_by)
-        work = into_tasks(collect_ranges(frame))
+        work = into_tasks(plan_batch(self._options, start, end))
         if not work:
             return DirectBatch([], 0)
         task = DirectTask(self._options, self._selection, self.schema, staging, work)
-        numbers = frame.sparkSession.range(0, len(work), 1, len(work))
+        numbers = spark.range(0, len(work), 1, len(work))
         reports = numbers.mapInArrow(lambda batches: task.run(batches), _REPORT_COLUMNS).toArrow().to_pylist()
         latest = [each["latest_event_ms"] for each in reports if each["latest_event_ms"] is not None]
         if self._latest_event_ms is not None:
@@ -203,7 +211,7 @@ def direct_stream(
 
     register_source(spark, RangesSource)
     frame = spark.readStream.format(RANGES_FORMAT).options(**options).load()
-    return DirectStream(frame, DirectWriter(schema, read, selection, _delay_ms(spark, settings)))
+    return DirectStream(frame, DirectWriter(source.name, schema, read, selection, _delay_ms(spark, settings)))
 
 
 def _selected(

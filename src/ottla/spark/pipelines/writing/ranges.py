@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from ottla.client.model import TopicPartition
 from ottla.spark.errors import OptionError
-from ottla.spark.source.options import parse_read_options
+from ottla.spark.source.offsets import Offsets
+from ottla.spark.source.options import ReadOptions, parse_read_options
 from ottla.spark.source.planning import PartitionRange
 from ottla.spark.source.refusing import RefusingStreamReader
 from ottla.spark.source.stream import StreamReader
@@ -21,7 +23,8 @@ from ottla.spark.versions import Versioned
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import DataFrame
+
+    from ottla.spark.pipelines.tables.contract import EndOffsets
 
 RANGES_FORMAT = "ottla_ranges"
 _SCHEMA = StructType(
@@ -74,7 +77,18 @@ class RangesReader(StreamReader):
         )
 
 
-def collect_ranges(frame: DataFrame) -> list[PartitionRange]:
-    """The ranges of a batch of the source: a few numbers for each partition, brought by one task."""
-    rows = frame.coalesce(1).toArrow().to_pylist()
-    return [PartitionRange(row["topic"], row["partition"], row["start"], row["end"]) for row in rows]
+def plan_batch(options: ReadOptions, start: EndOffsets | None, end: EndOffsets) -> list[PartitionRange]:
+    """The ranges of a batch of the source as Spark plans them; `start` is None for the first batch of a query.
+
+    Both ends are in the checkpoint, so that they need not be brought here by a job of Spark's. Raises DataLossError,
+    ClientError.
+    """
+    reader = RangesReader(options)
+    try:
+        return reader.ranges(None if start is None else _offsets(start), _offsets(end))
+    finally:
+        reader.stop()
+
+
+def _offsets(ends: EndOffsets) -> Offsets:
+    return {TopicPartition(topic, number): end for topic, parts in ends.items() for number, end in parts.items()}
