@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from ottla.cli.terminal import printable
-from ottla.spark.pipelines.running.progress import RowCount, RunHistory, live_line, sample
+from ottla.spark.pipelines.running.progress import RunHistory, live_line, sample
 from ottla.spark.pipelines.settings.references import redacted
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ class LiveOutput:
 
     def __init__(self, stream: TextIO, secrets: tuple[str, ...], now_s: Callable[[], float] = time.time) -> None:
         self.history = RunHistory()
-        self.count = RowCount()
         self._stream = stream
         self._in_place = stream.isatty()
         self._secrets = secrets
@@ -36,13 +35,12 @@ class LiveOutput:
             return
         now_s = self._now_s()
         with self._lock:
-            rows = self.count.rows(query.last)
-            line = printable(redacted(live_line(query, rows, now_s), self._secrets))
-            self.history.add(sample(query.last, rows, now_s))
+            line = printable(redacted(live_line(query, now_s), self._secrets))
+            self.history.add(sample(query.last, now_s))
             if self._in_place:
                 self._stream.write(_REWRITE + line)
                 self._is_open = True
-            elif rows:
+            elif query.last.rows:
                 self._stream.write(line + "\n")
             self._stream.flush()
 

@@ -130,10 +130,6 @@ def _follow(
     stack: ExitStack,
 ) -> Ending:
     """Start the query and follow it; one that ended to add fields is started again."""
-    from ottla.spark.pipelines.running.clusters import run_start
-    from ottla.spark.pipelines.running.progress import RowCount
-
-    output.count = RowCount(run_start(settings, START_TIMEOUT_MS))
     listener = _listen(settings, options, spark, output)
     stack.callback(listener.close)
     if listener.port is not None:
@@ -171,8 +167,10 @@ def _fields(settings: PipelineSettings) -> list[str]:
 
 def _listen(settings: PipelineSettings, options: RunOptions, spark: SparkSession, output: LiveOutput) -> QueryListener:
     from ottla.spark.listening.listener import listen
-    from ottla.spark.pipelines.running.clusters import read_clusters
+    from ottla.spark.pipelines.running.clusters import read_clusters, run_start
+    from ottla.spark.pipelines.running.progress import RowCount
 
+    counted = RowCount(run_start(settings, START_TIMEOUT_MS)).counted
     sources = {} if settings.mirror else {settings.name: [each.options for each in read_clusters(settings)]}
 
     def show(_: str) -> None:
@@ -181,7 +179,9 @@ def _listen(settings: PipelineSettings, options: RunOptions, spark: SparkSession
                 output.show(query)
 
     try:
-        listener = listen(spark, sources, port=options.metrics_port, host=options.metrics_host, show=show)
+        listener = listen(
+            spark, sources, port=options.metrics_port, host=options.metrics_host, show=show, counted=counted
+        )
     except OSError as problem:
         raise CommandError(f"--metrics-port {options.metrics_port}: {problem.strerror}; choose another one") from None
     return listener

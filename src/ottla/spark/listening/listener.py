@@ -45,6 +45,7 @@ def listen(
     host: str = "127.0.0.1",
     registry: CollectorRegistry | None = None,
     show: Callable[[str], None] | None = None,
+    counted: Callable[[BatchFigures], BatchFigures] | None = None,
 ) -> QueryListener:
     """Watch the streaming queries of a session, from now on until the listener is closed.
 
@@ -52,9 +53,10 @@ def listen(
     sources. With them the listener connects to the cluster: it commits the end of the last batch to the source's group,
     too, and measures the lag after each batch; without them it knows the lag that Spark's progress shows. `port` and
     `host` are those of an endpoint for Prometheus, 0 for any free port; `registry` is one of your own in place of it.
-    `show` gets a line of text for each batch, such as `print`. Raises OptionError, MissingExtraError, OSError.
+    `show` gets a line of text for each batch, such as `print`. `counted` may give the figures of a batch other numbers
+    of rows, where Spark itself does not see them all. Raises OptionError, MissingExtraError, OSError.
     """
-    listener = QueryListener(sources or {}, show)
+    listener = QueryListener(sources or {}, show, counted=counted)
     if registry is not None:
         listener.export(registry)
     if port is not None:
@@ -71,7 +73,9 @@ class QueryListener(StreamingQueryListener):
         sources: Mapping[str, Options | Sequence[Options]],
         show: Callable[[str], None] | None = None,
         now_s: Callable[[], float] = time.time,
+        counted: Callable[[BatchFigures], BatchFigures] | None = None,
     ) -> None:
+        self._counted = counted
         self._sources = {name: _parsed(options) for name, options in sources.items()}
         self._show = show
         self._now_s = now_s
@@ -142,7 +146,10 @@ class QueryListener(StreamingQueryListener):
         """Called by Spark after each batch."""
         progress: Mapping[str, Any] = json.loads(event.progress.json)
         with self._lock:
-            query = self._queries.progressed(read_progress(progress), self._now_s())
+            figures = read_progress(progress)
+            if self._counted is not None:
+                figures = self._counted(figures)
+            query = self._queries.progressed(figures, self._now_s())
             line, batch = batch_line(query), query.last
         log.debug("%s", line)
         if batch is not None:

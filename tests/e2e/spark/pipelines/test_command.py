@@ -21,6 +21,7 @@ from ottla.client.model import TopicPartition
 from ottla.client.sync import Client
 from ottla.records.record import Record
 from support.processes import ServerProcess
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from support.ottla_server import OttlaServer
@@ -55,6 +56,29 @@ table = "totals"
 key_columns = ["sensor"]
 """
 
+#: The fast path: no row goes through Spark.
+ARCHIVE = """
+name = "{name}"
+kind = "archive"
+checkpoint = "checkpoint"
+
+[trigger]
+interval = "200 milliseconds"
+
+[source]
+topics = ["{name}"]
+value_format = "json"
+schema = "sensor INT"
+
+[[steps]]
+sql = "SELECT sensor FROM source"
+
+[sink]
+kind = "parquet"
+path = "archive"
+partition_by = []
+"""
+
 
 def _records(numbers: range) -> list[Record]:
     return [Record(0, 0, None, json.dumps({"sensor": number % 5}).encode()) for number in numbers]
@@ -63,13 +87,13 @@ def _records(numbers: range) -> list[Record]:
 class Typed:
     """The commands for one file against one broker, as a user types them."""
 
-    def __init__(self, folder: Path, broker: OttlaServer) -> None:
+    def __init__(self, folder: Path, broker: OttlaServer, file: str = FILE) -> None:
         self.name = f"totals-{uuid.uuid4().hex[:8]}"
         self._folder = folder
         self._broker = broker
         self._environment = {"OTTLA_BOOTSTRAP_SERVER": broker.bootstrap, "PIPELINE_SECRET": SECRET}
         self._shown: list[str] = []
-        (folder / "totals.toml").write_text(FILE.format(name=self.name))
+        (folder / "totals.toml").write_text(file.format(name=self.name))
 
     def run(self, name: str, *arguments: str) -> ServerProcess:
         command = [sys.executable, "-m", "ottla", "pipeline", "run", str(self._folder / "totals.toml"), *arguments]
@@ -103,6 +127,14 @@ class Typed:
         return "".join(self._shown)
 
 
+def _metrics(run: ServerProcess) -> str:
+    """What Prometheus gets of a run."""
+    said = "metrics at "
+    page = next(line for line in run.stdout.splitlines() if line.startswith(said)).removeprefix(said)
+    with urllib.request.urlopen(page, timeout=COMMAND_TIMEOUT_S) as answer:
+        return str(answer.read().decode())
+
+
 def test_run_status_and_stop_are_processes_of_their_own(
     shared_ottla_server: OttlaServer, tmp_path: Path, fill: Any
 ) -> None:
@@ -117,11 +149,7 @@ def test_run_status_and_stop_are_processes_of_their_own(
     found = first.wait_until_ready(typed.has_read_all, START_TIMEOUT_S)
     assert (found["runner"]["alive"], found["runner"]["pid"]) == ("yes", first.pid)
     assert [each["position"] for each in found["partitions"]] == [50, 50]
-    page = next(line for line in first.stdout.splitlines() if line.startswith("metrics at ")).removeprefix(
-        "metrics at "
-    )
-    with urllib.request.urlopen(page, timeout=COMMAND_TIMEOUT_S) as answer:
-        assert f'ottla_spark_query_state{{query="{typed.name}",state="running"}}' in answer.read().decode()
+    assert f'ottla_spark_query_state{{query="{typed.name}",state="running"}}' in _metrics(first)
     second = typed.type("run")
     assert second.returncode == 2
     assert "runs already" in second.stderr
@@ -150,6 +178,24 @@ def test_run_status_and_stop_are_processes_of_their_own(
     assert SECRET not in "".join(
         (typed.shown(), first.stdout, first.stderr, again.stdout, again.stderr, report.read_text())
     )
+
+
+def test_an_archive_counts_the_rows_that_spark_does_not_see(
+    shared_ottla_server: OttlaServer, tmp_path: Path, fill: Any
+) -> None:
+    typed = Typed(tmp_path, shared_ottla_server, ARCHIVE)
+    fill(shared_ottla_server, typed.name, [_records(range(70)), _records(range(50))])
+    run = typed.run("archive", "--metrics-port", "0")
+    run.wait_until_ready(typed.has_read_all, START_TIMEOUT_S)
+    wanted = f'ottla_spark_rows_total{{query="{typed.name}",source="0"}} 120.0'
+    wait_until(lambda: wanted in _metrics(run), lambda: _metrics(run))
+    fill(shared_ottla_server, typed.name, [_records(range(3)), []], create=False)
+    wanted = wanted.replace("120.0", "123.0")
+    wait_until(lambda: wanted in _metrics(run), lambda: _metrics(run))
+    assert typed.type("stop", "--wait").returncode == 0, typed.shown()
+    assert run.wait(COMMAND_TIMEOUT_S) == 0, run.output_tail()
+    shown = [line for line in run.stdout.splitlines() if " rows in " in line]
+    assert sum(int(line.split(": batch ")[1].split(" ")[1]) for line in shown) == 123, shown
 
 
 def test_when_java_is_killed_the_end_says_so_and_the_next_run_goes_on(

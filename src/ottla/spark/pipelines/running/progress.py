@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from ottla.spark.listening.figures import BatchFigures
+from ottla.spark.listening.figures import BatchFigures, SourceFigures
 from ottla.spark.listening.queries import Query
 from ottla.spark.source.offsets import Offsets
 
@@ -43,24 +43,49 @@ class BatchSample:
 class RowCount:
     """Rows of batches by the offsets that they cover, where Spark itself sees less.
 
-    On the archive's fast path and in a mirror Spark sees one row for each range of offsets. `start` is where the run
-    begins; without it the first batch counts as Spark has it.
+    On the archive's fast path Spark sees no row, and in a mirror one for each range of offsets. `start` is where the
+    run begins; without it the first batch counts as Spark has it.
     """
 
     def __init__(self, start: Offsets | None = None) -> None:
         self._reached: Offsets | None = None if start is None else dict(start)
+        self._started: datetime | None = None
 
-    def rows(self, batch: BatchFigures) -> int:
-        """The rows of the next batch. Gaps in the offsets, of compaction and transactions, count."""
-        covered = 0
-        reached = self._reached if self._reached is not None else {}
-        for source in batch.sources:
-            if self._reached is not None:
-                covered += sum(max(0, end - reached.get(each, 0)) for each, end in source.end.items())
-        for source in batch.sources:
-            reached |= source.end
-        self._reached = reached
-        return max(batch.rows, covered)
+    def counted(self, batch: BatchFigures) -> BatchFigures:
+        """The next batch, with its rows and their rates. Gaps in the offsets, of compaction and transactions, count."""
+        reached, before = self._reached, self._started
+        started = datetime.fromisoformat(batch.started)
+        apart_s = 0.0 if before is None else (started - before).total_seconds()
+        sources = batch.sources
+        if reached is not None:
+            sources = tuple(_by_offsets(each, reached, batch.seconds, apart_s) for each in sources)
+        self._reached = (reached or {}) | {partition: end for each in sources for partition, end in each.end.items()}
+        self._started = started
+        if sources == batch.sources:
+            return batch
+        return replace(
+            batch,
+            sources=sources,
+            rows=sum(each.rows for each in sources),
+            input_rows_per_second=sum(each.input_rows_per_second for each in sources),
+            processed_rows_per_second=sum(each.processed_rows_per_second for each in sources),
+        )
+
+
+def _by_offsets(source: SourceFigures, reached: Offsets, seconds: float, apart_s: float) -> SourceFigures:
+    """A source's figures by the offsets that a batch of `seconds` covers.
+
+    It began `apart_s` after the one before, 0 where that is not known.
+    """
+    covered = sum(max(0, end - reached.get(each, 0)) for each, end in source.end.items())
+    if covered <= source.rows:
+        return source
+    return replace(
+        source,
+        rows=covered,
+        input_rows_per_second=covered / apart_s if apart_s > 0 else 0.0,
+        processed_rows_per_second=covered / seconds if seconds else 0.0,
+    )
 
 
 class RunHistory:
@@ -87,14 +112,14 @@ class RunHistory:
             self._stride *= 2
 
 
-def sample(batch: BatchFigures, rows: int, at_s: float) -> BatchSample:
-    """A batch as the report needs it; `rows` are those of `RowCount`."""
+def sample(batch: BatchFigures, at_s: float) -> BatchSample:
+    """A batch as the report needs it."""
     lags = [each.lag for each in batch.sources if each.lag is not None]
     seconds = [each.most_seconds for each in lags if each.most_seconds is not None]
     return BatchSample(
         at_s=at_s,
         number=batch.number,
-        rows=rows,
+        rows=batch.rows,
         seconds=batch.seconds,
         lag_rows=sum(each.total_rows for each in lags) if lags else None,
         lag_s=max(seconds, default=None),
@@ -104,12 +129,12 @@ def sample(batch: BatchFigures, rows: int, at_s: float) -> BatchSample:
     )
 
 
-def live_line(query: Query, rows: int, at_s: float) -> str:
+def live_line(query: Query, at_s: float) -> str:
     """One line about a query after its last batch: rows/s, lag, batch time, watermark, state."""
     batch = query.last
     if batch is None:
         return f"{query.label}: {query.state}, no batch yet"
-    found = sample(batch, rows, at_s)
+    found = sample(batch, at_s)
     parts = [
         f"{query.label}: batch {found.number}",
         f"{found.rows:,} rows in {span(found.seconds)}",

@@ -48,16 +48,16 @@ def _sample(number: int) -> BatchSample:
 
 def test_the_live_line_has_all_figures() -> None:
     query = Query("id", "run", "totals", last=_batch(lag=Lag({PARTITION: 4}, {PARTITION: 90.0}), watermark_s=0.0 + 60))
-    assert live_line(query, 1_000, 120.0) == (
+    assert live_line(query, 120.0) == (
         "totals: batch 7, 1,000 rows in 2.00 s, 500 rows/s, 4 rows and 1.5 min behind, "
         "watermark 1970-01-01 00:01:00Z, state 12 rows, 2.0 kB"
     )
 
 
 def test_the_live_line_says_what_is_not_known() -> None:
-    assert live_line(Query("id", "run", "totals"), 0, 0.0) == "totals: running, no batch yet"
-    assert ", lag not known," in live_line(Query("id", "run", "totals", last=_batch()), 0, 0.0)
-    assert ", no lag," in live_line(Query("id", "run", "totals", last=_batch(lag=Lag({PARTITION: 0}))), 0, 0.0)
+    assert live_line(Query("id", "run", "totals"), 0.0) == "totals: running, no batch yet"
+    assert ", lag not known," in live_line(Query("id", "run", "totals", last=_batch()), 0.0)
+    assert ", no lag," in live_line(Query("id", "run", "totals", last=_batch(lag=Lag({PARTITION: 0}))), 0.0)
 
 
 def test_spark_s_progress_has_watermark_and_state() -> None:
@@ -72,23 +72,36 @@ def test_spark_s_progress_has_watermark_and_state() -> None:
     found = read_progress(progress)
     assert found.watermark_s == datetime(2026, 1, 1, 0, 0, 0, 500_000, UTC).timestamp()
     assert (found.state_rows, found.state_bytes) == (7, 30)
-    assert sample(found, 0, found.watermark_s + 5).watermark_behind_s == 5.0
+    assert sample(found, found.watermark_s + 5).watermark_behind_s == 5.0
     assert read_progress(progress | {"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}).watermark_s is None
 
 
-def _ranges(end: int, rows: int) -> BatchFigures:
-    source = SourceFigures(0, "", rows, 0.0, 0.0, end={PARTITION: end})
-    return BatchFigures("id", "run", "p", 1, "", 1.0, rows, 0.0, 0.0, (source,))
+def _ranges(end: int, rows: int, second: int = 0) -> BatchFigures:
+    source = SourceFigures(0, "", rows, 0.5, 0.25, end={PARTITION: end})
+    started = f"2026-01-01T00:00:{second:02}.000Z"
+    return BatchFigures("id", "run", "p", 1, started, 4.0, rows, 0.5, 0.25, (source,))
 
 
-def test_ranges_of_offsets_count_as_their_rows() -> None:
+@pytest.mark.parametrize("seen", [0, 1])
+def test_ranges_of_offsets_count_as_their_rows(seen: int) -> None:
     count = RowCount({PARTITION: 100})
-    assert [count.rows(_ranges(end, 1)) for end in (600, 600, 1_000)] == [500, 1, 400]
+    first, second = count.counted(_ranges(600, seen)), count.counted(_ranges(1_000, seen, second=10))
+    assert (first.rows, first.processed_rows_per_second, first.input_rows_per_second) == (500, 125.0, 0.0)
+    assert (second.rows, second.processed_rows_per_second, second.input_rows_per_second) == (400, 100.0, 40.0)
+    (source,) = second.sources
+    assert (source.rows, source.processed_rows_per_second, source.input_rows_per_second) == (400, 100.0, 40.0)
+
+
+def test_what_spark_sees_more_of_stays_as_it_is() -> None:
+    count = RowCount({PARTITION: 100})
+    count.counted(_ranges(600, 500))
+    for batch in (_ranges(600, 0), _ranges(700, 100), _ranges(750, 60)):
+        assert count.counted(batch) == batch
 
 
 def test_without_a_start_the_first_batch_counts_as_spark_has_it() -> None:
     count = RowCount()
-    assert [count.rows(_ranges(end, 1)) for end in (600, 1_000)] == [1, 400]
+    assert [count.counted(_ranges(end, 1)).rows for end in (600, 1_000)] == [1, 400]
 
 
 def test_samples_are_bounded_and_totals_are_not() -> None:
