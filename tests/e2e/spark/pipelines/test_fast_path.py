@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import math
 import random
@@ -19,6 +20,7 @@ import pytest
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Client
 from ottla.records.record import Record
+from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.settings.model import (
     PipelineKind,
     PipelineSettings,
@@ -26,7 +28,7 @@ from ottla.spark.pipelines.settings.model import (
     StepSettings,
     TableSinkSettings,
 )
-from ottla.spark.pipelines.tables.contract import StagedFile, Staging
+from ottla.spark.pipelines.tables.contract import EndOffsets, StagedFile, Staging
 from ottla.spark.pipelines.writing.direct import direct_stream
 from ottla.spark.pipelines.writing.plan import SqlRules, plan_steps
 from ottla.spark.pipelines.writing.schemas import arrow_schema
@@ -406,6 +408,15 @@ def _archive(
     return batches
 
 
+def _end_of(settings: PipelineSettings, batch_id: int) -> EndOffsets:
+    """Where Spark has a batch end."""
+    logged = QueryCheckpoint(settings.checkpoint).batch(batch_id)
+    assert logged is not None
+    (end,) = logged.sources
+    assert end is not None
+    return end
+
+
 def _written(folder: Path, batches: list[list[StagedFile]]) -> list[str]:
     paths = [str(folder / each.path) for files in batches for each in files]
     assert set(paths) == {str(each) for each in folder.rglob("*.parquet")}
@@ -425,10 +436,13 @@ def test_a_stream_gives_the_same_rows_on_both_paths(
     assert direct is not None
     assert direct.writer.schema == arrow_schema(rows)
     bad = 0
+    numbers = itertools.count()
 
     def write(frame: DataFrame, staging: Staging) -> list[StagedFile]:
         nonlocal bad
-        done = direct.writer.write(frame, staging)
+        number = next(numbers)
+        start = _end_of(settings, number - 1) if number else None
+        done = direct.writer.write(frame.sparkSession, staging, start, _end_of(settings, number))
         bad += done.bad_records
         return done.files
 
