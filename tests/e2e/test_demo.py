@@ -161,6 +161,6 @@ def test_a_mistake_is_reported_before_anything_starts(
 def test_a_pipeline_s_settings_are_checked_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "mirror.toml").write_text('name = "a"\nkinds = "mirror"\n')
     command = [sys.executable, "-m", "ottla", "pipeline", "run", "mirror.toml"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("ottla pipeline: mirror.toml: unknown key 'kinds' at the top of the file; did")

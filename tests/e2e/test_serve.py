@@ -59,7 +59,7 @@ def test_signals_stop_it_cleanly(tmp_path: Path, number: signal.Signals) -> None
         process.send_signal(number)
         wait_until_ended(process.pid)
         assert watch.seconds() < STOP_LIMIT_S
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
         assert process.returncode == 0
         assert "stopped" in out
         assert err == ""
@@ -99,7 +99,7 @@ def test_nohup_keeps_it_running_when_the_terminal_goes(tmp_path: Path) -> None:
         ready_line(process)
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=240)
         assert (process.returncode, "stopped" in out) == (0, True)
     finally:
         process.kill()
@@ -120,7 +120,7 @@ def test_sigterm_is_obeyed_while_a_request_for_many_topics_is_served(tmp_path: P
             process.send_signal(signal.SIGTERM)
             wait_until_ended(process.pid)
             assert watch.seconds() < STOP_LIMIT_S
-            process.communicate(timeout=60)
+            process.communicate(timeout=240)
         assert process.returncode == 0
         assert not (tmp_path / "t.39999-0").exists()
         assert (tmp_path / ".kafka_cleanshutdown").exists()
@@ -157,7 +157,7 @@ def test_without_its_last_directory_it_ends_and_says_why(tmp_path: Path) -> None
             assert client.create_topic("t") == 0
             assert client.produce("t", 0, batch_of(b"x")).error_code == 0
             shutil.rmtree(tmp_path / "data")
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         assert process.returncode == 1
         assert f"Shutdown broker because all log dirs in {tmp_path}/data have failed" in err
         assert f"Stopping serving logs in dir {tmp_path}/data" in err
@@ -175,7 +175,7 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
             [sys.executable, "-m", "ottla", "serve", "--port", port, "--data", str(tmp_path / "two")],
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=240,
             check=False,
         )
         assert second.returncode == 1
@@ -196,7 +196,7 @@ def test_a_directory_of_another_broker_is_refused_in_one_line(tmp_path: Path) ->
             [sys.executable, "-m", "ottla", "serve", "--port", "0", "--data", str(tmp_path / "data")],
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=240,
             check=False,
         )
         assert second.returncode == 1
@@ -212,7 +212,7 @@ def test_an_unknown_setting_names_the_nearest(tmp_path: Path) -> None:
         [sys.executable, "-m", "ottla", "serve", "--data", str(tmp_path), "-c", "num.partitons=3"],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 2
@@ -251,7 +251,7 @@ group.initial.rebalance.delay.ms=0
         line = ready_line(process)
         assert f"broker 0 listening on 127.0.0.1:{port}" in line
         process.terminate()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         warnings = [text for text in err.splitlines() if "warning" in text]
         assert any("num.network.threads" in text for text in warnings)
         assert len(warnings) == len(set(warnings)), "each is said once"
@@ -272,7 +272,7 @@ def test_a_broker_with_its_own_tree_loads_nothing_that_only_a_zookeeper_over_the
     try:
         ready_line(process)
         process.terminate()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         loaded = {line.rpartition("|")[2].strip() for line in err.splitlines() if line.startswith("import time:")}
         assert "ottla.broker.control.coordination" in loaded
         unwanted = ("kazoo", "ottla.zk.server", "ottla.zk.kazoo", "ipaddress", "urllib.parse")

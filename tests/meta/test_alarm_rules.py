@@ -92,7 +92,7 @@ CASES: Final = {
 def promtool(*arguments: str) -> str:
     """What promtool says; AssertionError where it finds something wrong."""
     assert PROMTOOL is not None
-    done = subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

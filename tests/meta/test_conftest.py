@@ -14,6 +14,10 @@ TESTS = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.slow
 
 
+#: A run of pytest with workers imports much, and takes its time on a busy machine.
+RUN_TIMEOUT_S = 240
+
+
 def run_suite(
     folder: Path, source: str, *arguments: str, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
@@ -27,7 +31,7 @@ def run_suite(
         env={**os.environ, "PYTHONPATH": str(TESTS), **(env or {})},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=RUN_TIMEOUT_S,
         check=False,
     )
 

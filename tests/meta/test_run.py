@@ -23,7 +23,7 @@ def run(*arguments: str, script: Path = PROJECT / "run", **env: str) -> subproce
         env={**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=240,
         check=False,
     )
 

@@ -178,7 +178,7 @@ def test_a_seed_makes_the_same_run_in_any_process() -> None:
             env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=240,
             check=True,
         ).stdout
         for seed in ("1", "2")

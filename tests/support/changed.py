@@ -70,7 +70,7 @@ def changed_files(root: Path, since: str | None) -> list[str]:
 
     def git(*arguments: str) -> list[str]:
         command = ["git", "-C", str(root), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         if done.returncode:
             raise pytest.UsageError(f"--changed: {done.stderr.strip() or 'git failed'}")
         return done.stdout.splitlines()

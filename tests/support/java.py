@@ -33,7 +33,7 @@ def java_executable() -> str | None:
 def java_version(java: str) -> int:
     """The major version of the runtime at path `java`; 0 if it does not run."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=240, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
         return 0
     match = re.search(r'version "(\d+)(?:\.(\d+))?', told)

@@ -86,7 +86,7 @@ def python_without_links(folder: Path) -> str:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=110)
     python = str(folder / "bin" / "python")
     where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    own = subprocess.run(where, capture_output=True, text=True, check=True, timeout=50).stdout.strip()
+    own = subprocess.run(where, capture_output=True, text=True, check=True, timeout=240).stdout.strip()
     # The line names the folder; what its own .pth files name is not looked at.
     Path(own, "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python

@@ -122,7 +122,7 @@ def test_servers_do_without_the_library_of_the_command_line(tmp_path: Path, comm
         "main()\n"
     )
     arguments = [sys.executable, "-c", program, command, "--data", str(tmp_path)]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout.strip() == "[]"
 
 

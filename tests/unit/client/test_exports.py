@@ -59,7 +59,7 @@ def loaded_by(statement: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=240,
     ).stdout.split()
 
 

@@ -26,7 +26,7 @@ def test_a_member_ends_whose_starter_is_gone_before_it_looks() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert (done.returncode, json.loads(done.stdout)["event"]) == (0, "closed")
 

@@ -138,7 +138,7 @@ def test_a_key_that_is_no_number(folder: Path, capsys: pytest.CaptureFixture[str
 
 def test_a_reader_that_has_seen_enough(folder: Path) -> None:
     program = f"{sys.executable} -m ottla log dump -r {folder} {folder} {folder} {folder} {folder} | head -1"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {program}"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {program}"], capture_output=True, text=True, timeout=240)
     assert done.stderr == ""
     assert done.returncode == 0
 
@@ -151,7 +151,7 @@ def test_a_reader_that_has_seen_enough(folder: Path) -> None:
 @pytest.mark.slow
 def test_output_that_cannot_be_written_is_no_damage(folder: Path, command: str, redirection: str, says: str) -> None:
     program = f"{sys.executable} -m ottla log {command} {folder} {redirection}"
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (2, f"ottla log: {says}\n")
 
 

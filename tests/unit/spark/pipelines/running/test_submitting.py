@@ -88,7 +88,7 @@ def test_a_packed_environment_runs_elsewhere(tmp_path: Path) -> None:
         archive.extractall(tmp_path / "elsewhere", filter="tar")
     code = "import importlib.util, others, ottla; print(ottla.__file__, importlib.util.find_spec('pyspark'))"
     command = [str(tmp_path / "elsewhere" / "bin" / "python"), "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env={})
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240, env={})
     assert done.stdout.split()[1] == "None"
     assert done.stdout.startswith(str(tmp_path / "elsewhere"))
 
