@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from support.waiting import wait_until
+
 T = TypeVar("T")
 
 #: A main thread that has not run for so long will not run again.
 DEADLOCKED_S = 20.0
-#: A client's main thread has its name after this time at the latest.
-NAMED_WITHIN_S = 30.0
 TASKS = Path("/proc/self/task")
 NAME = "rdk:main"
 SWITCHES = "voluntary_ctxt_switches"
@@ -66,10 +66,9 @@ def with_main_thread(make: Callable[[], T]) -> tuple[T, MainThread]:
 
 def _new_main_threads(before: set[Path]) -> set[Path]:
     """Those that were not there before: a thread names itself, which on a busy machine may take a moment."""
-    deadline_s = time.monotonic() + NAMED_WITHIN_S
-    while not (new := _main_threads() - before) and TASKS.exists() and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    return new
+    if not TASKS.exists():
+        return set()
+    return wait_until(lambda: _main_threads() - before, "the main thread of a client of librdkafka")
 
 
 def _main_threads() -> set[Path]:

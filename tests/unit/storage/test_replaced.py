@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,9 @@ import pytest
 from ottla.env.disk import DiskError, DiskFile, RealDisk
 from ottla.env.executor import DiskExecutor
 from ottla.storage.replaced import MOST_HELD, ReplacedFiles
+from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
+from support.storage_logs import HandExecutor
 from support.waiting import until
 
 pytestmark = pytest.mark.spec("R7")
@@ -44,24 +45,12 @@ class WatchedDisk(RealDisk):
         return _Closing(super().open(path, create), self.closed_by)
 
 
-class KeptExecutor:
-    """Runs nothing before it is told to."""
+def replace_in_loop(replaced: ReplacedFiles, path: str, times: int) -> None:
+    """Give the file the contents 0, 1, 2, …, one after the other."""
 
-    def __init__(self) -> None:
-        self.jobs: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
-
-    def call(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        self.jobs.append((work, done))
-
-    def run(self) -> None:
-        work, done = self.jobs.pop(0)
-        work()
-        done(None, None)
-
-
-def in_loop(work: Callable[[], None]) -> None:
     async def run() -> None:
-        work()
+        for number in range(times):
+            replaced.replace(path, b"%d" % number)
 
     asyncio.run(run())
 
@@ -83,36 +72,36 @@ def test_a_disk_thread_closes_what_the_loop_replaces(tmp_path: Path) -> None:
 
 
 def test_the_old_content_stays_until_then() -> None:
-    disk, executor = MemoryDisk(), KeptExecutor()
+    disk, executor = MemoryDisk(), HandExecutor()
     disk.mkdirs("/data")
-    replaced = ReplacedFiles(disk, executor)  # type: ignore[arg-type]
-    in_loop(lambda: [replaced.replace("/data/file", b"%d" % number) for number in range(3)] and None)
+    replaced = ReplacedFiles(disk, executor)
+    replace_in_loop(replaced, "/data/file", 3)
     assert [file.pread(10, 0) for file in replaced._held] == [b"0", b"1"]
-    assert len(executor.jobs) == 1, "one job for all"
-    executor.run()
+    assert len(executor.works) == 1, "one job for all"
+    executor.finish()
     assert not replaced._held
     assert disk.read_bytes("/data/file") == b"2"
 
 
 def test_one_that_comes_when_the_thread_is_done_gets_a_job_of_its_own() -> None:
-    disk, executor = MemoryDisk(), KeptExecutor()
+    disk, executor = MemoryDisk(), HandExecutor()
     disk.mkdirs("/data")
-    replaced = ReplacedFiles(disk, executor)  # type: ignore[arg-type]
-    in_loop(lambda: [replaced.replace("/data/file", b"%d" % number) for number in range(2)] and None)
-    work, done = executor.jobs.pop()
+    replaced = ReplacedFiles(disk, executor)
+    replace_in_loop(replaced, "/data/file", 2)
+    work, done = executor.works.pop()
     work()
-    in_loop(lambda: replaced.replace("/data/file", b"late"))
+    replace_in_loop(replaced, "/data/file", 1)
     assert replaced._held
     done(None, None)
-    executor.run()
+    executor.finish()
     assert not replaced._held
 
 
 def test_few_are_held() -> None:
-    disk, executor = MemoryDisk(), KeptExecutor()
+    disk, executor = MemoryDisk(), HandExecutor()
     disk.mkdirs("/data")
-    replaced = ReplacedFiles(disk, executor)  # type: ignore[arg-type]
-    in_loop(lambda: [replaced.replace("/data/file", b"%d" % number) for number in range(2 * MOST_HELD)] and None)
+    replaced = ReplacedFiles(disk, executor)
+    replace_in_loop(replaced, "/data/file", 2 * MOST_HELD)
     assert len(replaced._held) == MOST_HELD
     assert disk.read_bytes("/data/file") == b"%d" % (2 * MOST_HELD - 1)
 
@@ -122,29 +111,35 @@ def test_without_threads_it_is_closed_here(tmp_path: Path) -> None:
     executor.close()
     replaced = ReplacedFiles(disk, executor)
     path = str(tmp_path / "file")
-    in_loop(lambda: [replaced.replace(path, b"%d" % number) for number in range(3)] and None)
+    replace_in_loop(replaced, path, 3)
     assert disk.closed_by == [threading.get_ident()] * 2
 
 
 def test_threads_hold_nothing(tmp_path: Path) -> None:
     """Logs are opened by threads, which may wait for the disk."""
-    disk, executor = WatchedDisk(), KeptExecutor()
-    replaced = ReplacedFiles(disk, executor)  # type: ignore[arg-type]
+    disk, executor = WatchedDisk(), HandExecutor()
+    replaced = ReplacedFiles(disk, executor)
     for number in range(3):
         replaced.replace(str(tmp_path / "file"), b"%d" % number)
     assert (tmp_path / "file").read_bytes() == b"2"
     assert not disk.closed_by
-    assert not executor.jobs
+    assert not executor.works
 
 
-def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
-    disk, executor = WatchedDisk(), DiskExecutor(1)
+def test_a_failed_write_leaves_the_old_content_and_lets_go_of_it() -> None:
+    disk, executor = FaultyDisk(MemoryDisk()), HandExecutor()
+    disk.mkdirs("/data")
     replaced = ReplacedFiles(disk, executor)
-    missing = str(tmp_path / "missing" / "file")
+    replace_in_loop(replaced, "/data/file", 1)
+    disk.fail("replace", "*file")
+    with pytest.raises(DiskError, match="/data/file"):
+        replace_in_loop(replaced, "/data/file", 1)
+    assert disk.read_bytes("/data/file") == b"0"
+    executor.finish()
+    assert not replaced._held
 
-    def run() -> None:
-        with pytest.raises(DiskError, match="missing"):
-            replaced.replace(missing, b"new")
 
-    in_loop(run)
-    executor.close()
+def test_where_nothing_can_be_written_it_is_said(tmp_path: Path) -> None:
+    replaced = ReplacedFiles(WatchedDisk(), DiskExecutor(1))
+    with pytest.raises(DiskError, match="missing"):
+        replace_in_loop(replaced, str(tmp_path / "missing" / "file"), 1)

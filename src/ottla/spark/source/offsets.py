@@ -25,6 +25,13 @@ class OffsetJsonError(ValueError):
     """A JSON text that does not describe offsets; the message says what is wrong with it."""
 
 
+def by_partition(topics: Mapping[str, Mapping[int, int]]) -> Offsets:
+    """Offsets that are given by topic and partition number."""
+    return {
+        TopicPartition(topic, number): offset for topic, parts in topics.items() for number, offset in parts.items()
+    }
+
+
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
     """Offsets as Spark's JSON object, topics and partitions in order."""
     document: OffsetJson = {}

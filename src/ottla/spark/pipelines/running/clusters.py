@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.client.model import TopicPartition
 from ottla.spark.connection import connect
 from ottla.spark.pipelines.settings.model import PipelineSettings
+from ottla.spark.source.offsets import by_partition
 from ottla.spark.source.options import ReadOptions, parse_read_options
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def run_start(settings: PipelineSettings, timeout_ms: int) -> Offsets | None:
     except (ClientError, SparkRefusal):
         return None
     for source in () if batch is None else batch.sources:
-        for topic, ends in (source or {}).items():
-            found |= {TopicPartition(topic, number): end for number, end in ends.items()}
+        found |= by_partition(source or {})
     return found
 
 

@@ -15,6 +15,7 @@ from ottla.spark.pipelines.running.clusters import ReadCluster, read_clusters
 from ottla.spark.pipelines.running.control import Runner, RunnerNotes
 from ottla.spark.pipelines.running.process import host_name, process_exists
 from ottla.spark.pipelines.settings.model import PipelineSettings
+from ottla.spark.source.offsets import by_partition
 from ottla.spark.source.partitions import latest_offsets, selected_partitions
 
 
@@ -74,8 +75,7 @@ def read_status(settings: PipelineSettings, timeout_ms: int, now_s: Callable[[],
     newest = batch if planned is None else checkpoint.batch(planned) or batch
     positions: dict[TopicPartition, int] = {}
     for source in () if batch is None else batch.sources:
-        for topic, ends in (source or {}).items():
-            positions |= {TopicPartition(topic, number): end for number, end in ends.items()}
+        positions |= by_partition(source or {})
     partitions: list[ReadPartition] = []
     problems: list[str] = []
     for cluster in read_clusters(settings):

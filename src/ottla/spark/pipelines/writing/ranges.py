@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from ottla.client.model import TopicPartition
 from ottla.spark.errors import OptionError
-from ottla.spark.source.offsets import Offsets
+from ottla.spark.source.offsets import by_partition
 from ottla.spark.source.options import ReadOptions, parse_read_options
 from ottla.spark.source.planning import PartitionRange
 from ottla.spark.source.refusing import RefusingStreamReader
@@ -85,10 +84,6 @@ def plan_batch(options: ReadOptions, start: EndOffsets | None, end: EndOffsets) 
     """
     reader = RangesReader(options)
     try:
-        return reader.ranges(None if start is None else _offsets(start), _offsets(end))
+        return reader.ranges(None if start is None else by_partition(start), by_partition(end))
     finally:
         reader.stop()
-
-
-def _offsets(ends: EndOffsets) -> Offsets:
-    return {TopicPartition(topic, number): end for topic, parts in ends.items() for number, end in parts.items()}
