@@ -69,7 +69,10 @@ class BuildCompiled(build_ext):
         except ImportError:
             raise BaseError("that needs Cython: pip install 'cython>=3.1'") from None
         try:
-            made = cythonize(self.extensions, compiler_directives=DIRECTIVES, build_dir="build/native", quiet=True)
+            # Always anew: Cython does not see that a module's types are newer, whose file is not named as its source.
+            made = cythonize(
+                self.extensions, force=True, compiler_directives=DIRECTIVES, build_dir="build/native", quiet=True
+            )
         except CompileError as error:
             raise BaseError(f"Cython failed: {error}") from error
         for extension, translated in zip(self.extensions, made, strict=True):

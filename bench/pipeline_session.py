@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from spark_queries import EVENT_FIELDS, EVENT_SCHEMA, KAFKA_FORMAT
-from spark_session import DRIVER_MEMORY, make_session
+from spark_session import make_session
 
 #: Folders of the archive, by columns of the rows.
 FOLDERS = ("record_day", "country")
@@ -42,13 +43,13 @@ def archive_of_ottla(spark: SparkSession, folder: Path, bootstrap: str, **given:
     """A pipeline of the kind archive, into a table of the same folders; `sql` stands in place of the usual SELECT."""
     from ottla.spark.pipelines.queries.start import start_pipeline
 
-    usual = f"SELECT {_NAMES}, partition, offset, CAST(timestamp AS DATE) AS record_day FROM events"
-    _finish(start_pipeline(spark, _settings(bootstrap, given, given.get("sql", usual))))
+    _finish(start_pipeline(spark, _settings(bootstrap, given)))
 
 
-def _settings(bootstrap: str, given: dict[str, Any], sql: str) -> Any:
+def _settings(bootstrap: str, given: dict[str, Any]) -> Any:
     from ottla.spark.pipelines.settings import model
 
+    usual = f"SELECT {_NAMES}, partition, offset, CAST(timestamp AS DATE) AS record_day FROM events"
     source = model.SourceSettings(
         name="events",
         bootstrap_servers=bootstrap,
@@ -67,7 +68,7 @@ def _settings(bootstrap: str, given: dict[str, Any], sql: str) -> Any:
         checkpoint=given["checkpoint"],
         trigger=model.TriggerSettings(available_now=True),
         sources=(source,),
-        steps=(model.StepSettings(name="rows", sql=sql),),
+        steps=(model.StepSettings(name="rows", sql=given.get("sql", usual)),),
         sink=sink,
     )
 
@@ -78,32 +79,36 @@ def _finish(query: Any) -> None:
         raise query.exception()
 
 
-def _open(contestant: str, folder: Path, jars: str | None) -> SparkSession:
+def _open(contestant: str, folder: Path, jars: str | None, bootstrap: str, given: dict[str, Any]) -> SparkSession:
     if contestant == KAFKA_FORMAT:
         return make_session(folder, jars)
-    from ottla.spark import local
+    from ottla.spark.pipelines.running.sessions import open_session
 
-    return local.session("bench", memory=DRIVER_MEMORY, folder=folder, short_lived=False)
+    settings = _settings(bootstrap, given)
+    return open_session(settings, java_home=None, folder=folder, log_file=folder / "spark.log", attached=False)
 
 
 def main() -> None:
-    """Serve queries until the input ends."""
+    """Serve queries until the input ends; the session is made for the first."""
     contestant, place, bootstrap, *jars = sys.argv[1:]
     replies, folder = sys.stdout, Path(place)
     sys.stdout = sys.stderr
-    spark = _open(contestant, folder, jars[0] if jars else None)
-    spark.sparkContext.setLogLevel("ERROR")
     archive = archive_of_connector if contestant == KAFKA_FORMAT else archive_of_ottla
-    replies.write(json.dumps({"ready": spark.version}) + "\n")
+    replies.write(json.dumps({"ready": pyspark.__version__}) + "\n")
     replies.flush()
+    spark: SparkSession | None = None
     for line in sys.stdin:
         arguments = json.loads(line)
         arguments.pop("query")
+        if spark is None:
+            spark = _open(contestant, folder, jars[0] if jars else None, bootstrap, arguments)
+            spark.sparkContext.setLogLevel("ERROR")
         began_s = time.perf_counter()
         archive(spark, folder, bootstrap, **arguments)
         replies.write(json.dumps({"seconds": time.perf_counter() - began_s, "found": None}) + "\n")
         replies.flush()
-    spark.stop()
+    if spark is not None:
+        spark.stop()
 
 
 if __name__ == "__main__":

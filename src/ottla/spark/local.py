@@ -46,8 +46,8 @@ _CONF = {
 # The collector for few cores, and a first heap that is no part of the machine's memory: it grows where a query needs
 # more.
 _JAVA_OPTIONS = "-XX:+UseSerialGC -Xms64m"
-#: No second compiler: the start is most of short queries, and what runs for long is slower by it.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+#: No second compiler, which takes more time than it saves where queries are short or their rows stay out of Java.
+_COMPILED_ONCE = "-XX:TieredStopAtLevel=1"
 
 
 def register(spark: SparkSession) -> SparkSession:
@@ -81,14 +81,14 @@ def session(
     folder: Path | None = None,
     log_file: Path | None = None,
     conf: Mapping[str, str] | None = None,
-    short_lived: bool = True,
+    java_computes: bool = False,
 ) -> SparkSession:
     """A local session with `format("ottla")`; the running one, where this process has one.
 
     `java_home` names the Java to use (the caller reads JAVA_HOME if it wants to), else one is found. `folder` is for
     the launcher and Spark's scratch files; a temporary one by default. Spark's own log goes to `log_file`, by default
-    to standard error. `conf` adds Spark settings or replaces ours. `short_lived`: Java compiles for a quick start, and
-    not for queries that compute for minutes. Raises JavaNotFound, MissingExtraError.
+    to standard error. `conf` adds Spark settings or replaces ours. `java_computes`: rows go through Java for
+    minutes, so that it pays to compile them a second time, better. Raises JavaNotFound, MissingExtraError.
     """
     require_extra("ottla.spark", "spark", "pyspark", "pyarrow")
     from pyspark import SparkConf, SparkContext
@@ -104,7 +104,7 @@ def session(
         settings.set(name, value)
     settings.set("spark.driver.memory", memory)
     settings.set("spark.local.dir", str(scratch))
-    options = f"{_JAVA_OPTIONS} {_SHORT_LIVED}" if short_lived else _JAVA_OPTIONS
+    options = _JAVA_OPTIONS if java_computes else f"{_JAVA_OPTIONS} {_COMPILED_ONCE}"
     settings.set("spark.driver.extraJavaOptions", f'{options} "-Djava.io.tmpdir={scratch}"')
     settings.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     for name, value in (conf or {}).items():

@@ -215,3 +215,23 @@ def test_more_names_than_are_remembered(reader: ModuleType) -> None:
     names = ",".join(f'"name{number}":{number}' for number in range(2 * _json.MOST_NAMES))
     document = b'{%s,"n":1}' % names.encode()
     assert read(reader, {"n": LONG, "name700": LONG}, document, document) == [(1, 700), (1, 700)]
+
+
+def test_texts_and_names_of_all_lengths_end_where_they_end(reader: ModuleType) -> None:
+    """Compiled, characters are looked at by the sixteen, by the eight and one by one."""
+    for length in range(70):
+        for special, read_as in (("", ""), ("\\\\", "\\"), ("\\n", "\n"), ("\u00e9", "\u00e9"), ("\x7f", "\x7f")):
+            for place in {0, length // 2, max(0, length - 1), length}:
+                before, behind = "a" * place, "b" * (length - place)
+                assert only(reader, TEXT, f'"{before}{special}{behind}"') == before + read_as + behind
+    for length in range(1, 40):
+        name = "n" * length
+        documents = [b'{"%s":%d}' % (other.encode(), 5) for other in (name, name[:-1] + "m", name, name + "n")]
+        assert read(reader, {name: LONG}, *documents) == [(5,), (None,), (5,), (None,)]
+
+
+@pytest.mark.parametrize("control", [*range(0x20)])
+def test_a_control_character_is_refused_wherever_it_stands(reader: ModuleType, control: int) -> None:
+    for place in range(40):
+        text = "a" * place + chr(control) + "a" * (40 - place)
+        assert only(reader, TEXT, f'"{text}"') is REFUSED

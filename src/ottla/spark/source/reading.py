@@ -6,7 +6,8 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -22,6 +23,7 @@ from ottla.spark.source.schema import read_schema
 if TYPE_CHECKING:
     import pyarrow
 
+    from ottla.client.sync import Client
     from ottla.spark.decoding import ValueDecoder
 
 
@@ -31,15 +33,16 @@ BYTES_PER_BATCH = 4 * 1024 * 1024
 
 def read_rows(partition: InputPartition, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
     """The rows of one `PartitionRange`, as Arrow batches in the schema Spark expects. Runs in a worker."""
-    if not isinstance(partition, PartitionRange):  # Spark makes up one partition where the plan has none.
-        return
-    with message_only():
-        yield from _rows(partition, options)
+    if isinstance(partition, PartitionRange):  # Spark makes up another one where the plan has none.
+        yield from read_ranges([partition], options)
 
 
-def _rows(partition: PartitionRange, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
-    batches = _batches(partition, options, include_headers="headers" in read_schema(options).names)
-    return in_columns(batches, options)
+def read_ranges(ranges: Sequence[PartitionRange], options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of these ranges one after the other, over one connection. Runs in a worker."""
+    include_headers = "headers" in read_schema(options).names
+    with message_only(), connect(options.connection, options.fetch.poll_timeout_ms) as client:
+        batches = (_batches(client, each, options, include_headers=include_headers) for each in ranges)
+        yield from in_columns(chain.from_iterable(batches), options)
 
 
 def in_columns(batches: Iterable[pyarrow.RecordBatch], options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
@@ -66,7 +69,7 @@ def _as(column: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
 
 
 def _batches(
-    partition: PartitionRange, options: ReadOptions, *, include_headers: bool
+    client: Client, partition: PartitionRange, options: ReadOptions, *, include_headers: bool
 ) -> Iterator[pyarrow.RecordBatch]:
     """The records of the range. What was deleted meanwhile is passed over where `failOnDataLoss` is false.
 
@@ -78,34 +81,33 @@ def _batches(
     source = TopicPartition(partition.topic, partition.partition)
     fetch, fail = options.fetch, options.fail_on_data_loss
     position = partition.start
-    with connect(options.connection, fetch.poll_timeout_ms) as client:
-        while position < partition.end:
-            batches = client.read_range_arrow(
-                source,
-                position,
-                partition.end,
-                rows_per_batch=options.rows_per_batch,
-                bytes_per_batch=BYTES_PER_BATCH,
-                fetch_max_bytes=fetch.max_bytes,
-                include_headers=include_headers,
-                read_committed=fetch.read_committed,
-                check_crcs=fetch.check_crcs,
-                rack=fetch.rack,
-            )
-            try:
-                for batch in batches:
-                    yield batch
-                    position = batch.column("offset")[-1].as_py() + 1
+    while position < partition.end:
+        batches = client.read_range_arrow(
+            source,
+            position,
+            partition.end,
+            rows_per_batch=options.rows_per_batch,
+            bytes_per_batch=BYTES_PER_BATCH,
+            fetch_max_bytes=fetch.max_bytes,
+            include_headers=include_headers,
+            read_committed=fetch.read_committed,
+            check_crcs=fetch.check_crcs,
+            rack=fetch.rack,
+        )
+        try:
+            for batch in batches:
+                yield batch
+                position = batch.column("offset")[-1].as_py() + 1
+            return
+        except OffsetOutOfRange as error:
+            earliest = error.earliest
+            if earliest is None:
+                raise
+            report_deleted(f"{source} wanted {error.offset}, has {earliest} to {error.latest}", fail=fail)
+            if earliest <= error.offset:  # The log ends before the range does.
                 return
-            except OffsetOutOfRange as error:
-                earliest = error.earliest
-                if earliest is None:
-                    raise
-                report_deleted(f"{source} wanted {error.offset}, has {earliest} to {error.latest}", fail=fail)
-                if earliest <= error.offset:  # The log ends before the range does.
-                    return
-                position = earliest
-            except UnknownTopicError:
-                if fail:
-                    raise
-                return
+            position = earliest
+        except UnknownTopicError:
+            if fail:
+                raise
+            return

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.records.extras import require_extra
+from ottla.spark.errors import SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.running.reasons import is_of_spark, short_reason
-from ottla.spark.pipelines.settings.model import PipelineSettings
+from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,11 +22,35 @@ STANDALONE = "spark://"
 ANSWER_TIMEOUT_S: Final = 20.0
 #: Days and hours are those of UTC wherever the driver runs, as in a local session, unless the file says otherwise.
 _CONF = {"spark.sql.session.timeZone": "UTC"}
+#: What Spark has, where nobody says otherwise, of the settings that change what SQL means.
+_DEFAULTS = {"spark.sql.caseSensitive": "false", "spark.sql.ansi.enabled": "true"}
+_REGISTRY = "schemaregistry"
 
 
 def is_local(settings: PipelineSettings) -> bool:
     """Whether Spark runs in a process of its own on this machine."""
     return settings.spark.remote is None and settings.spark.master.startswith(LOCAL)
+
+
+def java_computes(settings: PipelineSettings) -> bool:
+    """Whether rows go through Spark's Java in a local session, as far as it is known before there is one.
+
+    Mirrors copy in Python, and so do archives on the fast path.
+    """
+    if settings.kind is PipelineKind.mirror:
+        return False
+    if len(settings.sources) != 1 or _REGISTRY in map(str.lower, settings.sources[0].options):  # It is not asked here.
+        return True
+    from ottla.spark.pipelines.queries.sources import read_options
+    from ottla.spark.pipelines.writing.direct import is_direct
+
+    source = settings.sources[0]
+    conf = _CONF | _DEFAULTS | dict(settings.spark.conf)
+    try:
+        options = read_options(source, schema=source.schema, starting=source.starting_offsets)
+        return not is_direct(settings, options, conf.__getitem__)
+    except SparkRefusal:  # It is said where the pipeline starts.
+        return True
 
 
 def open_session(
@@ -49,7 +74,7 @@ def open_session(
             folder=folder,
             log_file=log_file,
             conf=spark.conf,
-            short_lived=False,
+            java_computes=java_computes(settings),
         )
     from pyspark.sql import SparkSession
 

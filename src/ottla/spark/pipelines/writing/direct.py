@@ -6,8 +6,7 @@ tasks, and only manifests of files come back: no record crosses into the JVM.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from ottla.spark.pipelines.tables.contract import EndOffsets, StagedFile, Stagin
 from ottla.spark.pipelines.writing.expressions import Expression, OneSelect, as_array
 from ottla.spark.pipelines.writing.files import write_files
 from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, as_rows, files_of
+from ottla.spark.pipelines.writing.memory import take_memory_of_the_system
 from ottla.spark.pipelines.writing.plan import SqlPlan, SqlRules, plan_steps
 from ottla.spark.pipelines.writing.schemas import arrow_schema, arrow_schema_of
 from ottla.spark.pipelines.writing.splitting import check_partition_columns
@@ -92,7 +92,7 @@ class DirectWriter:
         from ottla.spark.pipelines.writing.ranges import plan_batch
 
         check_partition_columns(self.schema, staging.partition_by)
-        work = into_tasks(plan_batch(self._options, start, end))
+        work = into_tasks(plan_batch(self._options, start, end), _cores(spark))
         if not work:
             return DirectBatch([], 0)
         task = DirectTask(self._options, self._selection, self.schema, staging, work)
@@ -126,6 +126,7 @@ class DirectTask(Versioned):
 
     def run(self, numbers: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Do the work of these numbers; gives a row for each file and one for the rest."""
+        take_memory_of_the_system()
         mine = [self._work[number] for batch in numbers for number in batch.column(0).to_pylist()]
         with message_only():
             for ranges in mine:
@@ -134,16 +135,15 @@ class DirectTask(Versioned):
         yield _with_report(as_rows([None]), self._bad_records, self._latest_event_ms)
 
     def _rows(self, ranges: Sequence[PartitionRange]) -> Iterator[pyarrow.RecordBatch]:
-        from ottla.spark.source.reading import read_rows
+        from ottla.spark.source.reading import read_ranges
 
         conditions, bad_reason = self._selection.conditions, self._selection.bad_reason
-        for each in ranges:
-            for batch in read_rows(each, self._options):
-                good = batch if bad_reason is None else self._without_bad(batch, bad_reason)
-                self._see_time(good)
-                kept = conditions.kept(good)
-                if kept.num_rows:
-                    yield conditions.selected(kept)
+        for batch in read_ranges(ranges, self._options):
+            good = batch if bad_reason is None else self._without_bad(batch, bad_reason)
+            self._see_time(good)
+            kept = conditions.kept(good)
+            if kept.num_rows:
+                yield conditions.selected(kept)
 
     def _without_bad(self, batch: pyarrow.RecordBatch, reason: str) -> pyarrow.RecordBatch:
         reasons = batch.column(reason)
@@ -173,17 +173,39 @@ def _with_report(rows: pyarrow.RecordBatch, bad_records: int, latest_event_ms: i
     return pyarrow.RecordBatch.from_arrays([*rows.columns, counts, times], names=names)
 
 
-def into_tasks(ranges: Sequence[PartitionRange]) -> list[list[PartitionRange]]:
-    """The ranges of each task: as many tasks as there are `RECORDS_PER_TASK`, and no more than ranges."""
+def into_tasks(ranges: Sequence[PartitionRange], cores: int) -> list[list[PartitionRange]]:
+    """The ranges of each task, the same number of offsets for each, give or take one.
+
+    There is a task for each `RECORDS_PER_TASK`; where those are more than `cores`, about as many as are a multiple of
+    them, so that no core is without work while others have the last tasks.
+    """
     total = sum(each.size for each in ranges)
-    count = min(len(ranges), -(-total // RECORDS_PER_TASK))
-    work: list[list[PartitionRange]] = [[] for _ in range(count)]
-    sizes = [(0, number) for number in range(count)]
-    for each in sorted(ranges, key=lambda each: -each.size):
-        size, number = heapq.heappop(sizes)
-        work[number].append(each)
-        heapq.heappush(sizes, (size + each.size, number))
+    count = -(-total // RECORDS_PER_TASK)
+    if count > cores:
+        count = max(1, (2 * count + cores - 1) // (2 * cores)) * cores
+    ends = [total * (number + 1) // count for number in range(count)]
+    work: list[list[PartitionRange]] = [[] for _ in ends]
+    number = done = 0
+    for each in ranges:
+        start = each.start
+        while start < each.end:
+            end = min(each.end, start + ends[number] - done)
+            work[number].append(replace(each, start=start, end=end))
+            done += end - start
+            start = end
+            if done == ends[number]:
+                number += 1
     return work
+
+
+def _cores(spark: SparkSession) -> int:
+    """How many tasks run at once; 1 where the session does not say, as with Spark Connect."""
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        return spark.sparkContext.defaultParallelism
+    except PySparkAttributeError:
+        return 1
 
 
 def direct_stream(
@@ -194,13 +216,9 @@ def direct_stream(
     `options` are those of the only source's `format("ottla")`, and `rows` the stream that Spark would make of it: its
     columns are compared with the plan's. Raises PipelineError for rows that files cannot hold.
     """
-    if not isinstance(settings.sink, TableSinkSettings) or len(settings.sources) != 1 or settings.tables:
-        return None
-    if settings.output_mode != "append" or any(each.deduplicate_by for each in settings.steps):
-        return None
-    (source,) = settings.sources
-    found = _selected(spark, settings, source, options)
-    if found is None:
+    source = _only_source(settings)
+    found = None if source is None else _selected(settings, source, options, spark.conf.get)
+    if source is None or found is None:
         return None
     read, selection = found
     schema = arrow_schema(rows)
@@ -214,22 +232,40 @@ def direct_stream(
     return DirectStream(frame, DirectWriter(source.name, schema, read, selection, _delay_ms(spark, settings)))
 
 
+def is_direct(settings: PipelineSettings, options: Mapping[str, str], conf: Callable[[str], Any]) -> bool:
+    """Whether a pipeline will have a `direct_stream` in a session whose Spark settings `conf` gives.
+
+    Raises OptionError.
+    """
+    source = _only_source(settings)
+    return source is not None and _selected(settings, source, options, conf) is not None
+
+
+def _only_source(settings: PipelineSettings) -> SourceSettings | None:
+    """The source of a pipeline that has no other, where what else it has is no obstacle, its SQL aside."""
+    if not isinstance(settings.sink, TableSinkSettings) or len(settings.sources) != 1 or settings.tables:
+        return None
+    if settings.output_mode != "append" or any(each.deduplicate_by for each in settings.steps):
+        return None
+    return settings.sources[0]
+
+
 def _selected(
-    spark: SparkSession, settings: PipelineSettings, source: SourceSettings, options: Mapping[str, str]
+    settings: PipelineSettings, source: SourceSettings, options: Mapping[str, str], conf: Callable[[str], Any]
 ) -> tuple[ReadOptions, DirectSelection] | None:
-    """How tasks read, and what they make of it."""
+    """How tasks read, and what they make of it. Raises OptionError."""
     from ottla.spark.source.options import parse_read_options
     from ottla.spark.source.schema import read_schema
 
-    if spark.conf.get("spark.sql.caseSensitive") == "true":
+    if conf("spark.sql.caseSensitive") == "true":
         return None
     read = parse_read_options(options, streaming=True)
     bad_reason = None if read.decoding is None else read.decoding.bad_reason_column
     whole = read_schema(read)
     view = arrow_schema_of(type(whole)([each for each in whole if each.name != bad_reason]))
     rules = SqlRules(
-        ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
-        utc=spark.conf.get("spark.sql.session.timeZone") in _UTC,
+        ansi=conf("spark.sql.ansi.enabled") == "true",
+        utc=conf("spark.sql.session.timeZone") in _UTC,
     )
     plan = plan_steps(source.name, view, [(each.name, each.sql) for each in settings.steps], rules)
     if plan is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow.fs
 
 #: Bytes of rows that a task gathers before it splits and writes them. It needs about twice that while it does.
-GATHERED_BYTES = 16 * 1024 * 1024
+GATHERED_BYTES = 8 * 1024 * 1024
 #: Files that a task has open at once; one more closes the largest, and its folder gets another file later.
 MAX_OPEN_FILES = 64
 #: The same where files are objects of a store: each open one holds parts of some megabytes that are being uploaded.

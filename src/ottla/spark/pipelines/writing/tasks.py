@@ -9,6 +9,7 @@ from ottla.spark.errors import message_only
 from ottla.spark.pipelines.tables.contract import StagedFile, Staging
 from ottla.spark.pipelines.writing.files import write_files
 from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, as_rows, collect_files
+from ottla.spark.pipelines.writing.memory import take_memory_of_the_system
 from ottla.spark.pipelines.writing.schemas import arrow_schema
 from ottla.spark.pipelines.writing.splitting import check_partition_columns
 from ottla.spark.versions import Versioned
@@ -45,6 +46,7 @@ class WriteTask(Versioned):
 
     def run(self, rows: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Write `rows`; gives rows of `MANIFEST_COLUMNS`."""
+        take_memory_of_the_system()
         with message_only():
             yield from reports(write_files(rows, self._staging, self._schema))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +15,14 @@ from ottla.spark import local
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.running import sessions
 from ottla.spark.pipelines.running.sessions import open_session
-from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, SparkSettings
+from ottla.spark.pipelines.settings.model import (
+    PipelineKind,
+    PipelineSettings,
+    SourceSettings,
+    SparkSettings,
+    StepSettings,
+    TableSinkSettings,
+)
 from support.ports import LOOPBACK, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("D3")]
@@ -71,10 +79,74 @@ def test_days_are_those_of_utc_unless_the_file_says_otherwise(
     assert _open(tmp_path, conf=conf, **where)[ZONE] == zone
 
 
-def test_java_compiles_for_long_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+EVENTS = SourceSettings(
+    name="events",
+    bootstrap_servers="b:1",
+    group_id="g",
+    topics=("t",),
+    value_format="json",
+    schema="id BIGINT, at DATE",
+)
+PLAIN = "SELECT id, at AS day FROM events WHERE id > 3"
+
+
+def _asked(folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str = PLAIN, **settings: Any) -> dict[str, Any]:
+    """What is asked of a local session for an archive with this SQL."""
     monkeypatch.setattr(local, "session", lambda name, **asked: asked)
-    asked = _open(tmp_path, master="local[3]", memory="2g")
-    assert (asked["short_lived"], asked["cores"], asked["memory"]) == (False, 3, "2g")
+    archive = PipelineSettings(
+        **{
+            "name": "p",
+            "kind": PipelineKind.archive,
+            "checkpoint": str(folder),
+            "sources": (EVENTS,),
+            "steps": (StepSettings(name="rows", sql=sql),),
+            "sink": TableSinkSettings(format="parquet", path=str(folder)),
+            **settings,
+        }
+    )
+    found: Any = open_session(archive, java_home=None, folder=folder, log_file=folder / "log", attached=False)
+    return dict(found)
+
+
+def test_a_local_session_has_the_cores_and_the_memory_of_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = _asked(tmp_path, monkeypatch, spark=SparkSettings(master="local[3]", memory="2g"))
+    assert (asked["cores"], asked["memory"]) == (3, "2g")
+
+
+@pytest.mark.parametrize(
+    ("sql", "settings"),
+    [
+        (PLAIN, {}),
+        (PLAIN, {"spark": SparkSettings(conf={ZONE: "UTC"})}),
+        ("", {"kind": PipelineKind.mirror, "sources": (), "steps": (), "sink": None}),
+    ],
+)
+def test_java_compiles_once_where_rows_stay_out_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, settings: dict[str, Any]
+) -> None:
+    assert _asked(tmp_path, monkeypatch, sql, **settings)["java_computes"] is False
+
+
+@pytest.mark.parametrize(
+    ("sql", "settings"),
+    [
+        ("SELECT at, count(*) AS many FROM events GROUP BY at", {}),
+        (PLAIN, {"output_mode": "complete"}),
+        (PLAIN, {"spark": SparkSettings(conf={"spark.sql.caseSensitive": "true"})}),
+        (PLAIN, {"sources": (EVENTS, replace(EVENTS, name="others", topics=("u",)))}),
+        # What the pipeline is refused for is said when it starts.
+        (PLAIN, {"sources": (replace(EVENTS, schema="id NOTHING"),)}),
+        (PLAIN, {"sources": (replace(EVENTS, options={"subscribe": "u"}),)}),
+        # A registry is not asked twice.
+        (PLAIN, {"sources": (replace(EVENTS, options={"SchemaRegistry": "http://h:1"}),)}),
+    ],
+)
+def test_java_compiles_twice_where_rows_go_through_it_or_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, settings: dict[str, Any]
+) -> None:
+    assert _asked(tmp_path, monkeypatch, sql, **settings)["java_computes"] is True
 
 
 @pytest.mark.usefixtures("played")

@@ -84,17 +84,42 @@ def test_a_condition_that_keeps_nothing_writes_no_file(cluster: Any, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("sizes", "tasks"),
+    ("sizes", "cores", "tasks"),
     [
-        ([], []),
-        ([10, 20, 30], [60]),
-        ([100_000, 100_000], [100_000, 100_000]),
-        ([500_000, 1, 100_000], [1, 100_000, 500_000]),
-        ([60_000] * 4, [60_000, 60_000, 120_000]),
+        ([], 2, []),
+        ([10, 20, 30], 2, [60]),
+        ([100_000, 100_000], 2, [100_000, 100_000]),
+        # One partition is shared, too.
+        ([200_000], 2, [100_000, 100_000]),
+        # Not three tasks on two cores, of which one has nothing to do at the end.
+        ([50_001] * 4, 2, [100_002, 100_002]),
+        ([125_000] * 4, 2, [125_000] * 4),
+        ([500_000, 1, 100_000], 2, [100_000] * 5 + [100_001]),
+        ([500_000, 1, 100_000], 1, [85_714, 85_714, 85_714, 85_714, 85_715, 85_715, 85_715]),
+        ([350_000], 8, [87_500] * 4),
+        ([1_000_000] * 2, 8, [125_000] * 16),
     ],
 )
-def test_few_records_go_to_one_task_and_many_are_shared(sizes: list[int], tasks: list[int]) -> None:
-    ranges = [PartitionRange("t", number, 0, size) for number, size in enumerate(sizes)]
-    work = into_tasks(ranges)
+def test_few_records_go_to_one_task_and_many_are_shared_evenly(sizes: list[int], cores: int, tasks: list[int]) -> None:
+    ranges = [PartitionRange("t", number, 7, 7 + size) for number, size in enumerate(sizes)]
+    work = into_tasks(ranges, cores)
     assert sorted(sum(each.size for each in part) for part in work) == tasks
-    assert sorted((each for part in work for each in part), key=lambda each: each.partition) == ranges
+
+    parts = [each for part in work for each in part]
+    assert all(each.size > 0 for each in parts)
+    assert len(parts) <= max(0, len(ranges) + len(work) - 1)
+    for whole in ranges:
+        mine = [each for each in parts if each.partition == whole.partition]
+        cuts = [mine[0].start, *(each.end for each in mine)]
+        assert cuts == [whole.start, *(each.start for each in mine[1:]), whole.end], "each offset is read once"
+
+
+def test_a_task_has_one_connection_for_all_its_ranges(cluster: Any, tmp_path: Path) -> None:
+    cluster.holds("t", *[(0, 20)] * 5)
+    cluster.values = _values(20)
+    work = [[PartitionRange("t", number, 0, 20) for number in range(5)]]
+    task = _task(tmp_path, work, "SELECT id, place, offset FROM events")
+    *files, _ = (row for batch in task.run(iter([NUMBERS])) for row in batch.to_pylist())
+    assert sum(each["rows"] for each in files) == 5 * 18
+    connections = [each for each in cluster.settings if "bootstrap_servers" in each]
+    assert (len(connections), cluster.clients) == (1, 0)
