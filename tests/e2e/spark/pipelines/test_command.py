@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import pyarrow.dataset
 import pytest
 
 from ottla.client.model import TopicPartition
@@ -84,6 +85,14 @@ def _records(numbers: range) -> list[Record]:
     return [Record(0, 0, None, json.dumps({"sensor": number % 5}).encode()) for number in numbers]
 
 
+#: Ends once all is read; a checkpoint in Spark's own way if the file says so.
+UNTIL_READ = ARCHIVE.replace('interval = "200 milliseconds"', "available_now = true")
+SPARKS_OWN_WAY = """
+[spark.conf]
+"spark.sql.streaming.checkpointFileManagerClass" = "{package}.FileContextBasedCheckpointFileManager"
+""".format(package="org.apache.spark.sql.execution.streaming.checkpointing")
+
+
 class Typed:
     """The commands for one file against one broker, as a user types them."""
 
@@ -93,7 +102,11 @@ class Typed:
         self._broker = broker
         self._environment = {"OTTLA_BOOTSTRAP_SERVER": broker.bootstrap, "PIPELINE_SECRET": SECRET}
         self._shown: list[str] = []
-        (folder / "totals.toml").write_text(file.format(name=self.name))
+        self.write(file)
+
+    def write(self, file: str) -> None:
+        """Replace the pipeline's file."""
+        (self._folder / "totals.toml").write_text(file.format(name=self.name))
 
     def run(self, name: str, *arguments: str) -> ServerProcess:
         command = [sys.executable, "-m", "ottla", "pipeline", "run", str(self._folder / "totals.toml"), *arguments]
@@ -236,3 +249,27 @@ def test_a_query_that_fails_ends_with_one_sentence_and_1(
     assert failed.stderr.startswith(f"ottla pipeline: {typed.name} ended: ")
     assert SECRET not in failed.stderr + failed.stdout
     assert typed.status()["runner"]["state"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("files", "checksums"),
+    [
+        ((UNTIL_READ + SPARKS_OWN_WAY, UNTIL_READ), [".0.crc"]),
+        pytest.param((UNTIL_READ, UNTIL_READ + SPARKS_OWN_WAY), [".1.crc"], marks=pytest.mark.long),
+    ],
+    ids=["theirs, then ours", "ours, then theirs"],
+)
+def test_a_checkpoint_is_read_by_sparks_own_way_and_by_ours(
+    shared_ottla_server: OttlaServer, tmp_path: Path, fill: Any, files: tuple[str, str], checksums: list[str]
+) -> None:
+    """Ours keeps no checksums, and runs no program for each file; releases before did, and settings may."""
+    typed = Typed(tmp_path, shared_ottla_server, files[0])
+    for number, file in enumerate(files):
+        typed.write(file)
+        fill(shared_ottla_server, typed.name, [_records(range(100)), _records(range(20))], create=number == 0)
+        run = typed.run(f"run {number}")
+        assert run.wait(START_TIMEOUT_S) == 0, run.output_tail()
+        assert typed.status()["finished_batch"] == number
+    assert sorted(each.name for each in (tmp_path / "checkpoint" / "commits").glob(".*.crc")) == checksums
+    found = pyarrow.dataset.dataset(tmp_path / "archive", format="parquet").to_table()
+    assert found.num_rows == 240

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.records.extras import require_extra
 from ottla.spark.errors import SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.running.checkpoint_files import conf_of_checkpoint, use_if_known
 from ottla.spark.pipelines.running.reasons import is_of_spark, short_reason
 from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings
 
@@ -62,21 +63,12 @@ def open_session(
     Raises PipelineError where Spark cannot be reached, JavaNotFound, MissingExtraError.
     """
     require_extra("a pipeline", "spark", "pyspark", "pyarrow")
-    from ottla.spark import local
-
     spark, name = settings.spark, f"ottla {settings.name}"
     if is_local(settings) and not attached:
-        return local.session(
-            name,
-            cores=_cores(spark.master),
-            memory=spark.memory,
-            java_home=java_home,
-            folder=folder,
-            log_file=log_file,
-            conf=spark.conf,
-            java_computes=java_computes(settings),
-        )
+        return _local_session(settings, name, java_home, folder, log_file)
     from pyspark.sql import SparkSession
+
+    from ottla.spark import local
 
     conf = _CONF | dict(spark.conf)
     try:
@@ -108,6 +100,27 @@ def open_session(
             f"no session on {where}: {short_reason(str(problem))}; check [spark] and that it runs, --spark-log keeps "
             "what Spark says"
         ) from None
+
+
+def _local_session(
+    settings: PipelineSettings, name: str, java_home: str | None, folder: Path, log_file: Path
+) -> SparkSession:
+    from ottla.spark import local
+
+    spark, computes = settings.spark, java_computes(settings)
+    checkpoint_conf = conf_of_checkpoint(settings, java_computes=computes)
+    session = local.session(
+        name,
+        cores=_cores(spark.master),
+        memory=spark.memory,
+        java_home=java_home,
+        folder=folder,
+        log_file=log_file,
+        conf=checkpoint_conf | dict(spark.conf),
+        java_computes=computes,
+    )
+    use_if_known(session, checkpoint_conf)
+    return session
 
 
 def close_session(settings: PipelineSettings, spark: SparkSession, *, attached: bool) -> None:

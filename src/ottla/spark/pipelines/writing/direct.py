@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: A batch with fewer records than this is written by one task: one file for each folder.
 RECORDS_PER_TASK = 100_000
+#: More records than this are not given to one task, where all cores have one: a task that fails is run again whole.
+MOST_RECORDS_PER_TASK = 250_000
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 _REPORT_COLUMNS = f"{MANIFEST_COLUMNS}, bad_records BIGINT, latest_event_ms BIGINT"
 
@@ -173,16 +175,17 @@ def _with_report(rows: pyarrow.RecordBatch, bad_records: int, latest_event_ms: i
     return pyarrow.RecordBatch.from_arrays([*rows.columns, counts, times], names=names)
 
 
-def into_tasks(ranges: Sequence[PartitionRange], cores: int) -> list[list[PartitionRange]]:
+def into_tasks(ranges: Sequence[PartitionRange], cores: int | None) -> list[list[PartitionRange]]:
     """The ranges of each task, the same number of offsets for each, give or take one.
 
-    There is a task for each `RECORDS_PER_TASK`; where those are more than `cores`, about as many as are a multiple of
-    them, so that no core is without work while others have the last tasks.
+    There is a task for each `RECORDS_PER_TASK` at first. Where those are more than `cores` they have
+    `MOST_RECORDS_PER_TASK`, and are a multiple of the cores, so that no core is without work while others have the last
+    tasks: a task costs some 50 ms, and a file in each folder. None is for cores that are not known.
     """
     total = sum(each.size for each in ranges)
     count = -(-total // RECORDS_PER_TASK)
-    if count > cores:
-        count = max(1, (2 * count + cores - 1) // (2 * cores)) * cores
+    if cores is not None and count > cores:
+        count = -(-total // (MOST_RECORDS_PER_TASK * cores)) * cores
     ends = [total * (number + 1) // count for number in range(count)]
     work: list[list[PartitionRange]] = [[] for _ in ends]
     number = done = 0
@@ -198,14 +201,14 @@ def into_tasks(ranges: Sequence[PartitionRange], cores: int) -> list[list[Partit
     return work
 
 
-def _cores(spark: SparkSession) -> int:
-    """How many tasks run at once; 1 where the session does not say, as with Spark Connect."""
+def _cores(spark: SparkSession) -> int | None:
+    """How many tasks run at once; None where the session does not say, as with Spark Connect."""
     from pyspark.errors import PySparkAttributeError
 
     try:
         return spark.sparkContext.defaultParallelism
     except PySparkAttributeError:
-        return 1
+        return None
 
 
 def direct_stream(

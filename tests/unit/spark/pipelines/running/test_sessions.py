@@ -93,6 +93,7 @@ PLAIN = "SELECT id, at AS day FROM events WHERE id > 3"
 def _asked(folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str = PLAIN, **settings: Any) -> dict[str, Any]:
     """What is asked of a local session for an archive with this SQL."""
     monkeypatch.setattr(local, "session", lambda name, **asked: asked)
+    monkeypatch.setattr(sessions, "use_if_known", lambda session, conf: None)
     archive = PipelineSettings(
         **{
             "name": "p",

@@ -93,14 +93,21 @@ def test_a_condition_that_keeps_nothing_writes_no_file(cluster: Any, tmp_path: P
         ([200_000], 2, [100_000, 100_000]),
         # Not three tasks on two cores, of which one has nothing to do at the end.
         ([50_001] * 4, 2, [100_002, 100_002]),
-        ([125_000] * 4, 2, [125_000] * 4),
-        ([500_000, 1, 100_000], 2, [100_000] * 5 + [100_001]),
-        ([500_000, 1, 100_000], 1, [85_714, 85_714, 85_714, 85_714, 85_715, 85_715, 85_715]),
+        ([125_000] * 4, 2, [250_000] * 2),
+        ([125_001] * 4, 2, [125_001] * 4),
+        ([500_000, 1, 100_000], 2, [150_000, 150_000, 150_000, 150_001]),
+        ([500_000, 1, 100_000], 1, [200_000, 200_000, 200_001]),
         ([350_000], 8, [87_500] * 4),
-        ([1_000_000] * 2, 8, [125_000] * 16),
+        ([1_000_000], 8, [125_000] * 8),
+        ([1_000_000] * 3, 8, [187_500] * 16),
+        # Of a session that does not say how many cores it has.
+        ([350_000], None, [87_500] * 4),
+        ([1_000_000], None, [100_000] * 10),
     ],
 )
-def test_few_records_go_to_one_task_and_many_are_shared_evenly(sizes: list[int], cores: int, tasks: list[int]) -> None:
+def test_few_records_go_to_one_task_and_many_are_shared_evenly(
+    sizes: list[int], cores: int | None, tasks: list[int]
+) -> None:
     ranges = [PartitionRange("t", number, 7, 7 + size) for number, size in enumerate(sizes)]
     work = into_tasks(ranges, cores)
     assert sorted(sum(each.size for each in part) for part in work) == tasks

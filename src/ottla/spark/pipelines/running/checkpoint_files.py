@@ -1,0 +1,47 @@
+"""How Spark's Java writes a checkpoint in a local folder: by itself, without a program for each right it sets.
+
+Spark's own way (`FileContextBasedCheckpointFileManager`) runs `chmod` and `readlink` for each small file, which is most
+of the time that a batch spends on its checkpoint. The other of Spark's two ways, on Hadoop's plain local files, runs
+none. In both a file is written under another name, then renamed, and none is replaced; the plain files have no
+checksums (`.crc`) beside them, and each way reads what the other has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.spark.pipelines.settings.model import PipelineSettings
+from ottla.spark.pipelines.tables.filesystems import scheme_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
+LOCAL_FILES: Final = "spark.hadoop.fs.file.impl"
+_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_PLAIN_FILES = "org.apache.hadoop.fs.RawLocalFileSystem"
+
+
+def conf_of_checkpoint(settings: PipelineSettings, *, java_computes: bool) -> dict[str, str]:
+    """The settings of a local session for it; none where the pipeline's own say something of it.
+
+    None either where rows go through Java, which may need Hadoop's local files with checksums: RocksDB's state and
+    object stores do.
+    """
+    mine = {FILE_MANAGER: _BY_FILE_SYSTEM, LOCAL_FILES: _PLAIN_FILES}
+    is_local = scheme_of(settings.checkpoint) in ("", "file")
+    return {} if java_computes or not is_local or mine.keys() & settings.spark.conf.keys() else mine
+
+
+def use_if_known(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    """Go back to Spark's own way where this Spark has no such class. `conf` is what `conf_of_checkpoint` gave."""
+    if FILE_MANAGER not in conf:
+        return
+    from py4j.protocol import Py4JJavaError
+
+    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    try:
+        loader.loadClass(conf[FILE_MANAGER])
+    except Py4JJavaError:
+        spark.conf.unset(FILE_MANAGER)
