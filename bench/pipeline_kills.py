@@ -60,20 +60,25 @@ def summary() -> None:
         print(f"| {kind} | {len(own)} | {kills.total()} | {at_points} | {wrong} | {never} |")
 
 
+def _seeds(text: str) -> range:
+    """The seeds of FIRST-LAST, or of one number. Raises ValueError, which argparse reports."""
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
 def main() -> None:
     """Run the courses that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", nargs="+", choices=sorted(POINTS), default=sorted(POINTS))
-    parser.add_argument("--seeds", default="1-1", help="FIRST-LAST")
+    parser.add_argument("--seeds", type=_seeds, default="1", metavar="FIRST[-LAST]")
     parser.add_argument("--kills", type=int, default=KILLS_PER_COURSE)
     parser.add_argument("--summary", action="store_true")
     arguments = parser.parse_args()
     if arguments.summary:
         summary()
         return
-    first, last = map(int, arguments.seeds.split("-"))
     wrong = 0
-    for seed in range(first, last + 1):
+    for seed in arguments.seeds:
         for kind in arguments.kinds:
             line = course(kind, seed, arguments.kills)
             print(json.dumps(line), flush=True)
