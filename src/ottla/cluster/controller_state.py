@@ -44,7 +44,7 @@ Then: TypeAlias = Callable[[], list[Effect]]
 
 
 #: Partitions that are looked at in one turn of the loop, some microseconds each.
-MOST_LOOKED_AT = 5_000
+MOST_LOOKED_AT = 2_000
 #: Partitions in one UpdateMetadata with the whole state: more would hold up the loop of either broker.
 MOST_SENT = 5_000
 NO_MOVE = ReplicaMove()

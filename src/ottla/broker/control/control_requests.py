@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from ottla.broker.control.znodes import READ_AT_ONCE, read_topic_config
+from ottla.broker.slices import STEP_ITEMS
 from ottla.cluster.control_requests import ControlHeader, ControlRequests, RoleAction, updated_topic
 from ottla.cluster.image import ImageDelta, TopicDelta, TopicImage
 from ottla.cluster.topics import is_internal_topic
@@ -64,7 +65,9 @@ async def entries_by_topic(
     `entry_of` makes an entry of a topic's name, its id and the state of a partition.
     """
     topics: dict[str, tuple[UUID, list[PartitionEntry]]] = {}
-    for state in request.ungrouped_partition_states:
+    for number, state in enumerate(request.ungrouped_partition_states):
+        if number % STEP_ITEMS == 0:
+            await slices.point()
         _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
         entries.append(entry_of(state.topic_name, ZERO_UUID, state))
     for topic in request.topic_states:

@@ -85,7 +85,9 @@ class Hosting:
             if topic is None:
                 continue
             config = None
+            await self._slices.point()
             for change in hosted_changes(topic_delta, self._broker_id):
+                await self._slices.point()
                 if change.action not in (HostAction.LEAD, HostAction.FOLLOW):
                     continue
                 key = (topic.name, change.partition)
@@ -96,7 +98,6 @@ class Hosting:
                     taken.append(key)
                 if config is None:
                     config = self._log_config_of(topic)
-                await self._slices.point()
                 role = _Untaken(change, delta.partition_epochs.get(key, 0), key in delta.recovering)
                 self._take(role, topic, config, is_made=not _is_known(topic_delta, change.partition))
             if config is not None:
@@ -155,10 +156,11 @@ class Hosting:
     async def end(self, delta: ImageDelta) -> None:
         """Stop or delete partitions no longer hosted, after clients have learned of it. Raises DiskError."""
         for topic_delta in delta.topics:
+            await self._slices.point()
             for change in hosted_changes(topic_delta, self._broker_id):
+                await self._slices.point()
                 if change.action in (HostAction.LEAD, HostAction.FOLLOW):
                     continue
-                await self._slices.point()
                 self._untaken.pop((change.topic.name, change.partition), None)
                 if change.action is HostAction.DELETE:
                     self._replicas.delete(change.topic.name, change.partition)

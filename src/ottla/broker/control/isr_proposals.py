@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.replicas")
 
 #: Most proposals in one request.
-PROPOSALS_PER_REQUEST: Final = 1_000
+PROPOSALS_PER_REQUEST: Final = 500
 #: Partitions named in a message about refused proposals.
 MOST_NAMES: Final = 5
 #: Pause before proposals are sent again whose outcome is unknown.
@@ -68,7 +69,7 @@ class IsrProposals:
 
     async def _send(self) -> None:
         while self._waiting:
-            sent = dict(list(self._waiting.items())[:PROPOSALS_PER_REQUEST])
+            sent = dict(islice(self._waiting.items(), PROPOSALS_PER_REQUEST))
             for partition in sent:
                 del self._waiting[partition]
             answers = await self._answers(sent)

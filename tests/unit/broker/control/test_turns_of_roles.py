@@ -1,0 +1,95 @@
+"""Requests of a controller about very many partitions give others their turns of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla.broker.control.control_requests import TopicEntries, entries_by_topic
+from ottla.broker.control.hosting import Hosting
+from ottla.broker.handlers import leader_and_isr
+from ottla.broker.slices import SLICE_MS, STEP_ITEMS, LoopSlices
+from ottla.cluster.control_batches import PartitionEntry
+from ottla.cluster.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
+
+pytestmark = pytest.mark.spec("R7")
+
+TOPIC_ID = UUID(int=7)
+#: In one topic, so that a turn for each topic is not enough.
+PARTITIONS = 20 * STEP_ITEMS
+#: The clock goes on by so much at each look: after two a slice is used up.
+LOOK_MS = SLICE_MS / 2
+
+
+class Ticking:
+    """Slices by a clock that goes on with each look at it."""
+
+    def __init__(self) -> None:
+        self._now_ms = 0.0
+        self.slices = LoopSlices(self._look)
+
+    def _look(self) -> float:
+        self._now_ms += LOOK_MS
+        return self._now_ms
+
+
+def turns(work: Coroutine[Any, Any, Any]) -> int:
+    """How often others had a turn of the loop before the work ended."""
+
+    async def counted() -> int:
+        count, task = 0, asyncio.ensure_future(work)
+        while not task.done():
+            count += 1
+            await asyncio.sleep(0)
+        await task
+        return count
+
+    return asyncio.run(counted())
+
+
+def topic(leader_epoch: int) -> TopicImage:
+    state = PartitionImage(1, leader_epoch, (1, 2), (1, 2))
+    return TopicImage("t", TOPIC_ID, (state,) * PARTITIONS, {}, False)
+
+
+def test_roles_that_go_on_are_looked_through_in_turns() -> None:
+    """This broker follows all of them before and after: nothing is to be ended."""
+    nothing: Any = object()
+    hosting = Hosting(2, nothing, Ticking().slices, nothing, nothing, nothing)
+    delta = ImageDelta((TopicDelta(topic(3), topic(4)),))
+    assert turns(hosting.end(delta)) > PARTITIONS / 4
+
+
+@pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
+def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
+    state = PartitionImage(1, 4, (1, 2), (1, 2))
+    entries = [PartitionEntry("t", TOPIC_ID, index, state, 0, (), False, False) for index in range(PARTITIONS)]
+    replies: list[LeaderAndIsrResponse] = []
+
+    async def lead_or_follow(*_: object) -> list[tuple[TopicEntries, list[ErrorCode]]]:
+        return [(TopicEntries("t", TOPIC_ID, entries), [ErrorCode.NONE] * PARTITIONS)]
+
+    async def replied(response: LeaderAndIsrResponse) -> None:
+        replies.append(response)
+
+    control_requests = SimpleNamespace(lead_or_follow=lead_or_follow)
+    broker = SimpleNamespace(slices=Ticking().slices, control_requests=control_requests)
+    context: Any = SimpleNamespace(broker=broker, replied=replied, api_version=version)
+    assert turns(leader_and_isr._apply(context, LeaderAndIsrRequest())) > PARTITIONS / STEP_ITEMS / 4
+    (response,) = replies
+    found = response.topics[0].partition_errors if version else response.partition_errors
+    assert [each.partition_index for each in found] == list(range(PARTITIONS))
+
+
+def test_a_long_list_of_the_first_versions_is_read_in_turns() -> None:
+    states = [LeaderAndIsrPartitionState(topic_name="t", partition_index=index) for index in range(PARTITIONS)]
+    request = LeaderAndIsrRequest(ungrouped_partition_states=states)
+    read = entries_by_topic(request, Ticking().slices, leader_and_isr._entry)
+    assert turns(read) > PARTITIONS / STEP_ITEMS / 4
