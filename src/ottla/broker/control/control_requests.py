@@ -65,7 +65,8 @@ async def entries_by_topic(
     `entry_of` makes an entry of a topic's name, its id and the state of a partition.
     """
     topics: dict[str, tuple[UUID, list[PartitionEntry]]] = {}
-    for number, state in enumerate(request.ungrouped_partition_states):
+    ungrouped: Sequence[Any] = request.ungrouped_partition_states
+    for number, state in enumerate(ungrouped):
         if number % STEP_ITEMS == 0:
             await slices.point()
         _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
