@@ -63,7 +63,10 @@ def summary() -> None:
 def _seeds(text: str) -> range:
     """The seeds of FIRST-LAST, or of one number. Raises ValueError, which argparse reports."""
     first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
+    found = range(int(first), int(last or first) + 1)
+    if not found:
+        raise ValueError(text)
+    return found
 
 
 def main() -> None:

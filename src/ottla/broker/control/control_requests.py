@@ -74,7 +74,10 @@ async def entries_by_topic(
     for topic in request.topic_states:
         await slices.point()
         _, entries = topics.setdefault(topic.topic_name, (topic.topic_id, []))
-        entries.extend(entry_of(topic.topic_name, topic.topic_id, state) for state in topic.partition_states)
+        for start in range(0, len(topic.partition_states), STEP_ITEMS):
+            await slices.point()
+            part = topic.partition_states[start : start + STEP_ITEMS]
+            entries.extend(entry_of(topic.topic_name, topic.topic_id, state) for state in part)
     return [TopicEntries(name, topic_id, entries) for name, (topic_id, entries) in topics.items()]
 
 

@@ -262,7 +262,7 @@ def test_a_query_that_fails_ends_with_one_sentence_and_1(
 def test_a_checkpoint_is_read_by_sparks_own_way_and_by_ours(
     shared_ottla_server: OttlaServer, tmp_path: Path, fill: Any, files: tuple[str, str], checksums: list[str]
 ) -> None:
-    """Ours keeps no checksums, and runs no program for each file; releases before did, and settings may."""
+    """Ours keeps no checksums; releases before did, and settings may."""
     typed = Typed(tmp_path, shared_ottla_server, files[0])
     for number, file in enumerate(files):
         typed.write(file)

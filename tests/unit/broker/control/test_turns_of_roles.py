@@ -17,7 +17,12 @@ from ottla.broker.slices import SLICE_MS, STEP_ITEMS, LoopSlices
 from ottla.cluster.control_batches import PartitionEntry
 from ottla.cluster.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
+from ottla.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
 
 pytestmark = pytest.mark.spec("R7")
 
@@ -67,6 +72,14 @@ def test_roles_that_go_on_are_looked_through_in_turns() -> None:
     assert turns(hosting.end(delta)) > PARTITIONS / 4
 
 
+def test_roles_that_end_are_passed_over_in_turns_where_others_begin() -> None:
+    nothing: Any = object()
+    hosting = Hosting(2, nothing, Ticking().slices, nothing, nothing, nothing)
+    moved = PartitionImage(1, 4, (1, 3), (1, 3))
+    delta = ImageDelta((TopicDelta(topic(3), topic(4)._replace(partitions=(moved,) * PARTITIONS)),))
+    assert turns(hosting.begin(delta)) > PARTITIONS / 4
+
+
 @pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
 def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     state = PartitionImage(1, 4, (1, 2), (1, 2))
@@ -88,8 +101,11 @@ def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     assert [each.partition_index for each in found] == list(range(PARTITIONS))
 
 
-def test_a_long_list_of_the_first_versions_is_read_in_turns() -> None:
+@pytest.mark.parametrize("is_grouped", [False, True], ids=["first versions", "by topic"])
+def test_a_long_request_is_read_in_turns(is_grouped: bool) -> None:
     states = [LeaderAndIsrPartitionState(topic_name="t", partition_index=index) for index in range(PARTITIONS)]
-    request = LeaderAndIsrRequest(ungrouped_partition_states=states)
+    topic = LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=states)
+    grouped = LeaderAndIsrRequest(topic_states=[topic])
+    request = grouped if is_grouped else LeaderAndIsrRequest(ungrouped_partition_states=states)
     read = entries_by_topic(request, Ticking().slices, leader_and_isr._entry)
     assert turns(read) > PARTITIONS / STEP_ITEMS / 4

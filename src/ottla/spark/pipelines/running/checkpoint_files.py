@@ -1,9 +1,9 @@
-"""How Spark's Java writes a checkpoint in a local folder: by itself, without a program for each right it sets.
+"""How Spark's Java writes a checkpoint in a local folder: with one program for each file, not many.
 
-Spark's own way (`FileContextBasedCheckpointFileManager`) runs `chmod` and `readlink` for each small file, which is most
-of the time that a batch spends on its checkpoint. The other of Spark's two ways, on Hadoop's plain local files, runs
-none. In both a file is written under another name, then renamed, and none is replaced; the plain files have no
-checksums (`.crc`) beside them, and each way reads what the other has written.
+Spark's own checkpoint file manager (`FileContextBasedCheckpointFileManager`) runs `chmod` and `readlink` several times
+for each small file and its checksum, which is most of the time that a batch spends on its checkpoint. The other one, on
+Hadoop's plain local files, runs one `chmod`. In both a file is written under another name, then renamed; the plain
+files have no checksums (`.crc`) beside them, and each manager reads what the other has written.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _PLAIN_FILES = "org.apache.hadoop.fs.RawLocalFileSystem"
 
 
 def conf_of_checkpoint(settings: PipelineSettings, *, java_computes: bool) -> dict[str, str]:
-    """The settings of a local session for it; none where the pipeline's own say something of it.
+    """The Spark settings for the checkpoint.
 
-    None either where rows go through Java, which may need Hadoop's local files with checksums: RocksDB's state and
-    object stores do.
+    Empty where the checkpoint is not local, `[spark.conf]` sets one of them, or Java may need Hadoop's local files with
+    checksums: for RocksDB's state, where rows go through Java, and for other file systems that `[spark.conf]` names.
     """
-    mine = {FILE_MANAGER: _BY_FILE_SYSTEM, LOCAL_FILES: _PLAIN_FILES}
-    is_local = scheme_of(settings.checkpoint) in ("", "file")
-    return {} if java_computes or not is_local or mine.keys() & settings.spark.conf.keys() else mine
+    mine, own = {FILE_MANAGER: _BY_FILE_SYSTEM, LOCAL_FILES: _PLAIN_FILES}, settings.spark.conf
+    is_local = all(scheme_of(place) in ("", "file") for place in (settings.checkpoint, *own.values()))
+    return {} if java_computes or not is_local or mine.keys() & own.keys() else mine
 
 
 def use_if_known(spark: SparkSession, conf: Mapping[str, str]) -> None:

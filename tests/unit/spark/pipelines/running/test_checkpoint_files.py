@@ -1,4 +1,4 @@
-"""Which local sessions write their checkpoints without programs, and what a Spark without that class gets."""
+"""Which local sessions write their checkpoints with fewer programs, and what a Spark without that class gets."""
 
 from __future__ import annotations
 
@@ -23,13 +23,20 @@ def settings(checkpoint: str, **conf: str) -> PipelineSettings:
 
 
 @pytest.mark.parametrize("checkpoint", ["state/p", "/var/lib/p", "file:///var/lib/p", "FILE:/var/lib/p"])
-def test_checkpoints_in_local_folders_are_written_without_programs(checkpoint: str) -> None:
+def test_checkpoints_in_local_folders_are_written_with_fewer_programs(checkpoint: str) -> None:
     assert conf_of_checkpoint(settings(checkpoint), java_computes=False).keys() == OURS
 
 
 @pytest.mark.parametrize("checkpoint", ["s3://bucket/p", "hdfs://name/p", "s3a://bucket/p"])
 def test_checkpoints_elsewhere_are_written_as_spark_does(checkpoint: str) -> None:
     assert conf_of_checkpoint(settings(checkpoint), java_computes=False) == {}
+
+
+@pytest.mark.parametrize(
+    "conf", [{"spark.eventLog.dir": "s3a://logs/spark"}, {"spark.hadoop.fs.defaultFS": "hdfs://n/"}]
+)
+def test_other_file_systems_of_hadoop_need_its_local_files_with_checksums(conf: dict[str, str]) -> None:
+    assert conf_of_checkpoint(settings("state/p", **conf), java_computes=False) == {}
 
 
 def test_where_java_computes_hadoops_local_files_stay_as_they_are() -> None:

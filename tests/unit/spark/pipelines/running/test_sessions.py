@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from ottla.spark import local
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.running import sessions
+from ottla.spark.pipelines.running.checkpoint_files import FILE_MANAGER, LOCAL_FILES
 from ottla.spark.pipelines.running.sessions import open_session
 from ottla.spark.pipelines.settings.model import (
     PipelineKind,
@@ -93,7 +94,7 @@ PLAIN = "SELECT id, at AS day FROM events WHERE id > 3"
 def _asked(folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str = PLAIN, **settings: Any) -> dict[str, Any]:
     """What is asked of a local session for an archive with this SQL."""
     monkeypatch.setattr(local, "session", lambda name, **asked: asked)
-    monkeypatch.setattr(sessions, "use_if_known", lambda session, conf: None)
+    monkeypatch.setattr(sessions, "use_if_known", lambda session, conf: session.update(checked=conf))
     archive = PipelineSettings(
         **{
             "name": "p",
@@ -127,7 +128,9 @@ def test_a_local_session_has_the_cores_and_the_memory_of_the_settings(
 def test_java_compiles_once_where_rows_stay_out_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, settings: dict[str, Any]
 ) -> None:
-    assert _asked(tmp_path, monkeypatch, sql, **settings)["java_computes"] is False
+    asked = _asked(tmp_path, monkeypatch, sql, **settings)
+    assert asked["java_computes"] is False
+    assert asked["checked"].keys() == {FILE_MANAGER, LOCAL_FILES} <= asked["conf"].keys()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,9 @@ def test_java_compiles_once_where_rows_stay_out_of_it(
 def test_java_compiles_twice_where_rows_go_through_it_or_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, settings: dict[str, Any]
 ) -> None:
-    assert _asked(tmp_path, monkeypatch, sql, **settings)["java_computes"] is True
+    asked = _asked(tmp_path, monkeypatch, sql, **settings)
+    assert asked["java_computes"] is True
+    assert not {FILE_MANAGER, LOCAL_FILES} & asked["conf"].keys()
 
 
 @pytest.mark.usefixtures("played")
