@@ -537,23 +537,27 @@ def test_counts_that_do_not_fit_any_more_begin_again() -> None:
 def test_a_server_that_stood_still_reads_before_it_takes_clients_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop of a server that runs alone, uvloop, calls timers first."""
     uvloop = pytest.importorskip("uvloop")
-    stands = threading.Event()
+    stands, asked = threading.Event(), threading.Event()
 
     def stand_still(*_: object) -> None:
         stands.set()
-        assert not threading.Event().wait(1.3)
+        assert asked.wait(PATIENCE_S)
+        assert not threading.Event().wait(2.3)  # until the session is over
 
     async def body() -> None:
         async with Served().running() as served:
-            client, other = await served.client(timeout_ms=1000), await served.client()
+            other, client = await served.client(), await served.client(timeout_ms=2000)
             monkeypatch.setitem(served.server._requests._handlers, raw.SYNC, stand_still)
-            other.send(raw.SYNC, raw.string("/"))
 
             def ping() -> raw.Answer:
                 assert stands.wait(PATIENCE_S)
-                return client.ping()
+                client.send(raw.PING, xid=raw.PING_XID)
+                asked.set()
+                return client.receive(raw.PING)
 
-            assert (await in_thread(ping)).error == 0
+            pinging = asyncio.get_running_loop().run_in_executor(None, ping)  # it runs before the loop stands still
+            other.send(raw.SYNC, raw.string("/"))
+            assert (await pinging).error == 0
             assert (await ask(client, raw.EXISTS, raw.watching("/"))).error == 0
 
     uvloop.run(asyncio.wait_for(body(), 4 * PATIENCE_S))
