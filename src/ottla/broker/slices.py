@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from types import coroutine
 from typing import Any, Final, TypeVar
 
@@ -71,6 +71,13 @@ class LoopSlices:
         self._schedule()
         await turn
         self.begin()
+
+    async def parts(self, items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
+        """The items, `STEP_ITEMS` at a time, with a `point` before the first of them and after each part."""
+        await self.point()
+        for start in range(0, len(items), STEP_ITEMS):
+            yield items[start : start + STEP_ITEMS]
+            await self.point()
 
     async def through(self, steps: Generator[None, None, T]) -> T:
         """Run a generator that yields between its steps to its end; return its result."""

@@ -177,3 +177,12 @@ def test_repetitions_are_left_out_in_slices() -> None:
     assert set(found.values()) == {"new"}
     assert looks == 3
     assert not items, "freed meanwhile"
+
+
+@pytest.mark.parametrize("count", [0, 1, STEP_ITEMS, STEP_ITEMS + 1, 3 * STEP_ITEMS])
+def test_parts_are_all_items_in_order(count: int) -> None:
+    async def scenario() -> list[int]:
+        slices = LoopSlices(lambda: 0.0)
+        return [item async for part in slices.parts(range(count)) for item in part]
+
+    assert asyncio.run(scenario()) == list(range(count))

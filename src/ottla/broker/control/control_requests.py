@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from ottla.broker.control.znodes import READ_AT_ONCE, read_topic_config
-from ottla.broker.slices import STEP_ITEMS
 from ottla.cluster.control_requests import ControlHeader, ControlRequests, RoleAction, updated_topic
 from ottla.cluster.image import ImageDelta, TopicDelta, TopicImage
 from ottla.cluster.topics import is_internal_topic
@@ -66,17 +65,14 @@ async def entries_by_topic(
     """
     topics: dict[str, tuple[UUID, list[PartitionEntry]]] = {}
     ungrouped: Sequence[Any] = request.ungrouped_partition_states
-    for number, state in enumerate(ungrouped):
-        if number % STEP_ITEMS == 0:
-            await slices.point()
-        _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
-        entries.append(entry_of(state.topic_name, ZERO_UUID, state))
+    async for part in slices.parts(ungrouped):
+        for state in part:
+            _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
+            entries.append(entry_of(state.topic_name, ZERO_UUID, state))
     for topic in request.topic_states:
-        await slices.point()
         _, entries = topics.setdefault(topic.topic_name, (topic.topic_id, []))
-        for start in range(0, len(topic.partition_states), STEP_ITEMS):
-            await slices.point()
-            part = topic.partition_states[start : start + STEP_ITEMS]
+        states: Sequence[Any] = topic.partition_states
+        async for part in slices.parts(states):
             entries.extend(entry_of(topic.topic_name, topic.topic_id, state) for state in part)
     return [TopicEntries(name, topic_id, entries) for name, (topic_id, entries) in topics.items()]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
-from ottla.broker.slices import STEP_ITEMS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -45,11 +44,8 @@ async def _alter(context: RequestContext, request: AlterReplicaLogDirsRequest) -
     for log_dir in request.dirs:
         await broker.slices.point()
         for topic in log_dir.topics:
-            await broker.slices.point()
-            for start in range(0, len(topic.partitions), STEP_ITEMS):
-                await broker.slices.point()
-                some = topic.partitions[start : start + STEP_ITEMS]
-                wanted.update(((topic.name, index), log_dir.path) for index in some)
+            async for part in broker.slices.parts(topic.partitions):
+                wanted.update(((topic.name, index), log_dir.path) for index in part)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     moves = broker.partitions.moves()
     for (name, index), path in wanted.items():

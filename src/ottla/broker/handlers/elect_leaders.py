@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
-from ottla.broker.slices import STEP_ITEMS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -100,8 +99,6 @@ async def _keys(context: RequestContext, request: ElectLeadersRequest) -> list[P
             keys.extend((name, index) for index in range(len(known.partitions)))
         return keys
     for topic in request.topic_partitions:
-        await slices.point()
-        for start in range(0, len(topic.partitions), STEP_ITEMS):
-            await slices.point()
-            keys.extend((topic.topic, index) for index in topic.partitions[start : start + STEP_ITEMS])
+        async for part in slices.parts(topic.partitions):
+            keys.extend((topic.topic, index) for index in part)
     return keys

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION
 from ottla.broker.control.control_requests import entries_by_topic, header_of
-from ottla.broker.slices import STEP_ITEMS
 from ottla.cluster.control_batches import PartitionEntry
 from ottla.cluster.image import PartitionImage
 from ottla.wire.errors import ErrorCode
@@ -65,14 +64,12 @@ async def _apply(context: RequestContext, request: LeaderAndIsrRequest) -> None:
         results = [(topic, [results] * len(topic.entries)) for topic in topics]
     for topic, errors in results:
         partitions: list[LeaderAndIsrPartitionError] = []
-        for start in range(0, len(errors), STEP_ITEMS):
-            await context.broker.slices.point()
-            part = slice(start, start + STEP_ITEMS)
+        async for part in context.broker.slices.parts(list(zip(topic.entries, errors, strict=True))):
             partitions += [
                 LeaderAndIsrPartitionError(
                     topic_name=topic.name, partition_index=entry.partition, error_code=int(error)
                 )
-                for entry, error in zip(topic.entries[part], errors[part], strict=True)
+                for entry, error in part
             ]
         if context.api_version >= WITH_TOPIC_IDS:
             response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=partitions))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
-from ottla.broker.slices import STEP_ITEMS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -60,13 +59,8 @@ async def _list(context: RequestContext, request: ListPartitionReassignmentsRequ
     else:
         moves = {}
         for topic in request.topics:
-            await slices.point()
-            indexes = topic.partition_indexes
-            for start in range(0, len(indexes), STEP_ITEMS):
-                await slices.point()
-                moves.update(
-                    controller.reassignments((topic.name, each) for each in indexes[start : start + STEP_ITEMS])
-                )
+            async for part in slices.parts(topic.partition_indexes):
+                moves.update(controller.reassignments((topic.name, each) for each in part))
     found: dict[str, OngoingTopicReassignment] = {}
     for (name, index), (known, move) in sorted(moves.items()):
         await slices.point()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.pipelines.settings.model import PipelineSettings
-from ottla.spark.pipelines.tables.filesystems import scheme_of
+from ottla.spark.pipelines.tables.filesystems import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +30,8 @@ def conf_of_checkpoint(settings: PipelineSettings, *, java_computes: bool) -> di
     checksums: for RocksDB's state, where rows go through Java, and for other file systems that `[spark.conf]` names.
     """
     mine, own = {FILE_MANAGER: _BY_FILE_SYSTEM, LOCAL_FILES: _PLAIN_FILES}, settings.spark.conf
-    is_local = all(scheme_of(place) in ("", "file") for place in (settings.checkpoint, *own.values()))
-    return {} if java_computes or not is_local or mine.keys() & own.keys() else mine
+    is_possible = not java_computes and all(map(is_local, (settings.checkpoint, *own.values())))
+    return mine if is_possible and not mine.keys() & own.keys() else {}
 
 
 def use_if_known(spark: SparkSession, conf: Mapping[str, str]) -> None:

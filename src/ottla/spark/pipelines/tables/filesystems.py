@@ -58,7 +58,7 @@ def open_filesystem(url: str, storage_options: Mapping[str, str]) -> tuple[pyarr
     from pyarrow import fs
 
     scheme = scheme_of(url)
-    if scheme in ("", "file"):
+    if is_local(url):
         path = url if not scheme else unquote(urlsplit(url).path)
         if storage_options:
             named = ", ".join(sorted(storage_options))
@@ -79,6 +79,11 @@ def open_filesystem(url: str, storage_options: Mapping[str, str]) -> tuple[pyarr
 def has_folders(filesystem: pyarrow.fs.FileSystem) -> bool:
     """Whether folders are made and removed there; in object stores they are beginnings of names."""
     return filesystem.type_name not in _WITHOUT_FOLDERS
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL or path is one of this machine's own file system."""
+    return scheme_of(url) in ("", "file")
 
 
 def scheme_of(url: str) -> str:
