@@ -17,6 +17,7 @@ from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.collector import tune_collector
 from ottla.wire.apis import API
+from ottla.wire.stepwise import LAZY_ELEMENTS
 from support.large_requests import RequestMaker, shapes
 from support.server_collector import restored_collector
 
@@ -117,6 +118,41 @@ def test_no_request_holds_the_loop(tmp_path: Path) -> None:
                 assert size > 0, f"{what}: no answer"
                 assert probe.percentile(0.99) < LONGEST_TURN_S, what
                 assert max(probe.turns_s) < LONGEST_OF_ALL_S, what
+        finally:
+            await broker.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.spec("S5")
+def test_every_array_may_have_more_elements_than_are_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are there as arrays that can only be iterated: a handler that does more with one fails, which is logged."""
+    monkeypatch.setattr("ottla.broker.dispatch.DECODED_AT_ONCE_BYTES", 0)
+
+    async def run() -> None:
+        config = parse_broker_config(
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": str(tmp_path),
+                "auto.create.topics.enable": "false",
+                "offsets.topic.num.partitions": "1",
+            }
+        )
+        assert isinstance(config, BrokerConfig), config
+        broker = Broker(config)
+        assert await broker.start() is None
+        try:
+            await broker.groups.ensure_offsets_topic()
+            for key, version, path in shapes():
+                frame = RequestMaker(version, "t").frame(key, path, (1,) * (len(path) - 1) + (LAZY_ELEMENTS + 1,))
+                what = f"{API[key].name} version {version}, {LAZY_ELEMENTS + 1} elements of {'.'.join(path)}"
+                async with asyncio.timeout(60):
+                    assert await exchange(broker.listening[0].port, frame) > 0, f"{what}: no answer"
+                assert not [each.getMessage() for each in caplog.records if each.exc_info], what
         finally:
             await broker.stop()
 

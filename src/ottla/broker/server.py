@@ -139,7 +139,7 @@ class Broker:
         self.logs = self._log_manager(None if executor is not None else DiskExecutor(MOST_THREADS))
         self.flush_on_ack = config.get_boolean("ottla.log.flush.on.ack")
         #: The ISRs proposed to the controller.
-        self.isr_proposals = IsrProposals(lambda topics: self.control.asked.alter_partitions(topics))
+        self.isr_proposals = IsrProposals(lambda topics: self.control.asked.alter_partitions(topics), self.slices)
         self.partitions = self._replica_manager()
         self.logs.on_log_dir_failed = self._log_dir_failed
         #: Called with a message when the broker cannot continue; the caller of `start` should then stop it.

@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Sequence
+from itertools import islice
 from types import coroutine
 from typing import Any, Final, TypeVar
 
@@ -72,11 +73,15 @@ class LoopSlices:
         await turn
         self.begin()
 
-    async def parts(self, items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
-        """The items, `STEP_ITEMS` at a time, with a `point` before the first of them and after each part."""
+    async def parts(self, items: Iterable[T]) -> AsyncIterator[Sequence[T]]:
+        """The items, `STEP_ITEMS` at a time, with a `point` before the first of them and after each part.
+
+        They are only iterated: a long array of a request can do no more (`ottla.wire.stepwise.LazyArray`).
+        """
         await self.point()
-        for start in range(0, len(items), STEP_ITEMS):
-            yield items[start : start + STEP_ITEMS]
+        rest = iter(items)
+        while part := list(islice(rest, STEP_ITEMS)):
+            yield part
             await self.point()
 
     async def through(self, steps: Generator[None, None, T]) -> T:

@@ -37,7 +37,7 @@ from ottla.cluster.topic_deletions import TopicDeletions
 from ottla.wire.errors import ErrorCode
 
 #: Partitions whose states are changed in one write and one notice, which bounds the time on the loop.
-MOST_AT_ONCE = 1_000
+MOST_AT_ONCE = 500
 #: Retry interval of elections whose write failed.
 RETRY_MS = 1_000
 ELECTIONS = "elections"

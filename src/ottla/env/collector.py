@@ -8,12 +8,12 @@ from typing import Final
 
 #: Thresholds of the three generations. With Python's own (700, 10, 10) a request that makes some hundred thousand
 #: objects starts full collections, each of which looks at all of them and at every topic made since the start: they
-#: held the event loop for 50 to 600 ms. With these there is one in 30,000 objects that stay, and takes up to 25 ms
-#: (`bench/large_requests.py`). What is freed by its count of references, nearly everything, does not wait for it.
-THRESHOLDS: Final = (1_000, 10, 2)
+#: held the event loop for 50 to 600 ms. With these there is one in 15,000 objects that stay, and takes up to 15 ms
+#: (`bench/scale.py`). What is freed by its count of references, nearly everything, does not wait for it.
+THRESHOLDS: Final = (1_000, 5, 2)
 #: What is left after a full collection that took so long is passed over from then on, so that the next one looks only
 #: at what is new. Cycles among it are not collected any more; topics form none.
-FREEZE_AFTER_S: Final = 0.010
+FREEZE_AFTER_S: Final = 0.005
 OLDEST_GENERATION: Final = 2
 
 

@@ -64,14 +64,14 @@ async def entries_by_topic(
     `entry_of` makes an entry of a topic's name, its id and the state of a partition.
     """
     topics: dict[str, tuple[UUID, list[PartitionEntry]]] = {}
-    ungrouped: Sequence[Any] = request.ungrouped_partition_states
+    ungrouped: Iterable[Any] = request.ungrouped_partition_states
     async for part in slices.parts(ungrouped):
         for state in part:
             _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
             entries.append(entry_of(state.topic_name, ZERO_UUID, state))
     for topic in request.topic_states:
         _, entries = topics.setdefault(topic.topic_name, (topic.topic_id, []))
-        states: Sequence[Any] = topic.partition_states
+        states: Iterable[Any] = topic.partition_states
         async for part in slices.parts(states):
             entries.extend(entry_of(topic.topic_name, topic.topic_id, state) for state in part)
     return [TopicEntries(name, topic_id, entries) for name, (topic_id, entries) in topics.items()]

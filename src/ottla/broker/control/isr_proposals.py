@@ -26,6 +26,7 @@ from ottla.wire.messages.alter_partition import (
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.partition import Partition
+    from ottla.broker.slices import LoopSlices
     from ottla.cluster.isr import IsrProposal
 
 log = logging.getLogger("ottla.replicas")
@@ -44,8 +45,9 @@ Ask = Callable[[list[AlterPartitionRequestTopicData]], Awaitable[AlterPartitionR
 class IsrProposals:
     """The proposals that wait for the controller's answer: at most one for each partition led here."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, slices: LoopSlices) -> None:
         self._ask = ask
+        self._slices = slices
         self._waiting: dict[Partition, IsrProposal] = {}
         #: The last refusal of each proposal that is being repeated.
         self._repeated: dict[Partition, int] = {}
@@ -73,11 +75,12 @@ class IsrProposals:
             for partition in sent:
                 del self._waiting[partition]
             answers = await self._answers(sent)
-            refused = {
-                partition: error
-                for partition, proposal in sent.items()
-                if (error := _give(partition, proposal, answers[partition]))
-            }
+            refused: dict[Partition, int] = {}
+            for partition, proposal in sent.items():
+                await self._slices.point()
+                error = _give(partition, proposal, answers[partition])
+                if error:
+                    refused[partition] = error
             again = {
                 partition: sent[partition]
                 for partition, error in refused.items()

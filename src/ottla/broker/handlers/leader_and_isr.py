@@ -64,7 +64,7 @@ async def _apply(context: RequestContext, request: LeaderAndIsrRequest) -> None:
         results = [(topic, [results] * len(topic.entries)) for topic in topics]
     for topic, errors in results:
         partitions: list[LeaderAndIsrPartitionError] = []
-        async for part in context.broker.slices.parts(list(zip(topic.entries, errors, strict=True))):
+        async for part in context.broker.slices.parts(zip(topic.entries, errors, strict=True)):
             partitions += [
                 LeaderAndIsrPartitionError(
                     topic_name=topic.name, partition_index=entry.partition, error_code=int(error)

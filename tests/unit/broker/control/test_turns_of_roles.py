@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -13,9 +11,10 @@ import pytest
 from ottla.broker.control.control_requests import TopicEntries, entries_by_topic
 from ottla.broker.control.hosting import Hosting
 from ottla.broker.handlers import leader_and_isr
-from ottla.broker.slices import SLICE_MS, STEP_ITEMS, LoopSlices
+from ottla.broker.slices import STEP_ITEMS
 from ottla.cluster.control_batches import PartitionEntry
 from ottla.cluster.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
+from ottla.wire.codec import encode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -23,40 +22,14 @@ from ottla.wire.messages.leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
+from ottla.wire.stepwise import decode_steps
+from support.turns import Ticking, turns
 
 pytestmark = pytest.mark.spec("R7")
 
 TOPIC_ID = UUID(int=7)
 #: In one topic, so that a turn for each topic is not enough.
 PARTITIONS = 20 * STEP_ITEMS
-#: The clock goes on by so much at each look: after two a slice is used up.
-LOOK_MS = SLICE_MS / 2
-
-
-class Ticking:
-    """Slices by a clock that goes on with each look at it."""
-
-    def __init__(self) -> None:
-        self._now_ms = 0.0
-        self.slices = LoopSlices(self._look)
-
-    def _look(self) -> float:
-        self._now_ms += LOOK_MS
-        return self._now_ms
-
-
-def turns(work: Coroutine[Any, Any, Any]) -> int:
-    """How often others had a turn of the loop before the work ended."""
-
-    async def counted() -> int:
-        count, task = 0, asyncio.ensure_future(work)
-        while not task.done():
-            count += 1
-            await asyncio.sleep(0)
-        await task
-        return count
-
-    return asyncio.run(counted())
 
 
 def topic(leader_epoch: int) -> TopicImage:
@@ -101,11 +74,25 @@ def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     assert [each.partition_index for each in found] == list(range(PARTITIONS))
 
 
-@pytest.mark.parametrize("is_grouped", [False, True], ids=["first versions", "by topic"])
-def test_a_long_request_is_read_in_turns(is_grouped: bool) -> None:
+@pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
+def test_a_long_request_is_read_in_turns_as_it_arrives(version: int) -> None:
+    """Its long arrays are not there as lists: they can only be iterated."""
     states = [LeaderAndIsrPartitionState(topic_name="t", partition_index=index) for index in range(PARTITIONS)]
     topic = LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=states)
-    grouped = LeaderAndIsrRequest(topic_states=[topic])
-    request = grouped if is_grouped else LeaderAndIsrRequest(ungrouped_partition_states=states)
-    read = entries_by_topic(request, Ticking().slices, leader_and_isr._entry)
-    assert turns(read) > PARTITIONS / STEP_ITEMS / 4
+    is_grouped = version > leader_and_isr.MIN_VERSION
+    sent = (
+        LeaderAndIsrRequest(topic_states=[topic])
+        if is_grouped
+        else LeaderAndIsrRequest(ungrouped_partition_states=states)
+    )
+    found: list[TopicEntries] = []
+
+    async def read() -> None:
+        slices = Ticking().slices
+        frame = memoryview(encode(sent, version))
+        request, _ = await slices.through(decode_steps(LeaderAndIsrRequest, frame, version, 0, 2 * PARTITIONS))
+        found.extend(await entries_by_topic(request, slices, leader_and_isr._entry))
+
+    assert turns(read()) > PARTITIONS / STEP_ITEMS / 4
+    (read_topic,) = found
+    assert [entry.partition for entry in read_topic.entries] == list(range(PARTITIONS))

@@ -24,8 +24,9 @@ PartitionKey = tuple[str, int]
 
 NO_EPOCH: Final = -1
 NO_TOPIC_ID: Final = UUID(int=0)
-#: Partitions that one request names anew, where the leader grants a session: ten thousands would hold up both loops.
-MOST_NAMED: Final = 2_000
+#: Partitions that one request names anew, where the leader grants a session: ten thousands would hold up both loops,
+#: and requests of several fetchers may come in one turn of a loop.
+MOST_NAMED: Final = 500
 #: Partitions that are looked at in one step of `prepare`.
 PARTITIONS_PER_STEP: Final = 1_000
 #: Special timestamps of ListOffsets: the leader's log end, and its log start.
