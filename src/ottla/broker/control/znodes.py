@@ -169,7 +169,12 @@ async def read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], watc
         raise ZnodeDataError(
             f"{TopicZnode.path(name)} leaves out numbers of partitions: {sorted(assignment.partitions)}"
         )
-    partitions = [await _read_partition(zk, name, index, assignment.partitions[index], watch) for index in range(count)]
+    partitions: list[FoundPartitionState] = []
+    for start in range(0, count, READ_AT_ONCE):
+        part = range(start, min(start + READ_AT_ONCE, count))
+        # Together: those of one topic with very many would be read one after the other.
+        found = (_read_partition(zk, name, index, assignment.partitions[index], watch) for index in part)
+        partitions += await asyncio.gather(*found)
     for index in {*assignment.adding, *assignment.removing} & assignment.partitions.keys():
         move = ReplicaMove(assignment.adding.get(index, ()), assignment.removing.get(index, ()))
         partitions[index] = partitions[index]._replace(move=move)
