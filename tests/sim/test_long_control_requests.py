@@ -36,7 +36,11 @@ def hosted(cluster: VirtualCluster) -> int:
 
 
 @pytest.mark.usefixtures("sealed")
-def test_a_topic_of_many_partitions_is_made_kept_and_deleted_on_all_brokers(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_of_many_partitions_is_made_kept_and_deleted_on_all_brokers(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.dispatch.DECODED_AT_ONCE_BYTES", 0)
+
     async def story(cluster: VirtualCluster) -> None:
         await asyncio.gather(*map(cluster.start, BROKERS))
         await cluster.until(

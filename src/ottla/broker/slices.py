@@ -40,6 +40,8 @@ V = TypeVar("V")
 SLICE_MS: Final = 5.0
 #: Items of a plain collection that are handled between two looks at the clock, some tens of microseconds.
 STEP_ITEMS: Final = 256
+#: Items of a request or response that are given out together: to decode and make one may take 10 microseconds.
+PART_ITEMS: Final = 32
 
 
 class LoopSlices:
@@ -74,13 +76,13 @@ class LoopSlices:
         self.begin()
 
     async def parts(self, items: Iterable[T]) -> AsyncIterator[Sequence[T]]:
-        """The items, `STEP_ITEMS` at a time, with a `point` before the first of them and after each part.
+        """The items, `PART_ITEMS` at a time, with a `point` before the first of them and after each part.
 
         They are only iterated: a long array of a request can do no more (`ottla.wire.stepwise.LazyArray`).
         """
         await self.point()
         rest = iter(items)
-        while part := list(islice(rest, STEP_ITEMS)):
+        while part := list(islice(rest, PART_ITEMS)):
             yield part
             await self.point()
 

@@ -35,10 +35,11 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
     def select(
         self, to_read: Sequence[Any], to_write: Sequence[Any], to_except: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait until one of these sockets is ready, as `select.select` does; `timeout` in seconds.
+        """Wait until one of these sockets is ready, as kazoo wants to know; `timeout` in seconds, None: no end.
 
-        kazoo waits some five times for each request, and makes an epoll object of the kernel each time. This takes one
-        system call: a new controller reads the states of ten thousands of partitions, one in a request.
+        A socket is to be in one of the lists only, and `to_except` is not looked at. kazoo waits some five times for
+        each request, each time with an epoll object that it makes. This takes one system call for each of them: a new
+        controller reads the states of ten thousands of partitions, one in a request.
         """
         if not hasattr(select, "poll"):
             found: tuple[list[Any], list[Any], list[Any]] = super().select(to_read, to_write, to_except, timeout)
@@ -48,7 +49,7 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
             poller.register(each, select.POLLIN)
         for each in to_write:
             poller.register(each, select.POLLOUT)
-        ready = {fd for fd, _ in poller.poll(None if timeout is None else math.ceil(timeout * 1000))}
+        ready = {fd for fd, _ in poller.poll(None if timeout is None else math.ceil(max(0.0, timeout) * 1000))}
         readable, writable = ([each for each in asked if each.fileno() in ready] for asked in (to_read, to_write))
         return readable, writable, []
 

@@ -18,7 +18,8 @@ from ottla.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.spec("R5")
 
-PARTITIONS = 2 * MOST_AT_ONCE + 500
+REST = 100
+PARTITIONS = 2 * MOST_AT_ONCE + REST
 BROKERS = {number: events.LiveBroker(BrokerImage(number, ()), 1) for number in (1, 2, 3)}
 
 
@@ -123,7 +124,7 @@ def test_elections_after_a_death_go_on_in_parts() -> None:
     made = controller()
     turns = play(made, made.handle(events.BrokersChanged({1: BROKERS[1], 2: BROKERS[2]}), 0))
     writes = [write for turn in turns for write in written(turn)]
-    assert [len(write.changes) for write in writes] == [MOST_AT_ONCE, MOST_AT_ONCE, 500]
+    assert [len(write.changes) for write in writes] == [MOST_AT_ONCE, MOST_AT_ONCE, REST]
     told = [
         len(request.entries)
         for turn in turns
@@ -132,7 +133,7 @@ def test_elections_after_a_death_go_on_in_parts() -> None:
         for request in effect.requests
         if isinstance(request, LeaderAndIsrBatch)
     ]
-    assert told == [MOST_AT_ONCE, MOST_AT_ONCE, 500], "brokers lead the first ones while the others are decided"
+    assert told == [MOST_AT_ONCE, MOST_AT_ONCE, REST], "brokers lead the first ones while the others are decided"
     assert led_by(made, 2) == PARTITIONS
     made.check_invariants()
 
@@ -161,7 +162,7 @@ def test_a_part_that_fails_ends_it_until_the_timer() -> None:
 def test_a_controlled_shutdown_goes_on_in_parts_and_is_answered_at_its_end() -> None:
     made = controller()
     turns = play(made, made.handle(events.ShutdownAsked(7, 3, 1), 0))
-    assert [len(write.changes) for turn in turns for write in written(turn)] == [MOST_AT_ONCE, MOST_AT_ONCE, 500]
+    assert [len(write.changes) for turn in turns for write in written(turn)] == [MOST_AT_ONCE, MOST_AT_ONCE, REST]
     answers = [effect for turn in turns for effect in turn if isinstance(effect, events.Answer)]
     assert answers == [events.Answer(7, events.ShutdownProgress(()))]
     assert led_by(made, 2) == PARTITIONS

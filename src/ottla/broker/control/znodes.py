@@ -43,8 +43,10 @@ HIGHEST_PRODUCER_ID = 2**63 - 1
 FIRST_CONTROLLER_EPOCH = 0
 #: Most notifications of older changes removed with a new change.
 MOST_REMOVED = 100
-#: Topics read together: over the network, many pipelined reads take little longer than one.
+#: Settings of topics read together: over the network, many pipelined reads take little longer than one.
 READ_AT_ONCE = 50
+#: Topics, and partitions of each, that are read together. Other requests of the session wait for all of them.
+TOPICS_AT_ONCE, PARTITIONS_AT_ONCE = 20, 5
 #: Errors of `reconfiguration` where others have changed the settings since they were read.
 CHANGED_MEANWHILE = (BadVersionError, NodeExistsError, NoNodeError)
 #: Attempts to create nodes that others create at the same time, or of which no answer came.
@@ -145,8 +147,8 @@ async def read_brokers(zk: ZkClient, watch: Watcher | None = None) -> dict[int, 
 async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[], UUID]) -> list[FoundTopic]:
     """Those of these topics that exist. Raises `ZnodeDataError`."""
     topics: list[FoundTopic] = []
-    for start in range(0, len(names), READ_AT_ONCE):
-        part = names[start : start + READ_AT_ONCE]
+    for start in range(0, len(names), TOPICS_AT_ONCE):
+        part = names[start : start + TOPICS_AT_ONCE]
         found = await asyncio.gather(*(read_topic(zk, name, new_uuid) for name in part), return_exceptions=True)
         for one in found:
             if isinstance(one, NoNodeError):
@@ -170,11 +172,14 @@ async def read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], watc
             f"{TopicZnode.path(name)} leaves out numbers of partitions: {sorted(assignment.partitions)}"
         )
     partitions: list[FoundPartitionState] = []
-    for start in range(0, count, READ_AT_ONCE):
-        part = range(start, min(start + READ_AT_ONCE, count))
+    for start in range(0, count, PARTITIONS_AT_ONCE):
+        part = range(start, min(start + PARTITIONS_AT_ONCE, count))
         # Together: those of one topic with very many would be read one after the other.
-        found = (_read_partition(zk, name, index, assignment.partitions[index], watch) for index in part)
-        partitions += await asyncio.gather(*found)
+        reads = (_read_partition(zk, name, index, assignment.partitions[index], watch) for index in part)
+        for found in await asyncio.gather(*reads, return_exceptions=True):
+            if isinstance(found, BaseException):
+                raise found
+            partitions.append(found)
     for index in {*assignment.adding, *assignment.removing} & assignment.partitions.keys():
         move = ReplicaMove(assignment.adding.get(index, ()), assignment.removing.get(index, ()))
         partitions[index] = partitions[index]._replace(move=move)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,7 @@ import pytest
 from ottla.broker.control.control_requests import TopicEntries, entries_by_topic
 from ottla.broker.control.hosting import Hosting
 from ottla.broker.handlers import leader_and_isr
-from ottla.broker.slices import STEP_ITEMS
+from ottla.broker.slices import PART_ITEMS, LoopSlices
 from ottla.cluster.control_batches import PartitionEntry
 from ottla.cluster.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from ottla.wire.codec import encode
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.spec("R7")
 
 TOPIC_ID = UUID(int=7)
 #: In one topic, so that a turn for each topic is not enough.
-PARTITIONS = 20 * STEP_ITEMS
+PARTITIONS = 160 * PART_ITEMS
 
 
 def topic(leader_epoch: int) -> TopicImage:
@@ -68,7 +69,7 @@ def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     control_requests = SimpleNamespace(lead_or_follow=lead_or_follow)
     broker = SimpleNamespace(slices=Ticking().slices, control_requests=control_requests)
     context: Any = SimpleNamespace(broker=broker, replied=replied, api_version=version)
-    assert turns(leader_and_isr._apply(context, LeaderAndIsrRequest())) > PARTITIONS / STEP_ITEMS / 4
+    assert turns(leader_and_isr._apply(context, LeaderAndIsrRequest())) > PARTITIONS / PART_ITEMS / 4
     (response,) = replies
     found = response.topics[0].partition_errors if version else response.partition_errors
     assert [each.partition_index for each in found] == list(range(PARTITIONS))
@@ -85,14 +86,13 @@ def test_a_long_request_is_read_in_turns_as_it_arrives(version: int) -> None:
         if is_grouped
         else LeaderAndIsrRequest(ungrouped_partition_states=states)
     )
+    steps = decode_steps(LeaderAndIsrRequest, memoryview(encode(sent, version)), version, 0, 2 * PARTITIONS)
+    request, _ = asyncio.run(LoopSlices(lambda: 0.0).through(steps))
     found: list[TopicEntries] = []
 
     async def read() -> None:
-        slices = Ticking().slices
-        frame = memoryview(encode(sent, version))
-        request, _ = await slices.through(decode_steps(LeaderAndIsrRequest, frame, version, 0, 2 * PARTITIONS))
-        found.extend(await entries_by_topic(request, slices, leader_and_isr._entry))
+        found.extend(await entries_by_topic(request, Ticking().slices, leader_and_isr._entry))
 
-    assert turns(read()) > PARTITIONS / STEP_ITEMS / 4
+    assert turns(read()) > PARTITIONS / PART_ITEMS / 4
     (read_topic,) = found
     assert [entry.partition for entry in read_topic.entries] == list(range(PARTITIONS))
