@@ -46,7 +46,7 @@ def test_a_process_left_running_fails_the_run_and_is_killed(tmp_path: Path, plac
 import subprocess, sys
 def test_it():
     global child
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30) # lost child"])
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600) # lost child"])
     print(child.pid)
 """
     done = run_suite(tmp_path, source, *place)
@@ -61,7 +61,7 @@ def test_an_orphan_left_running_fails_the_run_and_is_killed(tmp_path: Path, plac
     source = """
 import subprocess, sys
 def test_it():
-    orphan = [sys.executable, "-c", "import time; time.sleep(30) # lost orphan"]
+    orphan = [sys.executable, "-c", "import time; time.sleep(600) # lost orphan"]
     subprocess.run([sys.executable, "-c", f"import subprocess; subprocess.Popen({orphan!r})"])
 """
     done = run_suite(tmp_path, source, *place)
@@ -74,7 +74,7 @@ def test_what_a_crashed_worker_had_started_is_killed(tmp_path: Path) -> None:
     source = """
 import os, subprocess, sys
 def test_it():
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30) # lost child"])
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600) # lost child"])
     os._exit(3)
 def test_other(): pass
 """

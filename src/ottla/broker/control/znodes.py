@@ -43,10 +43,11 @@ HIGHEST_PRODUCER_ID = 2**63 - 1
 FIRST_CONTROLLER_EPOCH = 0
 #: Most notifications of older changes removed with a new change.
 MOST_REMOVED = 100
-#: Settings of topics read together: over the network, many pipelined reads take little longer than one.
+#: Topics, and partitions of one of them, read together: over the network, many pipelined reads take little longer than
+#: one.
 READ_AT_ONCE = 50
-#: Topics, and partitions of each, that are read together. Other requests of the session wait for all of them.
-TOPICS_AT_ONCE, PARTITIONS_AT_ONCE = 20, 5
+#: States of partitions that are asked for at a time, of all topics: other requests of the session wait for them.
+MOST_ASKED = 100
 #: Errors of `reconfiguration` where others have changed the settings since they were read.
 CHANGED_MEANWHILE = (BadVersionError, NodeExistsError, NoNodeError)
 #: Attempts to create nodes that others create at the same time, or of which no answer came.
@@ -147,9 +148,11 @@ async def read_brokers(zk: ZkClient, watch: Watcher | None = None) -> dict[int, 
 async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[], UUID]) -> list[FoundTopic]:
     """Those of these topics that exist. Raises `ZnodeDataError`."""
     topics: list[FoundTopic] = []
-    for start in range(0, len(names), TOPICS_AT_ONCE):
-        part = names[start : start + TOPICS_AT_ONCE]
-        found = await asyncio.gather(*(read_topic(zk, name, new_uuid) for name in part), return_exceptions=True)
+    room = asyncio.Semaphore(MOST_ASKED)
+    for start in range(0, len(names), READ_AT_ONCE):
+        part = names[start : start + READ_AT_ONCE]
+        reads = (_read_topic(zk, name, new_uuid, room) for name in part)
+        found = await asyncio.gather(*reads, return_exceptions=True)
         for one in found:
             if isinstance(one, NoNodeError):
                 continue  # deleted since
@@ -159,11 +162,8 @@ async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[],
     return topics
 
 
-async def read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], watch: Watcher | None = None) -> FoundTopic:
-    """A topic as read from its znodes; `watch` is set on its partition states.
-
-    Raises `NoNodeError`, `ZnodeDataError`.
-    """
+async def _read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], room: asyncio.Semaphore) -> FoundTopic:
+    """A topic as read from its znodes. Raises `NoNodeError`, `ZnodeDataError`."""
     data, _ = await zk.get(TopicZnode.path(name))
     assignment = TopicZnode.decode(name, data)
     count = len(assignment.partitions)
@@ -172,10 +172,10 @@ async def read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], watc
             f"{TopicZnode.path(name)} leaves out numbers of partitions: {sorted(assignment.partitions)}"
         )
     partitions: list[FoundPartitionState] = []
-    for start in range(0, count, PARTITIONS_AT_ONCE):
-        part = range(start, min(start + PARTITIONS_AT_ONCE, count))
+    for start in range(0, count, READ_AT_ONCE):
+        part = range(start, min(start + READ_AT_ONCE, count))
         # Together: those of one topic with very many would be read one after the other.
-        reads = (_read_partition(zk, name, index, assignment.partitions[index], watch) for index in part)
+        reads = (_read_partition(zk, name, index, assignment.partitions[index], room) for index in part)
         for found in await asyncio.gather(*reads, return_exceptions=True):
             if isinstance(found, BaseException):
                 raise found
@@ -189,16 +189,13 @@ async def read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], watc
 
 
 async def _read_partition(
-    zk: ZkClient, topic: str, index: int, replicas: tuple[int, ...], watch: Watcher | None
+    zk: ZkClient, topic: str, index: int, replicas: tuple[int, ...], room: asyncio.Semaphore
 ) -> FoundPartitionState:
-    path = PartitionStateZnode.path(topic, index)
     try:
-        data, stat = await zk.get(path, watch)
+        async with room:
+            data, stat = await zk.get(PartitionStateZnode.path(topic, index))
     except NoNodeError:
-        # A partition without a state: it never had a leader.
-        if watch is not None:
-            await zk.exists(path, watch)
-        return FoundPartitionState(replicas)
+        return FoundPartitionState(replicas)  # it never had a leader
     state = PartitionStateZnode.decode(topic, index, data)
     return FoundPartitionState(
         replicas,
