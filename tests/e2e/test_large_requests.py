@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ ELEMENTS = 2_000
 LONGEST_TURN_S = 0.050
 #: The longest of all: a collection of garbage may fall into it.
 LONGEST_OF_ALL_S = 0.5
+#: No topic is made because a request names it, and the one of offsets is small.
+FEW_TOPICS = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"}
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +38,19 @@ def collector() -> Iterator[None]:
     with restored_collector():
         tune_collector()
         yield
+
+
+@asynccontextmanager
+async def running(folder: Path, **settings: str) -> AsyncIterator[Broker]:
+    """A broker on this loop, with these settings."""
+    config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder), **settings})
+    assert isinstance(config, BrokerConfig), config
+    broker = Broker(config)
+    assert await broker.start() is None
+    try:
+        yield broker
+    finally:
+        await broker.stop()
 
 
 class Probe:
@@ -97,18 +113,7 @@ async def measured(port: int, frame: bytes) -> tuple[int, Probe]:
 @pytest.mark.spec("S5", "R7")
 def test_no_request_holds_the_loop(tmp_path: Path) -> None:
     async def run() -> None:
-        config = parse_broker_config(
-            {
-                "listeners": "PLAINTEXT://127.0.0.1:0",
-                "log.dirs": str(tmp_path),
-                "auto.create.topics.enable": "false",
-                "offsets.topic.num.partitions": "1",
-            }
-        )
-        assert isinstance(config, BrokerConfig), config
-        broker = Broker(config)
-        assert await broker.start() is None
-        try:
+        async with running(tmp_path, **FEW_TOPICS) as broker:
             await broker.groups.ensure_offsets_topic()
             port = broker.listening[0].port
             for key, version, path in shapes():
@@ -118,8 +123,6 @@ def test_no_request_holds_the_loop(tmp_path: Path) -> None:
                 assert size > 0, f"{what}: no answer"
                 assert probe.percentile(0.99) < LONGEST_TURN_S, what
                 assert max(probe.turns_s) < LONGEST_OF_ALL_S, what
-        finally:
-            await broker.stop()
 
     asyncio.run(run())
 
@@ -134,18 +137,7 @@ def test_every_array_may_have_more_elements_than_are_kept(
     monkeypatch.setattr("ottla.broker.dispatch.DECODED_AT_ONCE_BYTES", 0)
 
     async def run() -> None:
-        config = parse_broker_config(
-            {
-                "listeners": "PLAINTEXT://127.0.0.1:0",
-                "log.dirs": str(tmp_path),
-                "auto.create.topics.enable": "false",
-                "offsets.topic.num.partitions": "1",
-            }
-        )
-        assert isinstance(config, BrokerConfig), config
-        broker = Broker(config)
-        assert await broker.start() is None
-        try:
+        async with running(tmp_path, **FEW_TOPICS) as broker:
             await broker.groups.ensure_offsets_topic()
             for key, version, path in shapes():
                 frame = RequestMaker(version, "t").frame(key, path, (1,) * (len(path) - 1) + (LAZY_ELEMENTS + 1,))
@@ -153,8 +145,6 @@ def test_every_array_may_have_more_elements_than_are_kept(
                 async with asyncio.timeout(60):
                     assert await exchange(broker.listening[0].port, frame) > 0, f"{what}: no answer"
                 assert not [each.getMessage() for each in caplog.records if each.exc_info], what
-        finally:
-            await broker.stop()
 
     asyncio.run(run())
 
@@ -165,11 +155,7 @@ def test_moves_and_elections_of_as_many_partitions_as_a_request_may_name(tmp_pat
     """Near the limit of elements: what takes less than a microsecond for each shows only here."""
 
     async def run() -> None:
-        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
-        assert isinstance(config, BrokerConfig), config
-        broker = Broker(config)
-        assert await broker.start() is None
-        try:
+        async with running(tmp_path) as broker:
             for key, version, path in (
                 (34, 2, ("dirs",)),
                 (43, 2, ("topic_partitions", "partitions")),
@@ -180,8 +166,6 @@ def test_moves_and_elections_of_as_many_partitions_as_a_request_may_name(tmp_pat
                 size, probe = await measured(broker.listening[0].port, frame)
                 assert size > 0, f"{API[key].name}: no answer"
                 assert max(probe.turns_s) < 2 * LONGEST_TURN_S, API[key].name
-        finally:
-            await broker.stop()
 
     asyncio.run(run())
 
@@ -191,18 +175,12 @@ def test_settings_of_one_topic_asked_for_very_often_are_described_once(tmp_path:
     """20,000 times the same topic: what is described is encoded once, and held once until it is sent."""
 
     async def run() -> None:
-        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
-        assert isinstance(config, BrokerConfig), config
-        broker = Broker(config)
-        assert await broker.start() is None
-        try:
+        async with running(tmp_path) as broker:
             assert await broker.control.ensure_topic("t0") is None
             frame = RequestMaker(4, "t", same=True).frame(32, ("resources",), (20_000,))
             size, probe = await measured(broker.listening[0].port, frame)
             assert size > 20_000 * 1_000
             assert probe.percentile(0.99) < LONGEST_TURN_S
-        finally:
-            await broker.stop()
 
     asyncio.run(run())
 
@@ -219,25 +197,19 @@ def test_elements_that_name_the_same_thing_are_worked_on_in_slices(
     """Decoding looks at the clock for every 16 elements; whoever works on them afterwards has to do so, too."""
 
     async def run() -> None:
-        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
-        assert isinstance(config, BrokerConfig), config
-        broker = Broker(config)
-        assert await broker.start() is None
-        looks = 0
-        monotonic_ms = broker.slices._monotonic_ms
+        async with running(tmp_path) as broker:
+            looks = 0
+            monotonic_ms = broker.slices._monotonic_ms
 
-        def counted() -> float:
-            nonlocal looks
-            looks += 1
-            return monotonic_ms()
+            def counted() -> float:
+                nonlocal looks
+                looks += 1
+                return monotonic_ms()
 
-        broker.slices._monotonic_ms = counted
-        try:
+            broker.slices._monotonic_ms = counted
             frame = RequestMaker(version, "t", same=True).frame(key, path, (1,) * (len(path) - 1) + (ELEMENTS,))
             size, _ = await measured(broker.listening[0].port, frame)
             assert size > 0
             assert looks > ELEMENTS / 16 + ELEMENTS / 128
-        finally:
-            await broker.stop()
 
     asyncio.run(run())

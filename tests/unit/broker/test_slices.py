@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ottla.broker.slices import SLICE_MS, STEP_ITEMS, LoopSlices, start
+from ottla.broker.slices import PART_ITEMS, SLICE_MS, STEP_ITEMS, LoopSlices, start
 from ottla.env.clock import VirtualClock
 
 STEP_MS = 1
@@ -179,10 +179,10 @@ def test_repetitions_are_left_out_in_slices() -> None:
     assert not items, "freed meanwhile"
 
 
-@pytest.mark.parametrize("count", [0, 1, STEP_ITEMS, STEP_ITEMS + 1, 3 * STEP_ITEMS])
+@pytest.mark.parametrize("count", [0, 1, PART_ITEMS, PART_ITEMS + 1, 3 * PART_ITEMS])
 def test_parts_are_all_items_in_order(count: int) -> None:
     async def scenario() -> list[int]:
         slices = LoopSlices(lambda: 0.0)
-        return [item async for part in slices.parts(range(count)) for item in part]
+        return [item async for part in slices.parts(iter(range(count))) for item in part]
 
     assert asyncio.run(scenario()) == list(range(count))

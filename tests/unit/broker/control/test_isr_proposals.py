@@ -10,9 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ottla.broker.control.isr_proposals import PROPOSALS_PER_REQUEST, IsrProposals
-from ottla.broker.slices import LoopSlices
 from ottla.cluster.isr import IsrProposal
-from ottla.env.clock import SystemClock
 from ottla.peer.errors import ClientTimeoutError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import (
@@ -28,7 +26,6 @@ pytestmark = pytest.mark.spec("R1", "R2")
 
 TOPIC_ID = uuid.UUID(int=7)
 Topics = list[AlterPartitionRequestTopicData]
-MONOTONIC_MS = SystemClock().monotonic_ms
 
 
 class Led:
@@ -100,7 +97,7 @@ def proposed(*isr: int) -> IsrProposal:
 def test_proposals_of_one_turn_are_one_request() -> None:
     async def body() -> None:
         controller = FakeController()
-        proposals = IsrProposals(controller.ask, LoopSlices(MONOTONIC_MS))
+        proposals = IsrProposals(controller.ask, Ticking().slices)
         led = [Led(index) for index in range(PROPOSALS_PER_REQUEST + 1)]
         for partition in led:
             proposals.propose(partition, proposed(1, 2))  # type: ignore[arg-type]
@@ -127,7 +124,7 @@ def test_proposals_of_one_turn_are_one_request() -> None:
 def test_what_is_unknown_is_asked_again(trouble: ErrorCode | Exception | AlterPartitionResponse) -> None:
     async def body() -> None:
         controller = FakeController(trouble)
-        proposals = IsrProposals(controller.ask, LoopSlices(MONOTONIC_MS))
+        proposals = IsrProposals(controller.ask, Ticking().slices)
         partition = Led(repeats=True)
         proposals.propose(partition, proposed(1))  # type: ignore[arg-type]
         await until(lambda: partition.accepted, "the second answer")
@@ -145,7 +142,7 @@ def test_a_refusal_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture)
     async def body() -> None:
         away = AlterPartitionResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         controller = FakeController(away, away, ErrorCode.UNKNOWN_SERVER_ERROR, away, away)
-        proposals = IsrProposals(controller.ask, LoopSlices(MONOTONIC_MS))
+        proposals = IsrProposals(controller.ask, Ticking().slices)
         led = [Led(index, repeats=True) for index in range(7)]
         for partition in led:
             proposals.propose(partition, proposed(1))  # type: ignore[arg-type]
@@ -168,7 +165,7 @@ def test_a_refusal_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture)
 def test_what_the_partition_gives_up_is_not_repeated() -> None:
     async def body() -> None:
         controller = FakeController(ErrorCode.INELIGIBLE_REPLICA)
-        proposals = IsrProposals(controller.ask, LoopSlices(MONOTONIC_MS))
+        proposals = IsrProposals(controller.ask, Ticking().slices)
         partition = Led()
         proposals.propose(partition, proposed(1))  # type: ignore[arg-type]
         await until(lambda: partition.refused, "the answer")
@@ -185,7 +182,7 @@ def test_what_the_partition_gives_up_is_not_repeated() -> None:
 def test_nothing_is_sent_after_the_stop() -> None:
     async def body() -> None:
         controller = FakeController()
-        proposals = IsrProposals(controller.ask, LoopSlices(MONOTONIC_MS))
+        proposals = IsrProposals(controller.ask, Ticking().slices)
         await proposals.stop()
         proposals.propose(Led(), proposed(1))  # type: ignore[arg-type]
         await asyncio.sleep(0)
@@ -199,7 +196,7 @@ def test_the_request_names_the_registrations_of_the_replicas() -> None:
 
     async def body() -> None:
         controller = FakeController()
-        proposals = IsrProposals(controller.ask, LoopSlices(MONOTONIC_MS))
+        proposals = IsrProposals(controller.ask, Ticking().slices)
         partition = Led()
         proposals.propose(partition, IsrProposal(3, 5, (1, 2), {2: 77}))  # type: ignore[arg-type]
         await until(lambda: partition.accepted, "the answer")
@@ -232,7 +229,7 @@ def test_topics_without_ids_are_named() -> None:
             ]
             return AlterPartitionResponse(topics=answers)
 
-        proposals = IsrProposals(ask, LoopSlices(MONOTONIC_MS))
+        proposals = IsrProposals(ask, Ticking().slices)
         first, second = Led(), Led()
         first.topic, first.topic_id = "old", uuid.UUID(int=0)
         for partition in (first, second):
