@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.served import SERVED
 from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.collector import tune_collector
@@ -115,6 +116,9 @@ def test_no_request_holds_the_loop(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(tmp_path, **FEW_TOPICS) as broker:
             await broker.groups.ensure_offsets_topic()
+            # Handlers are imported at their first request, and pytest compiles each module anew to rewrite assertions.
+            for served in SERVED.values():
+                served.load()
             port = broker.listening[0].port
             for key, version, path in shapes():
                 frame = RequestMaker(version, "t").frame(key, path, (1,) * (len(path) - 1) + (ELEMENTS,))
