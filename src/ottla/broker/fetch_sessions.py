@@ -29,8 +29,8 @@ EVICTION_AGE_MS = 120_000
 #: Most partitions of all sessions together, about 350 bytes each. If a session would exceed it, the client gets none,
 #: or loses the one it has, and names its partitions in each fetch.
 REMEMBERED_PARTITIONS_LIMIT = 250_000
-#: Most partitions of one session that were not hosted here when they were added. A client with old metadata names
-#: some, and they must be kept, since their errors are repeated until they are gone.
+#: Most partitions of one session that are not hosted here. A client with old metadata names some, and a follower may
+#: hear of new partitions before their leader. They must be kept, since their errors are repeated until they are gone.
 UNKNOWN_PARTITIONS_LIMIT = 1_000
 #: All partitions of a follower's session are looked at so often: retention moves log starts, and tells nobody.
 LOOK_AT_ALL_MS = 5_000
@@ -130,7 +130,7 @@ class FetchSession:
         "looked_at_all_ms",
         "partitions",
         "session_id",
-        "unknown_partitions",
+        "unknown",
         "uses_topic_ids",
         "waiting",
     )
@@ -141,8 +141,8 @@ class FetchSession:
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
-        #: Number of partitions that were not hosted here when they were added.
-        self.unknown_partitions = 0
+        #: The partitions that were not hosted here when they were added; some may be by now, or be forgotten.
+        self.unknown: list[SessionPartition] = []
         #: Of a follower: the partitions that the next fetch has to look at, in their order; None for consumers.
         self.due: dict[SessionPartition, None] | None = {} if of_follower else None
         self.looked_at_all_ms = now_ms
@@ -183,6 +183,10 @@ class FetchSession:
                     gone.replica.unwatch(gone)
         return added
 
+    def has(self, partition: SessionPartition) -> bool:
+        """Whether this is a partition of the session, and not forgotten."""
+        return self.partitions.get((partition.topic, partition.index)) is partition
+
     def served(self, partition: SessionPartition) -> None:
         """Move a partition with data to the end, so that all partitions are served in turn."""
         key = (partition.topic, partition.index)
@@ -217,8 +221,8 @@ class FetchSessionCache:
         self, uses_topic_ids: bool, wanted: Collection[SessionPartition], now_ms: float, of_follower: bool = False
     ) -> FetchSession | None:
         """Create a session; None if the cache is full of sessions in use, or the client names too many partitions."""
-        unknown = self._count_unknown(wanted)
-        if unknown > UNKNOWN_PARTITIONS_LIMIT or len(wanted) > REMEMBERED_PARTITIONS_LIMIT:
+        unknown = self._unknown_of(wanted)
+        if len(unknown) > UNKNOWN_PARTITIONS_LIMIT or len(wanted) > REMEMBERED_PARTITIONS_LIMIT:
             return None
         while len(self._sessions) >= self._slots or self.partitions + len(wanted) > REMEMBERED_PARTITIONS_LIMIT:
             if not self._evict(now_ms):
@@ -228,7 +232,7 @@ class FetchSessionCache:
             session_id = self._random_id()
         session = FetchSession(session_id, uses_topic_ids, now_ms, of_follower)
         session.change(wanted, ())
-        session.unknown_partitions = unknown
+        session.unknown = unknown
         self.partitions += len(session.partitions)
         self._sessions[session_id] = session
         return session
@@ -242,15 +246,17 @@ class FetchSessionCache:
         self.partitions += len(session.partitions) - before
         if not added:
             return True
-        session.unknown_partitions += self._count_unknown(added)
-        if session.unknown_partitions > UNKNOWN_PARTITIONS_LIMIT or self.partitions > REMEMBERED_PARTITIONS_LIMIT:
+        session.unknown += self._unknown_of(added)
+        if len(session.unknown) > UNKNOWN_PARTITIONS_LIMIT:
+            session.unknown = self._unknown_of(filter(session.has, session.unknown))
+        if len(session.unknown) > UNKNOWN_PARTITIONS_LIMIT or self.partitions > REMEMBERED_PARTITIONS_LIMIT:
             self.remove(session.session_id)
             return False
         return True
 
-    def _count_unknown(self, partitions: Iterable[SessionPartition]) -> int:
+    def _unknown_of(self, partitions: Iterable[SessionPartition]) -> list[SessionPartition]:
         is_hosted = self._is_hosted
-        return sum(1 for partition in partitions if not is_hosted(partition))
+        return [partition for partition in partitions if not is_hosted(partition)]
 
     def get(self, session_id: int) -> FetchSession | None:
         """The session, whatever its epoch."""

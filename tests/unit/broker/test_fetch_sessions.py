@@ -83,6 +83,25 @@ def test_a_session_with_many_unknown_partitions_is_not_made() -> None:
     assert (len(sessions), sessions.partitions) == (0, 0)
 
 
+def test_partitions_that_are_hosted_by_now_or_forgotten_are_unknown_no_more() -> None:
+    """A follower hears of new topics before their leaders do, again and again: it keeps its session."""
+    hosted: set[int] = set()
+    sessions = FetchSessionCache(10, lambda: 7, lambda partition: partition.index in hosted)
+    session = sessions.create(True, [wanted(0)], 0, of_follower=True)
+    assert session is not None
+    last, step = 5 * UNKNOWN_PARTITIONS_LIMIT, UNKNOWN_PARTITIONS_LIMIT // 5
+    for number, begin in enumerate(range(1, last, step)):
+        new = range(begin, begin + step)
+        assert sessions.change(session, [wanted(index) for index in new], [])
+        if number % 2:
+            hosted.update(new)
+        else:
+            assert sessions.change(session, [], [("t", index) for index in new])
+    beyond = [wanted(index) for index in range(last + step, last + step + UNKNOWN_PARTITIONS_LIMIT + 1)]
+    assert not sessions.change(session, beyond, []), "these are not hosted"
+    assert len(sessions) == 0
+
+
 def test_all_sessions_together_remember_a_limited_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.fetch_sessions.REMEMBERED_PARTITIONS_LIMIT", 10)
     sessions = cache()
