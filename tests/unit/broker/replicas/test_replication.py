@@ -411,7 +411,7 @@ def test_a_partition_that_is_stopped_or_deleted_is_not_copied_any_more(tmp_path:
     with_pair(tmp_path, scenario)
 
 
-def test_a_follower_goes_on_once_its_full_disk_has_room(tmp_path: Path) -> None:
+def test_a_follower_goes_on_once_its_full_disk_has_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(pair: Pair) -> None:
         pair.give_roles(ONE, 1)
         pair.append(ONE)
@@ -420,8 +420,7 @@ def test_a_follower_goes_on_once_its_full_disk_has_room(tmp_path: Path) -> None:
         pair.append(ONE)
         fetchers = pair.brokers[TWO].partitions.fetchers
         assert fetchers is not None
-        [fetcher] = fetchers._fetchers.values()
-        await until(lambda: fetcher._reported_ms, "the full disk to be reported")
+        await until(lambda: "t-0 cannot follow broker 1" in caplog.text, "the full disk to be reported")
         assert pair.log(TWO).log_end_offset == 3
         assert fetchers.failed == {}
         pair.disks[TWO].heal()

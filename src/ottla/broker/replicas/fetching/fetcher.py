@@ -31,6 +31,7 @@ from ottla.broker.replicas.fetching.machine import (
     truncation_offset,
 )
 from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings, fetch_request, list_offsets_request
+from ottla.broker.replicas.fetching.trouble import FetchTrouble
 from ottla.broker.replicas.losses import epochs_between
 from ottla.env.disk import DiskError
 from ottla.env.futures import settle
@@ -61,8 +62,6 @@ LONGEST_HOLD_S: Final = 1.0
 FETCH_VERSION: Final = 17
 FETCH_BY_NAME_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 9
-#: The same trouble of a fetcher is logged again after this time.
-REPORT_AGAIN_MS: Final = 60_000
 
 
 class FetcherSurroundings(NamedTuple):
@@ -125,7 +124,7 @@ class ReplicaFetcher:
         self._asked: Any = None
         self._asked_ms = 0.0
         self._late_timer: asyncio.TimerHandle | None = None
-        self._reported_ms: dict[str, float] = {}
+        self._trouble = FetchTrouble(leader_id, surroundings.clock)
         #: Whether logs were truncated whose recovery points are not stored yet.
         self._was_cut = False
         #: Bytes of batches appended so far.
@@ -149,6 +148,7 @@ class ReplicaFetcher:
     def forget(self, key: PartitionKey) -> None:
         """Fetch this partition no more."""
         self.machine.forget(key)
+        self._trouble.forget(key)
 
     async def stop(self) -> None:
         """End; a request under way is given up."""
@@ -274,7 +274,7 @@ class ReplicaFetcher:
             connection.close_because(connection.late(asked, timeout_ms))
 
     def _failed(self, error: ClientError) -> None:
-        self._report("", f"cannot fetch from broker {self.leader_id}: {error}")
+        self._trouble.cannot_fetch(error)
         self._disconnect()
         self.machine.failed_round(self._now_ms())
 
@@ -288,14 +288,6 @@ class ReplicaFetcher:
 
     def _now_ms(self) -> float:
         return self._broker.clock.monotonic_ms()
-
-    def _report(self, about: str, message: str) -> None:
-        """Log trouble, but the same not again and again."""
-        now_ms = self._now_ms()
-        before_ms = self._reported_ms.get(about)
-        if before_ms is None or now_ms - before_ms >= REPORT_AGAIN_MS:
-            self._reported_ms[about] = now_ms
-            log.warning("%s", message)
 
     # -- answers
 
@@ -311,6 +303,7 @@ class ReplicaFetcher:
                 key = self._key_of(topic.topic, topic.topic_id, data.partition_index)
                 if key is not None:
                     self._take_partition(key, data, questions, held)
+        self._trouble.log_refused()
         if questions:
             await self._ask_offsets(questions)
         await self._store_cuts()
@@ -344,7 +337,7 @@ class ReplicaFetcher:
             if partition is not None and partition in self._broker.replicas.held:
                 held.append(partition)
         elif self._is_trouble(key, error):
-            self._report(f"{key[0]}-{key[1]}", f"{key[0]}-{key[1]} of broker {self.leader_id}: {error.name}")
+            self._trouble.refused(key, error)
 
     def _is_trouble(self, key: PartitionKey, error: ErrorCode) -> bool:
         """Whether an error is more than the time that brokers take to hear of an election."""
@@ -376,7 +369,7 @@ class ReplicaFetcher:
             elif isinstance(action, TruncateTo | TruncateByEpoch):
                 self._truncate(key, partition, action)
         except (DiskError, BatchError) as error:
-            self._report(hosted.name, f"{hosted.name} cannot follow broker {self.leader_id}: {error}")
+            self._trouble.cannot_follow(key, error)
             self.machine.gave_up(key, leader_epoch, ErrorCode.KAFKA_STORAGE_ERROR)
             self._broker.logs.suspect(hosted)
         return partition
@@ -390,7 +383,7 @@ class ReplicaFetcher:
         if data.records:
             done = self._broker.replicas.append_fetched(partition, memoryview(data.records))
             if isinstance(done, AppendRefusal):
-                self._report(hosted.name, f"{hosted.name} cannot follow broker {self.leader_id}: {done.message}")
+                self._trouble.cannot_follow(key, done.message)
                 machine.moved(key, leader_epoch, ends_of(hosted))
                 if hosted.failure is None:
                     machine.refused(key, leader_epoch, self._now_ms())
