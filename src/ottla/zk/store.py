@@ -20,11 +20,11 @@ from ottla.env.disk import TEMPORARY_SUFFIX, DiskError
 from ottla.env.futures import settle
 from ottla.zk.flushes import FlushPace
 from ottla.zk.tree import ServerOperation, Transaction, parent_of
+from ottla.zk.tree_capture import TreeCapture, captured
 from ottla.zk.tree_format import LOG_NAME as LOG_NAME
 from ottla.zk.tree_format import SNAPSHOT_NAME as SNAPSHOT_NAME
 from ottla.zk.tree_format import (
     Captured,
-    captured,
     logged,
     snapshot_records,
     transaction_record,
@@ -123,6 +123,8 @@ class TreeStore:
         #: Where the log continues after the snapshot that a disk thread is writing, None if none is.
         self._cut_at: int | None = None
         self._snapshot_is_there = False
+        #: The copy of the tree for that snapshot, while it is being made.
+        self._capture: TreeCapture | None = None
 
     @staticmethod
     def open(
@@ -219,6 +221,7 @@ class TreeStore:
 
     def snapshot(self) -> None:
         """Write all persistent nodes into the snapshot and start a new log. Raises `DiskError`."""
+        assert self._capture is None, "another copy is being made, which is to know of the changes"
         found = captured(self.tree)
         longest = self._write_snapshot(found)
         self._replace_snapshot(found.zxid)
@@ -249,7 +252,7 @@ class TreeStore:
         self._marker.note(Marked(zxid, self._snapshot_zxid))
 
     def snapshot_soon(self) -> None:
-        """Like `snapshot`, in a disk thread: the log, which grows meanwhile, is cut when the snapshot is complete.
+        """Like `snapshot`, in turns of the loop and a disk thread: the log, which grows meanwhile, is cut at the end.
 
         A disk error here loses nothing: the log is complete. The snapshot is retried later.
         """
@@ -257,10 +260,22 @@ class TreeStore:
             self._snapshot_if_possible()
         elif self._cut_at is None:
             self._cut_at = self._end
-            found = captured(self.tree, pass_over_copy)
-            self._executor.call(
-                lambda: self._write_snapshot(found), lambda longest, _: self._snapshot_written(found.zxid, longest)
-            )
+            self._capture = TreeCapture(self.tree)
+            self._capture_some()
+
+    def _capture_some(self) -> None:
+        """Copy some of the tree; once all of it is copied, have a disk thread write it."""
+        capture, executor = self._capture, self._executor
+        if capture is None or executor is None:
+            return  # given up
+        if not capture.step(pass_over_copy):
+            asyncio.get_running_loop().call_soon(self._capture_some)
+            return
+        self._capture = None
+        found = capture.end()
+        executor.call(
+            lambda: self._write_snapshot(found), lambda longest, _: self._snapshot_written(found.zxid, longest)
+        )
 
     def _snapshot_written(self, zxid: int, longest: int | None) -> None:
         if self._closed:
@@ -314,6 +329,9 @@ class TreeStore:
     def close(self) -> None:
         """Sync the log and close it; a long one is replaced by a snapshot."""
         self._closed = True
+        if self._capture is not None:
+            self._capture.end()
+            self._capture = self._cut_at = None
         try:
             # A snapshot that a disk thread is still writing is older, and might replace this one.
             if self._file.size > SNAPSHOT_AT_CLOSE_BYTES and self._cut_at is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ottla.zk.acl import ADMIN, CREATE, DELETE, OPEN_ACL, READ, WRITE, AclList, Identity, check_access, settled_acl
 from ottla.zk.errors import BadArgumentsError as BadArgumentsError
@@ -248,10 +248,18 @@ class _Making:
         self.events: list[WatchEvent] = []
 
 
+class NodeKeeper(Protocol):
+    """Whoever copies the tree while it changes."""
+
+    def keep(self, path: str, node: Znode) -> None:
+        """Called before a node changes."""
+        ...
+
+
 class Tree:
     """All znodes by path, the sessions of other processes, and the id of the last transaction."""
 
-    __slots__ = ("_ephemerals", "_undo", "last_zxid", "nodes", "sessions")
+    __slots__ = ("_ephemerals", "_undo", "capture", "last_zxid", "nodes", "sessions")
 
     def __init__(self) -> None:
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0)}
@@ -260,6 +268,8 @@ class Tree:
         self._ephemerals: dict[int, set[str]] = {}
         #: Undo log of the last transaction; a path alone is that of a node that it created.
         self._undo: list[_Before | str | _SessionBefore] = []
+        #: The copy under way, which is to know of each node before it changes.
+        self.capture: NodeKeeper | None = None
 
     # Reading
 
@@ -499,7 +509,9 @@ class Tree:
     # Undoing
 
     def _remember(self, node: Znode, path: str) -> None:
-        """Save a node's state before it changes."""
+        """Save a node's state before it changes. Whoever changes a node calls this first, for a copy under way, too."""
+        if self.capture is not None:
+            self.capture.keep(path, node)
         self._undo.append(
             (
                 path, node, node.data, node.mzxid, node.pzxid, node.mtime_ms, node.version, node.created, node.aversion,

@@ -18,10 +18,9 @@ and deleted ones, from which sequential numbers continued then, too.
 
 from __future__ import annotations
 
-import gc
 import json
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring as _quoted
 from typing import Any, NamedTuple
 
@@ -41,8 +40,6 @@ CHUNK_BYTES = 256 * 1024
 """Approximate data size of the nodes in one record of a snapshot."""
 NODE_OVERHEAD_BYTES = 100
 SESSIONS_PER_RECORD = 10_000
-LARGE_TREE_NODES = 50_000
-"""A copy of so many nodes costs the garbage collector tens of milliseconds in one go."""
 
 HOLE = bytes(512)
 """A sector that was never written. No record holds so many zeros: JSON has none, and a header is short."""
@@ -72,33 +69,6 @@ class Captured(NamedTuple):
     sessions: list[list[Any]]
 
 
-def captured(tree: Tree, pass_over: Callable[[], None] = lambda: None) -> Captured:
-    """Copy the tree; a third of a microsecond per node. `pass_over` keeps a large copy out of the next collections."""
-    # The garbage collector would traverse all objects again and again during the copy, and make it ten times slower.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return _captured(tree)
-    finally:
-        if len(tree.nodes) >= LARGE_TREE_NODES:
-            pass_over()
-        if collects:
-            gc.enable()
-
-
-def _captured(tree: Tree) -> Captured:
-    nodes = [
-        (
-            path, node.data, node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms, node.version,
-            node.created, node.aversion, node.ephemeral_owner, node.acl,
-        )
-        for path, node in tree.nodes.items()
-        if _outlasts(node.ephemeral_owner)
-    ]  # fmt: skip
-    sessions = [[number, _text(session.password), session.timeout_ms] for number, session in tree.sessions.items()]
-    return Captured(tree.last_zxid, nodes, sessions)
-
-
 def snapshot_records(found: Captured) -> bytes:
     """The whole snapshot. Built in chunks, so that the thread releases the interpreter in between."""
     parts = [_record(_json([SNAPSHOT_FORMAT, found.zxid, len(found.nodes)]))]
@@ -123,7 +93,7 @@ def logged(changes: Sequence[ZnodeChange]) -> list[ZnodeChange]:
     return [
         change
         for change in changes
-        if _outlasts(change.owner) and not (ended and change.kind == "delete" and change.owner == ended)
+        if outlasts(change.owner) and not (ended and change.kind == "delete" and change.owner == ended)
     ]
 
 
@@ -136,6 +106,11 @@ def _record(text: str) -> bytes:
     return _HEAD.pack(len(payload), crc32c(payload)) + payload
 
 
+def session_fields(number: int, session: SessionRecord) -> list[Any]:
+    """A session in a snapshot."""
+    return [number, _text(session.password), session.timeout_ms]
+
+
 def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("latin-1")
 
@@ -144,7 +119,7 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else text.encode("latin-1")
 
 
-def _outlasts(owner: int) -> bool:
+def outlasts(owner: int) -> bool:
     """Whether nodes of that session (0: persistent) still exist when this process has ended."""
     return owner == 0 or owner >= FIRST_DURABLE_SESSION
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import pytest
@@ -27,9 +28,12 @@ from ottla.zk.tree import (
     ServerOperation,
     Set,
     SetAcl,
+    Stat,
     Tree,
     ZkError,
 )
+from ottla.zk.tree_capture import TreeCapture
+from ottla.zk.tree_format import load_snapshot, snapshot_records
 
 T = TypeVar("T")
 
@@ -116,6 +120,54 @@ STEPS = st.lists(
     ),
     max_size=25,
 )
+
+
+def whole_image(tree: Tree) -> tuple[object, ...]:
+    """All that a snapshot has of the nodes, and of the sessions, that outlive the process."""
+    nodes = {
+        path: (*node.stat(), node.created, node.data, node.acl)
+        for path, node in tree.nodes.items()
+        if node.ephemeral_owner not in (1, 2)
+    }
+    # The number of children of the process's own sessions is not kept, and is no part of a snapshot.
+    places = [Stat._fields.index(name) for name in ("cversion", "children_count")]
+    return {path: [f for at, f in enumerate(found) if at not in places] for path, found in nodes.items()}, dict(
+        tree.sessions
+    )
+
+
+@given(STEPS, STEPS, st.integers(1, 3), st.booleans())
+def test_a_copy_made_in_steps_is_of_the_moment_at_which_it_was_begun(
+    before: list[tuple[int, list[ServerOperation]]],
+    meanwhile: list[tuple[int, list[ServerOperation]]],
+    nodes_per_step: int,
+    is_undone: bool,
+) -> None:
+    tree = Tree()
+
+    def execute(transactions: list[tuple[int, list[ServerOperation]]]) -> Iterator[None]:
+        for number, (session, operations) in enumerate(transactions):
+            with suppress(ZkError):
+                tree.execute(operations, session, number)
+                if is_undone and number % 3 == 0:
+                    tree.undo_last()
+            yield
+
+    for _ in execute(before):
+        pass
+    then, zxid = whole_image(tree), tree.last_zxid
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ottla.zk.tree_capture.NODES_PER_STEP", nodes_per_step)
+        capture, changes = TreeCapture(tree), execute(meanwhile)
+        while not capture.step():
+            next(changes, None)
+    content = snapshot_records(capture.end())
+    for _ in changes:
+        pass
+    loaded = Tree()
+    load_snapshot(loaded, content, "snapshot")
+    assert (whole_image(loaded), loaded.last_zxid) == (then, zxid)
+    check_links(loaded)
 
 
 @given(STEPS, st.integers(0, 10_000), st.integers(0, 25))

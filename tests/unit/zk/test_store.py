@@ -434,6 +434,55 @@ def test_a_disk_thread_writes_the_snapshot_while_the_log_goes_on(monkeypatch: py
     assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
 
 
+def grown(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk) -> tuple[TreeStore, SlowExecutor]:
+    """A tree of 100 nodes whose log is long enough for a snapshot, which is made of ten nodes in each turn."""
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
+    monkeypatch.setattr("ottla.zk.tree_capture.NODES_PER_STEP", 10)
+    executor = SlowExecutor()
+    store = TreeStore.open(disk, "/t", CLOCK, executor)
+    store.execute([Create(f"/{number}", b"x" * 30) for number in range(100)], SESSION)
+    executor.waiting.clear()
+    return store, executor
+
+
+def test_a_large_tree_is_copied_in_several_turns_while_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        disk = MemoryDisk()
+        store, executor = grown(monkeypatch, disk)
+        zxid, turns = store.tree.last_zxid, 0
+        while not executor.waiting:
+            turns += 1
+            # It changes what is copied already and what is not, and takes some away.
+            store.execute([Set("/0", b"y"), Set("/99", b"%d" % turns), Delete(f"/{50 + turns}")], SESSION)
+            executor.waiting.clear()
+            await asyncio.sleep(0)
+        assert turns > 5
+        executor.waiting[-1]()
+        snapshot = TreeStore.open(disk.copy(), "/t", CLOCK)
+        assert durable(snapshot) == durable(store)
+        disk.open(f"/t/{LOG_NAME}").truncate(0)
+        alone = TreeStore.open(disk, "/t", CLOCK, unclean_start=True).tree
+        assert (alone.last_zxid, len(alone.nodes)) == (zxid, 101)
+        assert {node.data for path, node in alone.nodes.items() if path != "/"} == {b"x" * 30}
+
+    in_loop(body)
+
+
+def test_a_store_that_closes_while_it_copies_the_tree_writes_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        disk = MemoryDisk()
+        monkeypatch.setattr(store_module, "SNAPSHOT_AT_CLOSE_BYTES", 10)
+        store, _ = grown(monkeypatch, disk)
+        store.execute([Set("/99", b"last")], SESSION)
+        store.close()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert disk.file_size(f"/t/{LOG_NAME}") == 0
+        assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+
+    in_loop(body)
+
+
 def test_a_snapshot_that_a_disk_thread_still_writes_replaces_none_that_is_newer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
