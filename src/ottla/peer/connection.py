@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import ottla
 from ottla.env.environment import Environment
@@ -31,8 +31,8 @@ from ottla.peer.errors import (
 from ottla.peer.hosts import connect_to_host
 from ottla.peer.settings import ConnectionSettings
 from ottla.peer.versions import USED, Offered, choose_version
-from ottla.wire.apis import ApiKey
-from ottla.wire.connection import ClientProtocol, FrameRefusal
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.connection import ClientProtocol, FrameRefusal, Undecoded
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import api_name
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -41,14 +41,22 @@ from ottla.wire.schema import Message
 if TYPE_CHECKING:
     from ottla.wire.stepwise import Steps
 
+T = TypeVar("T")
+
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """Largest response that is accepted; a larger size means that the server does not speak Kafka's protocol."""
 MAX_FIRST_RESPONSE_BYTES = 1024 * 1024
 MAX_REQUESTS_AT_ONCE = 256
 """Requests in flight; further callers of `request` wait."""
 TLS_ALERT = b"\x15\x03"
-Through: TypeAlias = "Callable[[Steps[tuple[list[Any], int]]], Awaitable[tuple[list[Any], int]]]"
-"""Takes the steps of an encoding in several turns of the loop."""
+
+
+class Through(Protocol):
+    """Takes the steps of encoding or decoding in several turns of the loop."""
+
+    async def __call__(self, steps: Steps[T]) -> T:
+        """The result of the steps."""
+        ...
 
 
 class _DirectAnswer:
@@ -135,7 +143,8 @@ class PeerConnection:
         """Send a request in the newest version that both sides know and return the response; None if none is awaited.
 
         `versions` are the oldest and the newest that can express the message, where it is not all of them. `through`
-        encodes a large message in several turns of the loop.
+        encodes a large message in several turns of the loop, and decodes its response: long arrays of that can only be
+        iterated (`ottla.wire.stepwise`).
 
         Raises ClientTimeoutError after `timeout_ms` (the connection is closed then, as Kafka's clients do, since its
         later answers would come even later), ConnectionLostError, ProtocolError, UnsupportedVersionError.
@@ -143,7 +152,8 @@ class PeerConnection:
         version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered, versions)
         body = None if through is None else await self._encoded(message, version, through)
         async with self._turns:
-            return await self._exchange(message, version, timeout_ms, awaits_response, body)
+            answer = await self._exchange(message, version, timeout_ms, awaits_response, body)
+        return answer if through is None else await self._decoded(answer, message, version, through)
 
     def submit(
         self,
@@ -215,6 +225,24 @@ class PeerConnection:
             raise self._unsendable(message, error) from error
         return parts
 
+    async def _decoded(self, answer: Undecoded, message: Message, version: int, through: Through) -> Any:
+        from ottla.wire.stepwise import decode_steps
+
+        frame, offset = answer
+        response = API[ApiKey(message.SCHEMA.api_key or 0)].response
+        try:
+            decoded, end = await through(decode_steps(response, memoryview(frame), version, offset, len(frame)))
+            if end != len(frame):
+                raise WireError(f"{response.SCHEMA.name} is followed by {len(frame) - end} bytes too many")
+        except WireError as error:
+            unreadable = self._unreadable(error)
+            self._close(unreadable)
+            raise unreadable from error
+        return decoded
+
+    def _unreadable(self, error: WireError) -> ProtocolError:
+        return ProtocolError(f"the answer of {self.address} cannot be read: {error}")
+
     async def _exchange(
         self,
         message: Message,
@@ -233,7 +261,10 @@ class PeerConnection:
     ) -> list[bytes | memoryview]:
         self._check_open()
         try:
-            return self._protocol.request_parts(message, version, answered=answered, body=body)
+            is_large = body is not None
+            return self._protocol.request_parts(
+                message, version, answered=answered, body=body, is_left_undecoded=is_large
+            )
         except WireError as error:
             raise self._unsendable(message, error) from error
 
@@ -385,7 +416,7 @@ class PeerConnection:
         try:
             answers = self._protocol.received(nbytes)
         except WireError as error:
-            self._close(ProtocolError(f"the answer of {self.address} cannot be read: {error}"))
+            self._close(self._unreadable(error))
             return
         if isinstance(answers, FrameRefusal):
             self._close(_what_it_is(self.address, answers))

@@ -246,6 +246,13 @@ class Response(NamedTuple):
     message: Any
 
 
+class Undecoded(NamedTuple):
+    """The frame of a response that its receiver decodes, and where the message in it begins."""
+
+    frame: bytes
+    offset: int
+
+
 class ClientProtocol:
     """The client's end: requests out, responses in, matched and decoded."""
 
@@ -256,7 +263,8 @@ class ClientProtocol:
         #: Per API the versions that the server offers; empty until `agree`.
         self.versions: dict[int, tuple[int, int]] = {}
         self._receiver = FrameReceiver(max_response_bytes)
-        self._in_flight: deque[tuple[int, int, int]] = deque()
+        #: Correlation id, API key, version, and whether the receiver decodes the response.
+        self._in_flight: deque[tuple[int, int, int, bool]] = deque()
         self._next_id = 0
 
     def agree(self, offered: ApiVersionsResponse) -> None:
@@ -285,9 +293,18 @@ class ClientProtocol:
         return b"".join(self.request_parts(message, version, answered=answered))
 
     def request_parts(
-        self, message: Message, version: int, *, answered: bool = True, body: list[Any] | None = None
+        self,
+        message: Message,
+        version: int,
+        *,
+        answered: bool = True,
+        body: list[Any] | None = None,
+        is_left_undecoded: bool = False,
     ) -> list[bytes | memoryview]:
-        """As `request`, not joined: records are in the list as they were given. `body` is the message, if encoded."""
+        """As `request`, not joined: records are in the list as they were given. `body` is the message, if encoded.
+
+        The response comes as `Undecoded` if it is to be left so.
+        """
         api_key = message.SCHEMA.api_key
         if api_key is None:
             raise WireError(f"{message.SCHEMA.name} is not a request")
@@ -298,7 +315,7 @@ class ClientProtocol:
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & MAX_CORRELATION_ID
         if answered:
-            self._in_flight.append((correlation_id, api_key, version))
+            self._in_flight.append((correlation_id, api_key, version, is_left_undecoded))
         return request_frame_parts(RequestHeader(api_key, version, correlation_id, self.client_id), body)
 
     def get_buffer(self) -> memoryview:
@@ -318,10 +335,12 @@ class ClientProtocol:
     def _response(self, frame: bytes | memoryview) -> Response:
         if not self._in_flight:
             raise WireError("a response came that nobody asked for")
-        expected, api_key, version = self._in_flight.popleft()
+        expected, api_key, version, is_left_undecoded = self._in_flight.popleft()
         correlation_id, offset = parse_response_header(frame, api_key, version)
         if correlation_id != expected:
             raise WireError(f"a response has correlation id {correlation_id}, the next in order is {expected}")
+        if is_left_undecoded:
+            return Response(expected, api_key, version, Undecoded(bytes(frame), offset))
         if api_key == ApiKey.API_VERSIONS:
             return Response(expected, api_key, version, decode_api_versions_response(frame, version, offset))
         return Response(expected, api_key, version, codec.decode(API[api_key].response, frame, version, offset))

@@ -28,7 +28,8 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
-from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from support.fake_cluster import FakeConnection
 
 SETTINGS = ConnectionSettings("unused:1", request_timeout_ms=2000, socket_connection_setup_timeout_ms=1000)
 
@@ -177,23 +178,27 @@ def test_a_message_that_its_version_cannot_express(fake):
     connected(fake.ports[0], work)
 
 
-def test_a_large_request_is_encoded_in_several_turns(fake):
-    fake.topic("a", 0)
-    turns = 0
+class Through:
+    """Takes steps in turns of the loop, and counts them."""
 
-    async def through(steps):
-        nonlocal turns
+    def __init__(self) -> None:
+        self.turns = 0
+
+    async def __call__(self, steps):
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 return end.value
-            turns += 1
+            self.turns += 1
             await asyncio.sleep(0)
 
-    async def work(connection):
-        from ottla.wire.messages.metadata import MetadataRequestTopic
 
+def test_a_large_request_is_encoded_in_several_turns(fake):
+    fake.topic("a", 0)
+    through = Through()
+
+    async def work(connection):
         names = [MetadataRequestTopic(name="a") for _ in range(1_000)]
         answer = await connection.request(MetadataRequest(topics=names), through=through)
         assert answer.topics[0].name == "a"
@@ -204,7 +209,48 @@ def test_a_large_request_is_encoded_in_several_turns(fake):
         assert (await connection.request(MetadataRequest(topics=names[:1]))).topics[0].name == "a"
 
     connected(fake.ports[0], work)
-    assert turns > 2
+    assert through.turns > 2
+
+
+def test_the_answer_to_a_large_request_is_decoded_in_several_turns(fake):
+    names = [f"t{number}" for number in range(500)]
+    for name in names:
+        fake.topic(name, 0)
+    through = Through()
+
+    async def work(connection):
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names[:1]])
+        await connection.request(asked, through=through)
+        small = through.turns
+        whole = await connection.request(MetadataRequest(topics=None))
+        found = await connection.request(MetadataRequest(topics=None), through=through)
+        assert list(found.topics) == list(whole.topics)
+        assert (found.brokers, found.controller_id) == (whole.brokers, whole.controller_id)
+        assert through.turns - small > len(names) / 32
+
+    connected(fake.ports[0], work)
+
+
+@pytest.mark.parametrize("change", [lambda frame: frame[:-3], lambda frame: frame + b"abc"], ids=["short", "long"])
+def test_an_answer_that_cannot_be_read_in_turns_closes_the_connection(fake, monkeypatch, change):
+    fake.topic("a", 0)
+    answer = FakeConnection._frame
+
+    def damaged(self, request, message):
+        frame = answer(self, request, message)
+        if request.header.api_key != ApiKey.METADATA:
+            return frame
+        frame = change(frame)
+        return (len(frame) - 4).to_bytes(4, "big") + frame[4:]
+
+    monkeypatch.setattr(FakeConnection, "_frame", damaged)
+
+    async def work(connection):
+        with pytest.raises(ProtocolError, match="cannot be read"):
+            await connection.request(MetadataRequest(topics=None), through=Through())
+        assert not connection.is_open
+
+    connected(fake.ports[0], work)
 
 
 @pytest.mark.parametrize(

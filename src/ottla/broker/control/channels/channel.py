@@ -128,7 +128,7 @@ class BrokerChannel:
             log.error("broker %d refuses a control request: error %s", sending.broker_id, error)
         event: Event | None = None
         if isinstance(request, StopReplicaBatch):
-            event = deletion_answered(sending, request, response)
+            event = await self._messages.slices.through(deletion_answered(sending, request, response))
         elif isinstance(request, LeaderAndIsrBatch) and error == ErrorCode.NONE:
             event = await self._messages.slices.through(leader_and_isr_answered(sending, request, response))
         if event is not None:

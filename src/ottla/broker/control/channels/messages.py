@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from ottla.broker.slices import PART_ITEMS
 from ottla.cluster.control_batches import (
     ControlRequest,
     LeaderAndIsrBatch,
@@ -189,23 +190,30 @@ def leader_and_isr_answered(
     offline: list[PartitionKey] = []
     for answered in response.topics:
         name = names[answered.topic_id]
-        for partition in answered.partition_errors:
+        for count, partition in enumerate(answered.partition_errors, 1):
             if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                 offline.append((name, partition.partition_index))
             elif partition.error_code == ErrorCode.NONE:
                 online.append((name, partition.partition_index))
+            if not count % PART_ITEMS:
+                yield
         yield
     return LeaderAndIsrAnswered(sending.broker_id, sending.broker_epoch, online, offline)
 
 
 def deletion_answered(
     sending: SendToBroker, request: StopReplicaBatch, response: StopReplicaResponse
-) -> DeletionAnswered | None:
-    """What a StopReplica response says about deleted replicas; None if none were to be deleted."""
+) -> Steps[DeletionAnswered | None]:
+    """What a StopReplica response says about deleted replicas, in steps; None if none were to be deleted."""
     wanted = [(stop.topic, stop.partition) for stop in request.entries if stop.is_deletion]
     if not wanted:
         return None
-    errors = {(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
+    errors: dict[PartitionKey, int] = {}
+    for count, each in enumerate(response.partition_errors, 1):
+        errors[each.topic_name, each.partition_index] = each.error_code
+        if not count % PART_ITEMS:
+            yield
     deleted = [key for key in wanted if not response.error_code and not errors.get(key, ErrorCode.NONE)]
-    failed = [key for key in wanted if key not in set(deleted)] if len(deleted) < len(wanted) else []
+    done = set(deleted)
+    failed = [key for key in wanted if key not in done]
     return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted, failed)
