@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from support.controller import knows_its_controller
-from support.java import QUICK_START, TOOL_TIMEOUT_S, java_command, java_tool
+from support.java import QUICK_START, TOOL_TIMEOUT_S, java_command, java_tool, older_client_command
 from support.ports import LOOPBACK, free_port
 from support.processes import ServerDied, ServerProcess
 
@@ -23,6 +23,7 @@ WORD_TIMEOUT_S = 2.0
 TICK_TIME_MS = 500
 #: A port found free may be taken by another process before ZooKeeper binds it.
 PORT_ATTEMPTS = 3
+ZOOKEEPER_SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 _LISTENING = re.compile(r"Awaiting socket connections on [^\s:]+:(\d+)\.")
 _STARTED = re.compile(r"\] (INFO )?\[Kafka(Raft)?Server id=\d+\] started|Kafka Server started")
@@ -98,17 +99,26 @@ class ApacheZooKeeper:
             **self.overrides,
         }
         properties = _write_properties(self.folder / "zookeeper.properties", settings)
-        server_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = _server_command(self.heap, server_class, str(properties), options=self.jvm_options)
-        self._server = ServerProcess("zookeeper", command, self.folder)
+        self._server = ServerProcess("zookeeper", self._command(str(properties)), self.folder)
         self._server.wait_until_ready(lambda: _is_serving(port), START_TIMEOUT_S)
         self.port = port
         return self
+
+    def _command(self, properties: str) -> list[str]:
+        return _server_command(self.heap, ZOOKEEPER_SERVER, properties, options=self.jvm_options)
 
     def stop(self) -> None:
         """Kill it: ZooKeeper has no other way to stop, and its log survives."""
         if self._server is not None:
             self._server.kill9()
+
+
+class OlderZooKeeper(ApacheZooKeeper):
+    """Apache ZooKeeper 3.4.6, the one of Apache Kafka 0.8.2; it needs the older clients."""
+
+    def _command(self, properties: str) -> list[str]:
+        # It would make a bean of a class that the log4j of today does not have.
+        return older_client_command("0.8.2.2", "-Dzookeeper.jmx.log4j.disable=true", ZOOKEEPER_SERVER, properties)
 
 
 class RunningZooKeeper(Protocol):

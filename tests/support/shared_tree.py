@@ -120,6 +120,9 @@ class TreeSession:
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
         return await self._call(self._local.get, path, self._here(watch))
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        return await self._call(self._local.get_many, paths)
+
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
         return await self._call(self._local.set, path, data, version)
 

@@ -364,6 +364,17 @@ class SimulatedZk(ByTransactions):
 
         return await self._read(path, read)
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """See `ZkClient.get_many`."""
+        if not paths:
+            return []
+
+        def read() -> list[tuple[bytes | None, Stat] | None]:
+            nodes = [self._server.tree.nodes.get(path) for path in paths]
+            return [None if node is None else (node.data, node.stat()) for node in nodes]
+
+        return await self._read(paths[0], read)
+
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         """See `ZkClient.exists`."""
 

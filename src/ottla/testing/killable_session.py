@@ -30,6 +30,11 @@ class KillableSession(LocalClient):
         self._check(path)
         return await super().get(path, watch)
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """See `ZkClient.get_many`."""
+        self._check(paths[0] if paths else "/")
+        return await super().get_many(paths)
+
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """See `ZkClient.children`."""
         self._check(path)

@@ -99,6 +99,14 @@ class ZkClient(Protocol):
         """A node's data and Stat."""
         ...
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """Data and Stat of each of these nodes, None where there is none; not all at the same moment.
+
+        Over the wire that takes a request for a hundred of them: thousands of small nodes are read in a fraction of
+        the time.
+        """
+        ...
+
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
         """Replace a node's data; returns the new Stat."""
         ...
@@ -218,6 +226,16 @@ class LocalClient(ByTransactions):
         if watch is not None:
             self._watches.watch_data(path, LocalWatch(self._session_id, watch))
         return node.data, node.stat()
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """See `ZkClient.get_many`."""
+        found: list[tuple[bytes | None, Stat] | None] = []
+        for path in paths:
+            try:
+                found.append(await self.get(path))
+            except NoNodeError:
+                found.append(None)
+        return found
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """See `ZkClient.children`."""

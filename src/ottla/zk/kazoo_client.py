@@ -18,12 +18,8 @@ from ottla.records.extras import require_extra
 
 require_extra("a connection to ZooKeeper", "zookeeper", "kazoo")
 
-from kazoo import exceptions as kazoo_errors
-from kazoo.client import KazooClient, TransactionRequest
-from kazoo.protocol.serialization import Create as KazooCreate
-from kazoo.protocol.serialization import SetData as KazooSet
+from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from ottla.zk.address import ZkAddress
 from ottla.zk.client import (
@@ -35,26 +31,19 @@ from ottla.zk.client import (
     ZkUnreachableError,
     operation_bytes,
 )
+from ottla.zk.errors import UnimplementedError
 from ottla.zk.kazoo_quiet import DirectHandler, KazooLogger
+from ottla.zk.kazoo_requests import MultiRead, results_of, stat_of, transaction, translated
 from ottla.zk.registered_watches import RegisteredWatches
 from ottla.zk.tree import (
     BadArgumentsError,
-    BadVersionError,
-    Check,
     Create,
-    Delete,
     EventType,
-    InvalidAclError,
-    NoAuthError,
-    NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
-    NotEmptyError,
     Operation,
     Result,
     SessionExpiredError,
-    SessionMovedError,
-    Set,
     Stat,
     WatchEvent,
     ZkError,
@@ -73,30 +62,14 @@ MOST_IN_FLIGHT, HIGHEST_IN_FLIGHT = 10, 100
 MOST_READS = 10
 #: Limit of a request, in bytes, as ZooKeeper's `jute.maxbuffer`: a server closes the connection on a larger one.
 LARGEST_REQUEST = 1024 * 1024 - 1
+#: Nodes that are read in one request.
+MOST_IN_A_READ = 100
 #: Watches that are set again concurrently after a reconnect.
 MOST_REARMED_AT_ONCE = 100
 #: Backoff between attempts to connect, seconds.
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.1, 1.0
 #: Timeout for closing a session, seconds; after it the session is left to expire.
 CLOSE_TIMEOUT_S = 10.0
-
-_ERRORS: dict[type[Exception], type[ZkError]] = {
-    kazoo_errors.BadArgumentsError: BadArgumentsError,
-    kazoo_errors.BadVersionError: BadVersionError,
-    kazoo_errors.ConnectionClosedError: ConnectionLossError,
-    kazoo_errors.ConnectionLoss: ConnectionLossError,
-    kazoo_errors.NoAuthError: NoAuthError,
-    kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemeralsError,
-    kazoo_errors.NoNodeError: NoNodeError,
-    kazoo_errors.NodeExistsError: NodeExistsError,
-    kazoo_errors.NotEmptyError: NotEmptyError,
-    kazoo_errors.OperationTimeoutError: ConnectionLossError,
-    kazoo_errors.InvalidACLError: InvalidAclError,
-    kazoo_errors.SessionExpiredError: SessionExpiredError,
-    kazoo_errors.SessionMovedError: SessionMovedError,
-}
-#: kazoo's results for the operations of a failed transaction that did not fail themselves.
-_INNOCENT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
 _EVENTS = {event.name: event for event in EventType} | {
     "CHANGED": EventType.DATA_CHANGED,
@@ -162,6 +135,8 @@ class KazooZk(ByTransactions):
         self._resuming: asyncio.Task[None] | None = None
         self._last_event: SessionEvent | None = None
         self._closed = False
+        #: Whether the servers read many nodes in one request, as far as is known.
+        self._has_multi_read = True
 
     # The session
 
@@ -296,7 +271,7 @@ class KazooZk(ByTransactions):
 
     async def _rearm_data(self, path: str) -> None:
         def missed(stat: Any) -> None:
-            self._fire(self._watches.missed_of_data(path, None if stat is None else _stat(stat)))
+            self._fire(self._watches.missed_of_data(path, None if stat is None else stat_of(stat)))
 
         try:
             await self._once(path, lambda: self._client.exists_async(self._full(path), self._event), missed)
@@ -307,7 +282,7 @@ class KazooZk(ByTransactions):
 
     async def _rearm_children(self, path: str) -> None:
         def missed(answer: Any) -> None:
-            self._fire(self._watches.missed_of_children(path, _stat(answer[1])))
+            self._fire(self._watches.missed_of_children(path, stat_of(answer[1])))
 
         try:
             await self._once(
@@ -349,18 +324,62 @@ class KazooZk(ByTransactions):
         """See `ZkClient.get`."""
 
         def read(answer: Any) -> tuple[bytes | None, Stat]:
-            data, stat = answer[0], _stat(answer[1])
+            data, stat = answer[0], stat_of(answer[1])
             if watch is not None:
                 self._watches.watch_data(path, watch, stat)
             return data, stat
 
         return await self._read(path, self._client.get_async, watch, read)
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """See `ZkClient.get_many`. Servers before ZooKeeper 3.6 are asked for one node at a time."""
+        found: list[tuple[bytes | None, Stat] | None] = []
+        for start in range(0, len(paths), MOST_IN_A_READ):
+            part = paths[start : start + MOST_IN_A_READ]
+            if self._has_multi_read:
+                try:
+                    found += await self._get_together(part)
+                except UnimplementedError:
+                    # The server closes the connection, too; the session goes on in the next one.
+                    self._has_multi_read = False
+                else:
+                    continue
+            found += await asyncio.gather(*map(self._find, part))
+        return found
+
+    async def _get_together(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        for path in paths:
+            check_path(path)
+
+        def ask(path: str, _event: object) -> Any:
+            if not self._has_multi_read:  # another read has found that out since
+                raise UnimplementedError(path)
+            answer = self._client.handler.async_result()
+            self._client._call(MultiRead([self._full(path) for path in paths]), answer)  # as kazoo's transactions do
+            return answer
+
+        def read(answers: Any) -> list[tuple[bytes | None, Stat] | None]:
+            found: list[tuple[bytes | None, Stat] | None] = []
+            for path, answer in zip(paths, answers, strict=True):
+                error = translated(answer, path) if isinstance(answer, Exception) else None
+                if error is not None and not isinstance(error, NoNodeError):
+                    raise error
+                found.append(None if error is not None else answer)
+            return found
+
+        return await self._read(paths[0], ask, None, read)
+
+    async def _find(self, path: str) -> tuple[bytes | None, Stat] | None:
+        try:
+            return await self.get(path)
+        except NoNodeError:
+            return None
+
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         """See `ZkClient.exists`."""
 
         def read(answer: Any) -> Stat | None:
-            stat = None if answer is None else _stat(answer)
+            stat = None if answer is None else stat_of(answer)
             if watch is not None:
                 self._watches.watch_data(path, watch, stat)
             return stat
@@ -373,7 +392,7 @@ class KazooZk(ByTransactions):
         def read(answer: Any) -> list[str]:
             names, stat = answer
             if watch is not None:
-                self._watches.watch_children(path, watch, _stat(stat))
+                self._watches.watch_children(path, watch, stat_of(stat))
             return sorted(names)
 
         return await self._read(path, partial(self._client.get_children_async, include_data=True), watch, read)
@@ -394,43 +413,9 @@ class KazooZk(ByTransactions):
             await self._connection(operations[0].path)
             return await self._once(
                 operations[0].path,
-                lambda: self._transaction(operations).commit_async(),
-                lambda answer: tuple(self._results(operations, answer)),
+                lambda: transaction(self._client, operations, self._full).commit_async(),
+                lambda answer: tuple(results_of(operations, answer, self._bare)),
             )
-
-    def _transaction(self, operations: Sequence[Operation]) -> Any:
-        transaction: Any = TransactionRequest(self._client)
-        for operation in operations:
-            path = self._full(operation.path)
-            if isinstance(operation, Create):
-                # kazoo's own methods do not accept null data, which many of Kafka's nodes have.
-                flags = operation.ephemeral | operation.sequential << 1
-                transaction.operations.append(KazooCreate(path, operation.data, OPEN_ACL_UNSAFE, flags))
-            elif isinstance(operation, Set):
-                transaction.operations.append(KazooSet(path, operation.data, operation.version))
-            elif isinstance(operation, Delete):
-                transaction.delete(path, operation.version)
-            else:
-                transaction.check(path, operation.version)
-        return transaction
-
-    def _results(self, operations: Sequence[Operation], answers: Sequence[Any]) -> list[Result]:
-        """The results; raises the error of the operation that failed."""
-        results: list[Result] = []
-        for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
-            if isinstance(answer, Exception):
-                if not isinstance(answer, _INNOCENT):
-                    error = _translated(answer, operation.path)
-                    error.index = index
-                    raise error
-            elif isinstance(operation, Create):
-                results.append(self._bare(answer))
-            elif isinstance(operation, Set):
-                results.append(_stat(answer))
-            else:
-                assert isinstance(operation, Delete | Check)
-                results.append(None)
-        return results
 
     async def _read(self, path: str, ask: Callable[..., Any], watch: Watcher | None, read: Callable[[Any], T]) -> T:
         """Send `ask(path, watch)`, again if the connection is lost before the response, and `read` the response."""
@@ -473,11 +458,11 @@ class KazooZk(ByTransactions):
             if future.done():
                 return  # the caller was cancelled
             if result.exception is not None:
-                future.set_exception(_translated(result.exception, path))
+                future.set_exception(translated(result.exception, path))
                 return
             try:
                 future.set_result(read(result.value))
-            except ZkError as error:
+            except Exception as error:  # a caller that never hears of it would wait for good
                 future.set_exception(error)
 
         ask().rawlink(lambda result: self._in_loop(answered, result))
@@ -495,18 +480,3 @@ class KazooZk(ByTransactions):
 
 def _as_it_is(answer: Any) -> Any:
     return answer
-
-
-def _stat(stat: Any) -> Stat:
-    return Stat(
-        stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.version, stat.cversion, stat.aversion,
-        stat.ephemeralOwner, stat.dataLength, stat.numChildren, stat.pzxid,
-    )  # fmt: skip
-
-
-def _translated(error: Exception, path: str) -> ZkError:
-    """The corresponding error of the embedded tree."""
-    known = _ERRORS.get(type(error))
-    if known is not None:
-        return known(path, str(error))
-    return ZkError(path, f"{type(error).__name__} {error}".strip())

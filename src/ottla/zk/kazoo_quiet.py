@@ -38,8 +38,7 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
         """Wait until one of these sockets is ready, as kazoo wants to know; `timeout` in seconds, None: no end.
 
         A socket is to be in one of the lists only, and `to_except` is not looked at. kazoo waits some five times for
-        each request, each time with an epoll object that it makes. This takes one system call for each of them: a new
-        controller reads the states of ten thousands of partitions, one in a request.
+        each request, each time with an epoll object that it makes. This takes one system call for each of them.
         """
         if not hasattr(select, "poll"):
             found: tuple[list[Any], list[Any], list[Any]] = super().select(to_read, to_write, to_except, timeout)

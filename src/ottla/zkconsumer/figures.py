@@ -84,6 +84,11 @@ class CountedZk:
         self._figures.reads += 1
         return await self._zk.get(path, self._counted(watch))
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """See `ZkClient.get_many`."""
+        self._figures.reads += len(paths)
+        return await self._zk.get_many(paths)
+
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
         """See `ZkClient.set`."""
         self._figures.writes += 1

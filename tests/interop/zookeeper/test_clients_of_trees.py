@@ -125,6 +125,31 @@ def test_no_data_is_not_empty_data(run) -> None:
     run(body)
 
 
+def test_many_nodes_are_read_together_and_missing_ones_are_none(run) -> None:
+    async def body(open_session: Open) -> None:
+        zk = await open_session()
+        assert await zk.get_many([]) == []
+        paths = [f"/{number}" for number in range(250)]
+        data = [None if number % 7 == 0 else b"x" * (number % 5) for number in range(len(paths))]
+        missing = {3, 99, 100, 249}
+        for number, (path, content) in enumerate(zip(paths, data, strict=True)):
+            if number not in missing:
+                await zk.create(path, content)
+        await zk.set("/8", b"again")
+        await zk.create("/8/child")
+        found = await zk.get_many(paths)
+        assert {number for number, each in enumerate(found) if each is None} == missing
+        data[8] = b"again"
+        assert all(each is None or each[0] == data[number] for number, each in enumerate(found))
+        for number in (0, 1, 8, 248):
+            assert found[number] == await zk.get(paths[number])
+        assert await zk.get_many(["/no", "/no/child"]) == [None, None]
+        with pytest.raises(BadArgumentsError):
+            await zk.get_many(["/1", "no path"])
+
+    run(body)
+
+
 def test_errors_are_those_of_the_tree_and_name_the_node(run) -> None:
     async def body(open_session: Open) -> None:
         zk = await open_session()

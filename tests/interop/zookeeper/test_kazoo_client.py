@@ -8,6 +8,8 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -17,6 +19,7 @@ from interop.zookeeper.conftest import Server
 from ottla.zk.client import ConnectionLossError, SessionEvent, ZkUnreachableError
 from ottla.zk.kazoo_client import MOST_READS, KazooZk, connect_kazoo
 from ottla.zk.tree import Create, EventType, NoAuthError, SessionExpiredError, WatchEvent
+from support.apache import OlderZooKeeper
 from support.ports import free_port
 from support.proxy import Proxy
 from support.waiting import wait_until
@@ -62,6 +65,15 @@ def expire(zk: KazooZk, servers: str) -> None:
     pair.start()
     pair.stop()
     pair.close()
+
+
+def close_to_all(server: Server, path: str) -> None:
+    """Have nobody but the owner of a password read a node."""
+    other = KazooClient(hosts=server.connect)
+    other.start()
+    other.set_acls(path, [make_digest_acl("me", "secret", all=True)])
+    other.stop()
+    other.close()
 
 
 def test_watches_survive_a_connection_that_is_lost_and_report_what_they_missed(proxy: Proxy, server: Server) -> None:
@@ -266,6 +278,61 @@ def test_many_calls_at_once(server: Server) -> None:
     run(body)
 
 
+def test_one_node_of_many_that_may_not_be_read_is_named(server: Server) -> None:
+    async def body() -> None:
+        async with session(server.connect) as zk:
+            for name in ("/a", "/secret", "/b"):
+                await zk.create(name, b"x")
+            await asyncio.to_thread(close_to_all, server, f"{zk.address.chroot}/secret")
+            with pytest.raises(NoAuthError) as raised:
+                await zk.get_many(["/missing", "/a", "/secret", "/b"])
+            assert raised.value.path == "/secret"
+            assert [found and found[0] for found in await zk.get_many(["/missing", "/a", "/b"])] == [None, b"x", b"x"]
+
+    run(body)
+
+
+def test_a_read_of_many_nodes_whose_answer_is_lost_is_asked_again(proxy: Proxy) -> None:
+    async def body() -> None:
+        async with session(proxy.bootstrap, LONG_SESSION_MS) as zk:
+            await zk.create("/a", b"x")
+            proxy.hang()
+            read = asyncio.create_task(zk.get_many(["/a", "/b"]))
+            await asyncio.sleep(0)  # it is asked
+            await asyncio.to_thread(proxy.heal)  # this cuts the connection
+            found, missing = await read
+            assert found is not None
+            assert (found[0], missing) == (b"x", None)
+
+    run(body)
+
+
+@pytest.mark.needs_kafka
+@pytest.mark.needs_older
+def test_a_server_that_cannot_read_many_nodes_in_one_request_is_asked_for_one_at_a_time(tmp_path: Path) -> None:
+    """Apache ZooKeeper 3.4 answers that it does not know such a request, and closes the connection."""
+
+    async def body(servers: str) -> None:
+        async with session(servers, LONG_SESSION_MS) as zk:
+            before = zk.session_id
+            await zk.create("/mine", b"x", ephemeral=True)
+            paths = ["/mine", *(f"/{number}" for number in range(250))]
+            losses: list[SessionEvent] = []
+            zk.on_session(lambda event: losses.append(event) if event is SessionEvent.SUSPENDED else None)
+            for _ in range(2):
+                # Several are under way when the first is refused.
+                for found in await asyncio.gather(*(zk.get_many(paths) for _ in range(4))):
+                    assert [each and each[0] for each in found] == [b"x", *[None] * 250]
+            assert len(losses) == 1
+            assert zk.session_id == before
+
+    older = OlderZooKeeper(tmp_path)
+    try:
+        run(partial(body, older.start().connect))
+    finally:
+        older.stop()
+
+
 def test_a_watch_is_notified_before_the_read_that_shows_its_change(server: Server) -> None:
     async def body() -> None:
         async with session(server.connect) as zk:
@@ -330,14 +397,7 @@ def test_a_node_that_is_not_to_be_read_any_more_holds_nobody_up(proxy: Proxy, se
             proxy.refuse(3600)
             assert await next_of(told) is SessionEvent.SUSPENDED
 
-            def close_to_all() -> None:
-                other = KazooClient(hosts=server.connect)
-                other.start()
-                other.set_acls(f"{zk.address.chroot}/secret", [make_digest_acl("me", "secret", all=True)])
-                other.stop()
-                other.close()
-
-            await asyncio.to_thread(close_to_all)
+            await asyncio.to_thread(close_to_all, server, f"{zk.address.chroot}/secret")
             await asyncio.to_thread(proxy.heal)
             assert await next_of(told) == WatchEvent(EventType.CHILDREN_CHANGED, "/secret")
             assert await next_of(told) is SessionEvent.CONNECTED

@@ -22,13 +22,12 @@ from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.control.metadata_writes import MetadataWriter, announcement
 from ottla.broker.control.producer_ids import ProducerIds
 from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
+from ottla.broker.control.topic_reads import read_topics
 from ottla.broker.control.unheard_topics import UnheardTopics
 from ottla.broker.control.znodes import (
     CHANGED_MEANWHILE,
     MOST_ATTEMPTS,
     find_topic_config,
-    read_topic_config,
-    read_topics,
     reconfiguration,
 )
 from ottla.broker.slices import LoopSlices
@@ -591,7 +590,7 @@ class ControlPlane:
                 if len(self._configured_early) > MOST_CONFIGURED_EARLY:
                     del self._configured_early[next(iter(self._configured_early))]
                 return
-            configs = await read_topic_config(self._zk, name)
+            configs = (await find_topic_config(self._zk, name)).configs
             if configs != topic.configs:
                 self._configured(name, configs)
 

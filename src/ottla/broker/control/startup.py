@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.control.adoption import PartitionDirectories, adoption_warning
+from ottla.broker.control.topic_reads import read_topics
 from ottla.broker.control.znodes import (
     no_broker_was_registered,
     read_cluster_id,
-    read_topics,
     write_persistent_paths,
 )
 from ottla.cluster.adoption import AdoptablePartition, Adoption, plan_adoption, stray_partitions

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
-from ottla.cluster.controller_events import FoundPartitionState, FoundTopic, LiveBroker, ReplicaMove
+from ottla.cluster.controller_events import LiveBroker
 from ottla.cluster.image import BrokerImage
-from ottla.cluster.topics import is_internal_topic
 from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import (
     PERSISTENT_PATHS,
@@ -21,7 +18,6 @@ from ottla.zk.layout import (
     ControllerEpochZnode,
     ControllerZnode,
     FeatureZnode,
-    PartitionStateZnode,
     ProducerIdBlock,
     ProducerIdBlockZnode,
     TopicConfigZnode,
@@ -43,11 +39,6 @@ HIGHEST_PRODUCER_ID = 2**63 - 1
 FIRST_CONTROLLER_EPOCH = 0
 #: Most notifications of older changes removed with a new change.
 MOST_REMOVED = 100
-#: Topics, and partitions of one of them, read together: over the network, many pipelined reads take little longer than
-#: one.
-READ_AT_ONCE = 50
-#: States of partitions that are asked for at a time, of all topics: other requests of the session wait for them.
-MOST_ASKED = 100
 #: Errors of `reconfiguration` where others have changed the settings since they were read.
 CHANGED_MEANWHILE = (BadVersionError, NodeExistsError, NoNodeError)
 #: Attempts to create nodes that others create at the same time, or of which no answer came.
@@ -145,69 +136,6 @@ async def read_brokers(zk: ZkClient, watch: Watcher | None = None) -> dict[int, 
     return brokers
 
 
-async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[], UUID]) -> list[FoundTopic]:
-    """Those of these topics that exist. Raises `ZnodeDataError`."""
-    topics: list[FoundTopic] = []
-    room = asyncio.Semaphore(MOST_ASKED)
-    for start in range(0, len(names), READ_AT_ONCE):
-        part = names[start : start + READ_AT_ONCE]
-        reads = (_read_topic(zk, name, new_uuid, room) for name in part)
-        found = await asyncio.gather(*reads, return_exceptions=True)
-        for one in found:
-            if isinstance(one, NoNodeError):
-                continue  # deleted since
-            if isinstance(one, BaseException):
-                raise one
-            topics.append(one)
-    return topics
-
-
-async def _read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], room: asyncio.Semaphore) -> FoundTopic:
-    """A topic as read from its znodes. Raises `NoNodeError`, `ZnodeDataError`."""
-    data, _ = await zk.get(TopicZnode.path(name))
-    assignment = TopicZnode.decode(name, data)
-    count = len(assignment.partitions)
-    if sorted(assignment.partitions) != list(range(count)):
-        raise ZnodeDataError(
-            f"{TopicZnode.path(name)} leaves out numbers of partitions: {sorted(assignment.partitions)}"
-        )
-    partitions: list[FoundPartitionState] = []
-    for start in range(0, count, READ_AT_ONCE):
-        part = range(start, min(start + READ_AT_ONCE, count))
-        # Together: those of one topic with very many would be read one after the other.
-        reads = (_read_partition(zk, name, index, assignment.partitions[index], room) for index in part)
-        for found in await asyncio.gather(*reads, return_exceptions=True):
-            if isinstance(found, BaseException):
-                raise found
-            partitions.append(found)
-    for index in {*assignment.adding, *assignment.removing} & assignment.partitions.keys():
-        move = ReplicaMove(assignment.adding.get(index, ()), assignment.removing.get(index, ()))
-        partitions[index] = partitions[index]._replace(move=move)
-    configs = await read_topic_config(zk, name)
-    new_id = assignment.topic_id or new_uuid()
-    return FoundTopic(name, assignment.topic_id, new_id, tuple(partitions), configs, is_internal_topic(name))
-
-
-async def _read_partition(
-    zk: ZkClient, topic: str, index: int, replicas: tuple[int, ...], room: asyncio.Semaphore
-) -> FoundPartitionState:
-    try:
-        async with room:
-            data, stat = await zk.get(PartitionStateZnode.path(topic, index))
-    except NoNodeError:
-        return FoundPartitionState(replicas)  # it never had a leader
-    state = PartitionStateZnode.decode(topic, index, data)
-    return FoundPartitionState(
-        replicas,
-        state.leader,
-        state.leader_epoch,
-        state.isr,
-        stat.version,
-        state.is_recovering,
-        written_zxid=stat.mzxid,
-    )
-
-
 class FoundSettings(NamedTuple):
     """Settings as read from a znode, and its version; None where there is no znode."""
 
@@ -222,11 +150,6 @@ async def find_topic_config(zk: ZkClient, topic: str) -> FoundSettings:
     except NoNodeError:
         return FoundSettings({}, None)
     return FoundSettings(TopicConfigZnode.decode(topic, data), stat.version)
-
-
-async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:
-    """As `find_topic_config`, the settings alone."""
-    return (await find_topic_config(zk, topic)).configs
 
 
 async def reconfiguration(
