@@ -10,7 +10,7 @@ Source: Apache Kafka 3.9, `KafkaController`, `TopicDeletionManager`, `ZkPartitio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.cluster.control_batches import UpdateMetadataBatch
@@ -64,6 +64,8 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
+#: Partitions that a new controller takes up in one turn of the loop, some twenty microseconds each.
+MOST_TAKEN_UP = 500
 _ASKED = (
     TopicAsked,
     PartitionsAsked,
@@ -227,6 +229,9 @@ class Controller:
         if state.config.get_boolean("delete.topic.enable"):
             state.deleting = set(event.marked)
         state.image = ClusterImage("", state.broker_id, {}, event.applied.topics)
+        if event.gone:
+            # Deleted under the controller before, of which this broker has not heard. Others may have their names now.
+            former.extend(state.notify(ImageDelta(tuple(TopicDelta(topic, None) for topic in event.gone))))
         topics, taken_up = iter(event.topics), TakenUp([], [], [])
         is_cut = False
 
@@ -236,7 +241,7 @@ class Controller:
             for topic in topics:
                 take_up((topic,), state, taken_up, is_election=True)
                 looked_at += len(topic.partitions)
-                if looked_at >= MOST_LOOKED_AT:
+                if looked_at >= MOST_TAKEN_UP:
                     is_cut = True
                     return state.later(go_on)
             if is_cut:  # what follows is of all topics at once
@@ -252,9 +257,6 @@ class Controller:
         new = tuple(state.image.delta_of(topic.name, topic) for topic in taken_up.topics)
         delta = ImageDelta(new, brokers, state.broker_id)
         effects: list[Effect] = [Report(problem, True) for problem in taken_up.problems]
-        if event.gone:
-            # Deleted under the controller before, of which this broker has not heard.
-            effects.extend(state.notify(ImageDelta(tuple(TopicDelta(topic, None) for topic in event.gone))))
         if state.others:
             effects.append(SetChannels(event.brokers))
         for broker_id in state.others:
@@ -266,8 +268,13 @@ class Controller:
                 message = f"the metadata of the cluster could not be put in order: {why(outcome)}"
                 state.epoch = 0
                 return [Report(message, True), SetTimer(TAKING_OFFICE, state.now_ms + RETRY_MS)]
-            state.note_versions(taken_up.changes)
-            return self._publish(delta)
+            return state.in_turns(noted(), lambda: self._publish(delta))
+
+        def noted() -> Iterator[tuple[int, list[Effect]]]:
+            changes = taken_up.changes
+            for start in range(0, len(changes), MOST_LOOKED_AT):
+                state.note_versions(changes[start : start + MOST_LOOKED_AT])
+                yield MOST_LOOKED_AT, []
 
         if taken_up.changes:
             return effects + state.write(taken_up.changes, written)
@@ -275,17 +282,29 @@ class Controller:
 
     def _publish(self, delta: ImageDelta) -> list[Effect]:
         """Publish the whole image: as a change to this broker, in full to the others."""
+        epochs: dict[PartitionKey, int] = {}
+
+        def found() -> Iterator[tuple[int, list[Effect]]]:
+            for topic in delta.topics:
+                epochs.update(self._state.epochs_in(topic))
+                yield len(topic.after.partitions) if topic.after is not None else 0, []
+
+        return self._state.in_turns(found(), lambda: self._publish_to_all(delta, epochs))
+
+    def _publish_to_all(self, delta: ImageDelta, partition_epochs: Mapping[PartitionKey, int]) -> list[Effect]:
+        """Send the image to the others first: they and this broker, which has as much to do, work at the same time."""
         state = self._state
         new = frozenset(state.unannounced)
-        effects = state.notify(delta)
+        to_own = state.notify(delta, partition_epochs=partition_epochs)
         state.unannounced.update(new)  # the others hear of them only now
         partitions = self._partitions
 
         def informed() -> list[Effect]:
             state.unannounced.clear()
-            return partitions.elect_leaders(partitions.reassignments.resume_after) + partitions.balance.begin()
+            elections = partitions.elect_leaders(partitions.reassignments.resume_after)
+            return to_own + elections + partitions.balance.begin()
 
-        return effects + state.inform(state.others, informed)
+        return state.inform(state.others, informed)
 
     def _resigned(self, event: Resigned) -> list[Effect]:
         state = self._state

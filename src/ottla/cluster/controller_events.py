@@ -430,11 +430,15 @@ class Write(NamedTuple):
 
 
 class Notify(NamedTuple):
-    """Have the controller's own broker apply a change of the image, in the process; `Notified` reports the outcome."""
+    """Have the controller's own broker apply a change of the image, in the process; `Notified` reports the outcome.
+
+    `epoch` is the controller's: another controller's roles must not be taken back.
+    """
 
     notify_id: int
     broker_id: int
     delta: ImageDelta
+    epoch: int
 
 
 class SetChannels(NamedTuple):

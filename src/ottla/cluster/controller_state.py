@@ -151,28 +151,32 @@ class ControllerState:
         self.writes[self._last_id] = then
         return [Write(self._last_id, self.epoch, tuple(changes))]
 
-    def notify(self, delta: ImageDelta, then: OnNotified = nothing) -> list[Effect]:
-        """Change the image, have this broker apply it, and send the other brokers their requests."""
+    def notify(
+        self,
+        delta: ImageDelta,
+        then: OnNotified = nothing,
+        partition_epochs: Mapping[PartitionKey, int] | None = None,
+    ) -> list[Effect]:
+        """Change the image, have this broker apply it, and send the other brokers their requests.
+
+        `partition_epochs` has `epochs_in` of all the topics, if they are known already.
+        """
         self._last_id += 1
         self.notices[self._last_id] = then
-        epochs = {}
-        for before, after in delta.topics:
+        epochs: dict[PartitionKey, int] = dict(partition_epochs or {})
+        for topic in delta.topics:
+            before, after = topic
             if after is None or (before is not None and before.topic_id != after.topic_id):
                 assert before is not None
                 self._forget(before)
-            if after is not None:
-                known = before.partitions if before is not None else ()
-                for index, partition in enumerate(after.partitions):
-                    if index >= len(known) or known[index] is not partition:
-                        version = self.versions.get((after.name, index), 0)
-                        if version:
-                            epochs[after.name, index] = version
+            if partition_epochs is None:
+                epochs.update(self.epochs_in(topic))
         new = self._new_in(delta) if self.unannounced else frozenset()
         added = {key for key, move in self.moves.items() if self.broker_id in move.adding and self._lags(key)}
         recovering = frozenset(self.recovering)
         delta = delta._replace(partition_epochs=epochs, new_partitions=new | added, recovering=recovering)
         self.image.apply(delta)
-        effects: list[Effect] = [Notify(self._last_id, self.broker_id, delta)]
+        effects: list[Effect] = [Notify(self._last_id, self.broker_id, delta, self.epoch)]
         others = [broker_id for broker_id in self.informed if broker_id in self.live]
         if others:
             batches = ControlBatches(others, self.shutting_down, self.entry)
@@ -183,6 +187,20 @@ class ControllerState:
                 effects.extend(self.send(broker_id, *requests))
         self.unannounced -= new
         return effects
+
+    def epochs_in(self, delta: TopicDelta) -> dict[PartitionKey, int]:
+        """The partition epochs of what changes in a topic, without those of 0."""
+        before, after = delta
+        if after is None:
+            return {}
+        known = before.partitions if before is not None else ()
+        epochs = {}
+        for index, partition in enumerate(after.partitions):
+            if index >= len(known) or known[index] is not partition:
+                version = self.versions.get((after.name, index), 0)
+                if version:
+                    epochs[after.name, index] = version
+        return epochs
 
     def _lags(self, key: PartitionKey) -> bool:
         """Whether this broker's replica is not in sync."""
@@ -278,8 +296,10 @@ class ControllerState:
     ) -> list[Effect]:
         """Put the entries of these partitions into `entries`, some in each turn; `then` follows."""
         names = iter(tuple(self.image.topics))
+        is_cut = False
 
         def go_on() -> list[Effect]:
+            nonlocal is_cut
             looked_at = 0
             for name in names:
                 topic = self.image.topics.get(name)
@@ -290,8 +310,10 @@ class ControllerState:
                 )
                 looked_at += len(topic.partitions)
                 if looked_at >= MOST_LOOKED_AT:
+                    is_cut = True
                     return self.later(go_on)
-            return then()
+            # What follows is about all partitions again.
+            return self.later(then) if is_cut else then()
 
         return go_on()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from typing import TypeAlias
 
 from ottla.cluster.controller_events import (
     Answer,
@@ -27,7 +28,7 @@ from ottla.cluster.controller_events import (
     TimerFired,
     Written,
 )
-from ottla.cluster.controller_state import ControllerState, nothing
+from ottla.cluster.controller_state import MOST_LOOKED_AT, ControllerState, nothing
 from ottla.cluster.elections import elect, hand_over, prefer
 from ottla.cluster.image import ImageDelta, PartitionImage, offline_delta
 from ottla.cluster.leader_balance import LEADER_BALANCE, LeaderBalance
@@ -43,6 +44,9 @@ RETRY_MS = 1_000
 ELECTIONS = "elections"
 #: Timer after which all metadata is read again, since it could not be put in order.
 TAKING_OFFICE = "taking office"
+
+ChangedState: TypeAlias = tuple[PartitionKey, PartitionImage]
+"""A partition, and the state that it is to have."""
 
 
 class PartitionChanges:
@@ -125,10 +129,14 @@ class PartitionChanges:
         """Elect leaders for partitions without a live one, and remove dead replicas from ISRs; `then` follows."""
         return self.put_in_parts(self._unsettled(), then)
 
-    def _unsettled(self) -> Iterator[tuple[PartitionKey, PartitionImage]]:
-        """The partitions that need another leader or ISR, with their states then; sets a timer for those put off."""
+    def _unsettled(self) -> Iterator[ChangedState | None]:
+        """The partitions that need another leader or ISR, with their states then; sets a timer for those put off.
+
+        None stands for as many partitions as are looked at in one turn of the loop.
+        """
         state = self._state
         live, is_simple = frozenset(state.live), not state.offline
+        looked_at = 0
         for name in tuple(state.image.topics):
             topic = state.image.topics.get(name)
             for index, old in enumerate(topic.partitions if topic is not None else ()):
@@ -146,17 +154,27 @@ class PartitionChanges:
                     self._is_put_off = True
                 else:
                     yield (name, index), new
+            looked_at += len(topic.partitions) if topic is not None else 0
+            if looked_at >= MOST_LOOKED_AT:
+                looked_at = 0
+                yield None
 
     def put_in_parts(
         self,
-        found: Iterator[tuple[PartitionKey, PartitionImage]],
+        found: Iterator[ChangedState | None],
         then: Callable[[Written | None], list[Effect]],
+        begun: dict[PartitionKey, PartitionImage] | None = None,
     ) -> list[Effect]:
         """Write these states and notify the brokers, some of them after the others, so that others have their turns.
 
-        `then` follows with the outcome of the last write, or of the first that has failed; None: there was nothing.
+        A None that is found ends a turn of the loop; `begun` was found in the turns before. `then` follows with the
+        outcome of the last write, or of the first that has failed; None: there was nothing.
         """
-        changed = dict(islice(found, MOST_AT_ONCE))
+        changed = begun if begun is not None else {}
+        for each in islice(found, MOST_AT_ONCE - len(changed)):
+            if each is None:
+                return self._state.later(lambda: self.put_in_parts(found, then, changed))
+            changed[each[0]] = each[1]
 
         def go_on(outcome: Written) -> list[Effect]:
             if outcome.failure is not None or len(changed) < MOST_AT_ONCE:

@@ -10,7 +10,7 @@ import pytest
 from ottla.cluster import controller_events as events
 from ottla.cluster.control_batches import LeaderAndIsrBatch
 from ottla.cluster.controller import Controller
-from ottla.cluster.image import BrokerImage, ClusterImage
+from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicDelta, TopicImage
 from ottla.cluster.partition_changes import MOST_AT_ONCE
 from ottla.cluster.proposed_isrs import ISRS_PER_WRITE
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -79,8 +79,9 @@ def test_the_whole_state_is_found_in_several_turns_and_metadata_sent_in_several_
     """A broker that returns, and a controller that is elected; all together it is what one turn would have sent."""
     sent: dict[int, list[dict[tuple[int, type], list[object]]]] = {}
     for most in (10, 100_000):
-        for module in ("controller", "controller_state"):
+        for module in ("controller", "controller_state", "partition_changes"):
             monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", most)
+        monkeypatch.setattr("ottla.cluster.controller.MOST_TAKEN_UP", most)
         monkeypatch.setattr("ottla.cluster.controller_state.MOST_SENT", most)
         config = parse_broker_config({"broker.id": "1"})
         assert isinstance(config, BrokerConfig)
@@ -91,11 +92,14 @@ def test_the_whole_state_is_found_in_several_turns_and_metadata_sent_in_several_
             for number in range(1, 8)
         ]
         sent[most] = []
-        death = events.BrokersChanged({number: broker for number, broker in BROKERS.items() if number != 3})
+        without_3 = {number: broker for number, broker in BROKERS.items() if number != 3}
+        death = events.BrokersChanged(without_3)
+        election_after_death = events.Elected(2, without_3, topics, ClusterImage())
         for event in (
             events.Elected(1, BROKERS, topics, ClusterImage()),
             death,
             events.BrokersChanged(BROKERS | {3: events.LiveBroker(BrokerImage(3, ()), 9)}),
+            election_after_death,
         ):
             turns = in_turns(made, event)
             made.check_invariants()
@@ -110,7 +114,7 @@ def test_the_whole_state_is_found_in_several_turns_and_metadata_sent_in_several_
                     else:
                         assert len(request.entries) <= most
                 # A broker of Apache Kafka forgets the high watermarks of what the first one leaves out.
-                assert first[3] == 49
+                assert first[2 if event is election_after_death else 3] == 49
                 assert len(turns) > 4
                 assert len(requests) > 6
             merged: dict[tuple[int, type], list[object]] = {}
@@ -118,6 +122,56 @@ def test_the_whole_state_is_found_in_several_turns_and_metadata_sent_in_several_
                 merged.setdefault((broker_id, type(request)), []).extend(request.entries)
             sent[most].append(merged)
     assert sent[10] == sent[100_000]
+
+
+def test_a_new_controller_sends_the_roles_before_its_own_broker_takes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They and it have as much to do, and do it at the same time."""
+    made = many_topics(monkeypatch, 3)
+    state = events.FoundPartitionState((3, 2, 1), 3, 0, (3, 2, 1), 0)
+    topic = events.FoundTopic("t1", UUID(int=1), UUID(int=1), (state,) * 25, {}, False)
+    live = {number: broker for number, broker in BROKERS.items() if number != 3}
+    turns = in_turns(made, events.Elected(2, live, [topic], ClusterImage()))
+    effects = [effect for turn in turns for effect in turn]
+    [own] = [effect for effect in effects if isinstance(effect, events.Notify) and effect.delta.topics]
+    assert len(own.delta.partition_epochs) == 25
+    [roles] = [
+        effect
+        for effect in effects
+        if isinstance(effect, events.SendToBroker) and isinstance(effect.requests[-1], LeaderAndIsrBatch)
+    ]
+    assert roles.broker_id == 2
+    assert effects.index(roles) < effects.index(own)
+
+
+def test_what_is_known_of_a_topic_made_anew_is_not_forgotten_with_its_predecessor() -> None:
+    config = parse_broker_config({"broker.id": "1"})
+    assert isinstance(config, BrokerConfig)
+    made = Controller(1, config)
+    before = TopicImage("t", UUID(int=1), (PartitionImage(1, 3, (1, 2), (1, 2)),), {}, False)
+    found = events.FoundPartitionState((1, 2, 3), 1, 0, (1, 2), 5, move=events.ReplicaMove((3,), ()))
+    topic = events.FoundTopic("t", UUID(int=2), UUID(int=2), (found,), {}, False)
+    effects = [
+        effect
+        for turn in in_turns(made, events.Elected(4, BROKERS, [topic], ClusterImage(), gone=[before]))
+        for effect in turn
+    ]
+    gone, published, *_ = (each for each in effects if isinstance(each, events.Notify) and each.delta.topics)
+    assert gone.delta.topics == (TopicDelta(before, None),)
+    assert (gone.epoch, published.epoch) == (4, 4)
+    assert published.delta.partition_epochs == {("t", 0): 5}
+    assert made._state.moves == {("t", 0): events.ReplicaMove((3,), ())}
+
+
+def test_partitions_without_a_live_leader_are_looked_for_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = many_topics(monkeypatch, 3)
+    turns = in_turns(made, events.TimerFired("elections"))
+    assert sum(isinstance(effect, events.GoOn) for turn in turns for effect in turn) == 4
+    assert not any(written(turn) for turn in turns)
+    monkeypatch.setattr("ottla.cluster.partition_changes.MOST_AT_ONCE", 20)
+    turns = in_turns(made, events.BrokersChanged({1: BROKERS[1], 2: BROKERS[2]}))
+    assert [len(write.changes) for turn in turns for write in written(turn)] == [20, 20, 16]
+    assert {state.isr for topic in made.image.topics.values() for state in topic.partitions} == {(2, 1)}
+    assert made.is_idle
 
 
 def test_elections_after_a_death_go_on_in_parts() -> None:
@@ -206,8 +260,9 @@ def test_isrs_behind_a_write_without_an_answer_are_not_tried() -> None:
 
 def many_topics(monkeypatch: pytest.MonkeyPatch, leader: int) -> Controller:
     """Eight topics of seven partitions on 1, 2 and 3, preferring 3; ten partitions are looked at in a turn."""
-    for module in ("controller", "controller_state"):
+    for module in ("controller", "controller_state", "partition_changes"):
         monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", 10)
+    monkeypatch.setattr("ottla.cluster.controller.MOST_TAKEN_UP", 10)
     config = parse_broker_config({"broker.id": "1"})
     assert isinstance(config, BrokerConfig)
     made = Controller(1, config)

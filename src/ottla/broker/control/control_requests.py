@@ -8,13 +8,12 @@ of topics are not in these requests: they are read from the znodes when a topic 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from ottla.broker.control.znodes import READ_AT_ONCE, read_topic_config
+from ottla.broker.control.topic_reads import read_topic_configs
 from ottla.cluster.control_requests import ControlHeader, ControlRequests, RoleAction, updated_topic
 from ottla.cluster.image import ImageDelta, TopicDelta, TopicImage
 from ottla.cluster.topics import is_internal_topic
@@ -37,6 +36,8 @@ log = logging.getLogger("ottla.controller")
 
 #: Names in one line of the log.
 NAMES_SHOWN = 10
+#: Topics whose settings are read together.
+SETTINGS_IN_A_READ = 50
 
 
 class TopicEntries(NamedTuple):
@@ -97,22 +98,31 @@ class ControlRequestShell:
             return refused
         async with self._control.applying:
             await self._read_settings(topic.name for topic in topics)
-            results = []
-            for topic in topics:
-                image = self._topic_of(topic)
-                errors = []
-                for entry in topic.entries:
-                    await self._slices.point()
-                    errors.append(self._take_role(header, image, await self._looked_at(entry)))
-                if any(error is ErrorCode.NONE for error in errors):
-                    self._hosting.hosted(image)
-                results.append((topic, errors))
+            results = [(topic, [ErrorCode.NONE] * len(topic.entries)) for topic in topics]
+            # Leaders first, as in Kafka: the other brokers fetch from them while the followers are made.
+            for is_leaders_turn in (True, False):
+                for topic, errors in results:
+                    await self._take_roles(header, topic, errors, is_leaders_turn=is_leaders_turn)
             if not self._has_roles:
                 self._has_roles = True
                 _report_strays(
                     [f"{topic}-{index}" for topic, index in sorted(filter(self._is_stray, self._hosting.unclaimed()))]
                 )
             return results
+
+    async def _take_roles(
+        self, header: ControlHeader, topic: TopicEntries, errors: list[ErrorCode], *, is_leaders_turn: bool
+    ) -> None:
+        """Take the roles of leaders, or all others, and note their errors. Raises `ZkError`."""
+        image = self._topic_of(topic)
+        is_any_taken = False
+        for index, entry in enumerate(topic.entries):
+            await self._slices.point()
+            if (entry.state.leader == self._control.broker_id) is is_leaders_turn:
+                error = errors[index] = self._take_role(header, image, await self._looked_at(entry))
+                is_any_taken |= error is ErrorCode.NONE
+        if is_any_taken:
+            self._hosting.hosted(image)
 
     def _is_stray(self, key: PartitionKey) -> bool:
         """Whether the metadata place no such partition here; its role may come with a later request."""
@@ -254,10 +264,9 @@ class ControlRequestShell:
             for name in dict.fromkeys(names)
             if name not in control.image.topics and name not in control.unheard_configs
         ]
-        for start in range(0, len(unheard), READ_AT_ONCE):
-            part = unheard[start : start + READ_AT_ONCE]
-            found = await asyncio.gather(*(read_topic_config(control.session.zk, name) for name in part))
-            control.unheard_configs.update(zip(part, found, strict=True))
+        for start in range(0, len(unheard), SETTINGS_IN_A_READ):
+            part = unheard[start : start + SETTINGS_IN_A_READ]
+            control.unheard_configs.update(await read_topic_configs(control.session.zk, part))
 
 
 def _report_strays(names: Sequence[str]) -> None:

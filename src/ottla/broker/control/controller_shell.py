@@ -178,6 +178,7 @@ class ControllerShell:
                 return
             event = read
         for effect in self.controller.handle_in_turns(event, self._clock.now_ms()):
+            await self._slices.point()
             await self._do(effect)
 
     async def _do(self, effect: Effect) -> None:
@@ -206,6 +207,9 @@ class ControllerShell:
             log.log(logging.ERROR if effect.is_error else logging.INFO, "%s", effect.message)
 
     async def _notify(self, effect: Notify) -> Notified:
+        if effect.epoch != self._membership.term.epoch:
+            error = ErrorCode.NOT_CONTROLLER
+            return Notified(effect.notify_id, TopicRefusal(error, "another controller was elected meanwhile"))
         try:
             await self._apply(effect.delta)
         except METADATA_ERRORS as error:

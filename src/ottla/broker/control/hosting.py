@@ -79,33 +79,47 @@ class Hosting:
         Roles that need a log which is lost are refused. Where the disk has no room for a replica of a partition that
         is not new, as for one that moves here, the others go on (`take_again`).
         """
-        taken, refused = [], []
-        for topic_delta in delta.topics:
-            topic = topic_delta.after
-            if topic is None:
-                continue
-            config = None
-            await self._slices.point()
-            for change in hosted_changes(topic_delta, self._broker_id):
-                await self._slices.point()
-                if change.action not in (HostAction.LEAD, HostAction.FOLLOW):
-                    continue
-                key = (topic.name, change.partition)
-                if await self._must_refuse(key, change.action, is_new=key in delta.new_partitions):
-                    refused.append(key)
-                    continue
-                if key in self._refused:
-                    taken.append(key)
-                if config is None:
-                    config = self._log_config_of(topic)
-                role = _Untaken(change, delta.partition_epochs.get(key, 0), key in delta.recovering)
-                self._take(role, topic, config, is_made=not _is_known(topic_delta, change.partition))
-            if config is not None:
-                self._on_hosted(topic)
+        taken: list[PartitionKey] = []
+        refused: list[PartitionKey] = []
+        # Leaders first, as in Kafka: the other brokers fetch from them while the followers are made.
+        for action in (HostAction.LEAD, HostAction.FOLLOW):
+            for topic_delta in delta.topics:
+                await self._begin_topic(topic_delta, action, delta, taken, refused)
         if taken or refused:
             self._refused.difference_update(taken)
             self._refused.update(refused)
             self.on_roles(taken, refused)
+
+    async def _begin_topic(
+        self,
+        topic_delta: TopicDelta,
+        action: HostAction,
+        delta: ImageDelta,
+        taken: list[PartitionKey],
+        refused: list[PartitionKey],
+    ) -> None:
+        """Take the roles of one kind in a topic; note those that were refused before, and those refused now."""
+        topic = topic_delta.after
+        if topic is None:
+            return
+        config = None
+        await self._slices.point()
+        for change in hosted_changes(topic_delta, self._broker_id):
+            await self._slices.point()
+            if change.action is not action:
+                continue
+            key = (topic.name, change.partition)
+            if await self._must_refuse(key, action, is_new=key in delta.new_partitions):
+                refused.append(key)
+                continue
+            if key in self._refused:
+                taken.append(key)
+            if config is None:
+                config = self._log_config_of(topic)
+            role = _Untaken(change, delta.partition_epochs.get(key, 0), key in delta.recovering)
+            self._take(role, topic, config, is_made=not _is_known(topic_delta, change.partition))
+        if config is not None:
+            self._on_hosted(topic)
 
     def _take(self, role: _Untaken, topic: TopicImage, config: LogConfig, *, is_made: bool = False) -> None:
         """Lead or follow. Raises DiskError for a partition that is just made; another is put off."""

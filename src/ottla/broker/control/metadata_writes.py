@@ -99,6 +99,8 @@ class MetadataWriter:
 
     async def _commit(self, operations: Iterable[Operation], guards: Sequence[Operation]) -> None:
         for part in in_transactions(operations, self._transaction_bytes, MOST_OPERATIONS):
+            # Making the operations takes as long as executing them, where the znodes are in this process.
+            await self._slices.point()
             await self._zk.multi([*guards, *part])
             await self._slices.point()
 

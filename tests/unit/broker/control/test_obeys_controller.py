@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from ottla.cluster.control_requests import RoleAction
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -77,6 +78,28 @@ def test_it_joins_and_then_does_what_it_is_told(tmp_path: Path) -> None:
         assert followed.leader is not None
         assert await test.update_metadata(states) == 0
         assert [state.leader for state in control.image.topics["t"].partitions] == [2, 1]
+
+    run(tmp_path, scenario)
+
+
+def test_it_leads_before_it_follows_so_that_others_can_fetch_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        taken: list[tuple[int, str]] = []
+        take = test.broker.control_requests._hosting.take_role
+
+        def noted(topic: Any, entry: Any, action: RoleAction) -> None:
+            taken.append((entry.partition, action.name))
+            take(topic, entry, action)
+
+        monkeypatch.setattr(test.broker.control_requests._hosting, "take_role", noted)
+        assert await test.update_metadata({}) == 0  # the live brokers
+        states = {("t", index): (1 if index % 2 else 2, 0, [1, 2]) for index in range(6)}
+        found = await test.lead_or_follow(states, is_new=True)
+        assert found == dict.fromkeys(states, 0)
+        assert list(found) == list(states), "the answer has the order of the request"
+        assert taken == [(index, "LEAD") for index in (1, 3, 5)] + [(index, "FOLLOW") for index in (0, 2, 4)]
 
     run(tmp_path, scenario)
 

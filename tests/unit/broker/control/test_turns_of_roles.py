@@ -9,21 +9,26 @@ from uuid import UUID
 
 import pytest
 
+from ottla.broker.control.channels.messages import deletion_answered, leader_and_isr_answered
 from ottla.broker.control.control_requests import TopicEntries, entries_by_topic
 from ottla.broker.control.hosting import Hosting
 from ottla.broker.handlers import leader_and_isr
 from ottla.broker.slices import PART_ITEMS, LoopSlices
-from ottla.cluster.control_batches import PartitionEntry
+from ottla.cluster.control_batches import LeaderAndIsrBatch, PartitionEntry, StopEntry, StopReplicaBatch
+from ottla.cluster.controller_events import DeletionAnswered, LeaderAndIsrAnswered, SendToBroker
 from ottla.cluster.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from ottla.wire.codec import encode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
     LeaderAndIsrTopicState,
 )
-from ottla.wire.stepwise import decode_steps
+from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
+from ottla.wire.stepwise import Steps, decode_steps
 from support.turns import Ticking, turns
 
 pytestmark = pytest.mark.spec("R7")
@@ -54,6 +59,30 @@ def test_roles_that_end_are_passed_over_in_turns_where_others_begin() -> None:
     assert turns(hosting.begin(delta)) > PARTITIONS / 4
 
 
+def test_leaders_of_all_topics_are_made_before_followers() -> None:
+    """The other brokers ask the leaders already, and are asked by the followers."""
+    nothing: Any = object()
+    made: list[tuple[str, int, str]] = []
+
+    class Replicas:
+        def get(self, name: str, index: int) -> object:
+            return nothing  # it is hosted already
+
+        def make_leader(self, topic: TopicImage, index: int, *_: object, **__: object) -> None:
+            made.append((topic.name, index, "leader"))
+
+        def make_follower(self, topic: TopicImage, index: int, *_: object) -> None:
+            made.append((topic.name, index, "follower"))
+
+    states = tuple(PartitionImage(leader, 4, (1, 2), (1, 2)) for leader in (1, 2, 1, 2))
+    topics = [TopicImage(name, UUID(int=number), states, {}, False) for number, name in enumerate("ab", 1)]
+    replicas: Any = Replicas()
+    hosting = Hosting(2, replicas, Ticking().slices, lambda _: nothing, lambda _: None, nothing)
+    turns(hosting.begin(ImageDelta(tuple(TopicDelta(None, topic) for topic in topics))))
+    led = [(name, index, "leader") for name in "ab" for index in (1, 3)]
+    assert made == led + [(name, index, "follower") for name in "ab" for index in (0, 2)]
+
+
 @pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
 def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     state = PartitionImage(1, 4, (1, 2), (1, 2))
@@ -73,6 +102,33 @@ def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     (response,) = replies
     found = response.topics[0].partition_errors if version else response.partition_errors
     assert [each.partition_index for each in found] == list(range(PARTITIONS))
+
+
+def test_what_brokers_answer_about_many_partitions_is_understood_in_turns() -> None:
+    states = [PartitionImage(1, 4, (1, 2), (1, 2))] * PARTITIONS
+    entries = tuple(PartitionEntry("t", TOPIC_ID, index, state, 0) for index, state in enumerate(states))
+    sending = SendToBroker(2, 7, 1, {}, ())
+    codes = [(ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)[index % 2] for index in range(PARTITIONS)]
+    results = [LeaderAndIsrPartitionError(partition_index=index, error_code=code) for index, code in enumerate(codes)]
+    response = LeaderAndIsrResponse(topics=[LeaderAndIsrTopicError(topic_id=TOPIC_ID, partition_errors=results)])
+    slices = Ticking().slices
+    answers: list[object] = []
+
+    async def understand(steps: Steps[Any]) -> None:
+        answers.append(await slices.through(steps))
+
+    found = leader_and_isr_answered(sending, LeaderAndIsrBatch(entries), response)
+    assert turns(understand(found)) > PARTITIONS / PART_ITEMS / 4
+    online, offline = ([("t", index) for index in range(first, PARTITIONS, 2)] for first in (0, 1))
+    assert answers == [LeaderAndIsrAnswered(2, 7, online, offline)]
+    stops = StopReplicaBatch(tuple(StopEntry("t", index, 4, True) for index in range(PARTITIONS)))
+    gone = [
+        StopReplicaPartitionError(topic_name="t", partition_index=index, error_code=code)
+        for index, code in enumerate(codes)
+    ]
+    deleted = deletion_answered(sending, stops, StopReplicaResponse(partition_errors=gone))
+    assert turns(understand(deleted)) > PARTITIONS / PART_ITEMS / 4
+    assert answers[1] == DeletionAnswered(2, 7, online, offline)
 
 
 @pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
