@@ -10,6 +10,7 @@ from uuid import UUID
 from ottla.broker.replicas.flush_timer import FlushTimer
 from ottla.broker.replicas.losses import LossReports
 from ottla.broker.replicas.partition import Partition, Replication
+from ottla.broker.replicas.reports import is_report_due
 from ottla.cluster.image import NO_LEADER
 from ottla.config.topic import LONGEST, LogConfig
 from ottla.storage.results import AppendRefusal, FollowerAppend
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: Disk errors of a partition are logged again after this interval.
-REPORT_AGAIN_MS = 60_000
 #: Partitions that background work looks at in one step.
 PARTITIONS_PER_STEP = 1_000
 
@@ -412,6 +411,6 @@ class ReplicaManager:
 
 def _report(partition: Partition, message: str, now_ms: int, trouble: str = "refuses records") -> None:
     """Log a partition's disk error, at intervals and not for every request."""
-    if partition.reported_ms is None or now_ms - partition.reported_ms >= REPORT_AGAIN_MS:
+    if is_report_due(partition.reported_ms, now_ms):
         partition.reported_ms = now_ms
         log.error("partition %s-%d %s: %s", partition.topic, partition.index, trouble, message)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.broker.replicas.reports import is_report_due
 from ottla.env.disk import DiskError
 from ottla.env.executor import NoThread
 from ottla.env.futures import settle
@@ -52,9 +53,8 @@ MOST_OVERTAKEN: Final = 3
 LONGEST_HOLD_MS: Final = 5_000
 #: Batches of any leader epoch are copied: the log that they come from has accepted them.
 ANY_EPOCH: Final = 2**31 - 1
-#: A move that failed is tried again after this time; its trouble is logged again after that one.
+#: A move that failed is tried again after this time.
 AGAIN_S: Final = 5.0
-REPORT_AGAIN_MS: Final = 60_000
 #: The limit may be changed, and the move be ended, while it waits.
 LONGEST_WAIT_S: Final = 1.0
 #: Attempts to read from the page cache, before the loop waits for the disk.
@@ -227,8 +227,7 @@ class ReplicaMover:
         for each in (future.log, *(() if partition is None else (partition.log,))):
             self._logs.suspect(each)
         now_ms = self._clock.monotonic_ms()
-        before_ms = self._reported_ms.get(key)
-        if before_ms is None or now_ms - before_ms >= REPORT_AGAIN_MS:
+        if is_report_due(self._reported_ms.get(key), now_ms):
             self._reported_ms[key] = now_ms
             log.warning("the move of %s-%d to %s cannot go on for now: %s", *key, future.log_dir.path, why)
         self._delayed[key] = asyncio.get_running_loop().call_later(AGAIN_S, self._begin_again, key)

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.replicas.fetching.machine import PartitionKey
+from ottla.broker.replicas.reports import is_report_due
 
 if TYPE_CHECKING:
     from ottla.env.clock import Clock
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: The same trouble is logged again after this time.
-REPORT_AGAIN_MS: Final = 60_000
 #: A line names at most so many partitions.
 MOST_NAMED: Final = 3
 
@@ -63,8 +62,7 @@ class FetchTrouble:
 
     def _is_due(self, key: PartitionKey | None) -> bool:
         now_ms = self._clock.monotonic_ms()
-        before_ms = self._logged_ms.get(key)
-        if before_ms is not None and now_ms - before_ms < REPORT_AGAIN_MS:
-            return False
-        self._logged_ms[key] = now_ms
-        return True
+        is_due = is_report_due(self._logged_ms.get(key), now_ms)
+        if is_due:
+            self._logged_ms[key] = now_ms
+        return is_due
