@@ -19,6 +19,8 @@ from ottla.env.platforms import NOT_WAITING, lock_file, open_files_limit
 
 #: The most parts given to one `pwritev` (IOV_MAX of Linux).
 PARTS_PER_WRITE: Final = 1024
+#: Distance of the probes of a range: what the system reads ahead arrives in larger pieces, not always in their order.
+PROBE_BYTES: Final = 64 * 1024
 _NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 #: Suffix of files that `write_atomic` has not finished; those left by a crash may be removed.
@@ -85,7 +87,7 @@ class DiskFile(Protocol):
         ...
 
     def is_warm(self, position: int, length: int) -> bool | None:
-        """Whether both ends of the range are in the page cache; None where the system cannot tell."""
+        """Whether the range is in the page cache, as far as probes tell; None where the system cannot tell."""
         ...
 
     def read_warm(self, into: memoryview, position: int) -> bool:
@@ -305,13 +307,14 @@ class RealFile:
             raise _disk_error("read", self.path, error) from None
 
     def is_warm(self, position: int, length: int) -> bool | None:
-        """See `DiskFile.is_warm`. One byte proves one page, so both ends are probed if they are in two."""
+        """See `DiskFile.is_warm`. One byte proves one page: both ends are probed, and what lies `PROBE_BYTES` apart."""
         if not NOT_WAITING or length <= 0:
             return None if length > 0 else True
         probe = [bytearray(1)]
+        last = position + length - 1
         try:
-            os.preadv(self._descriptor, probe, position, NOT_WAITING)
-            last = position + length - 1
+            for at in range(position, last + 1, PROBE_BYTES):
+                os.preadv(self._descriptor, probe, at, NOT_WAITING)
             if position // PAGESIZE != last // PAGESIZE:
                 os.preadv(self._descriptor, probe, last, NOT_WAITING)
         except BlockingIOError:

@@ -4,7 +4,7 @@ Looking for a place in a log reads a few bytes of indexes and batch headers. On 
 every client, so that is done by `without_waiting`: its caller has `bring` run in a disk thread for what was cold, and
 starts again. Threads, which may wait, read as usual.
 
-A range is taken for warm when both its ends are (`DiskFile.is_warm`).
+A range is taken for warm when both its ends are, and what lies 64 KiB apart between them (`DiskFile.is_warm`).
 """
 
 from __future__ import annotations

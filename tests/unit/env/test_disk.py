@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.env.disk import Disk, DiskError, FileSlice, RealDisk, RealFile
+from ottla.env.disk import PROBE_BYTES, Disk, DiskError, FileSlice, RealDisk, RealFile
 from ottla.testing.disk_memory import MemoryDisk
 
 
@@ -214,6 +214,30 @@ def test_a_cold_range_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert file.is_warm(0, 10) is None
     assert FileSlice(file, 0, 10, None, active=True).is_warm()
     assert not FileSlice(file, 0, 10).is_warm()
+    file.close()
+
+
+def test_a_range_that_is_cold_in_its_middle_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    file.append([bytes(4 * PROBE_BYTES)])
+    cold = range(PROBE_BYTES, 3 * PROBE_BYTES)
+    probed: list[int] = []
+
+    def read_ahead(_descriptor: int, _into: object, position: int, _flags: int) -> int:
+        probed.append(position)
+        if position in cold:
+            raise BlockingIOError
+        return 1
+
+    monkeypatch.setattr(os, "preadv", read_ahead)
+    assert file.is_warm(0, 4 * PROBE_BYTES) is False
+    assert file.is_warm(0, PROBE_BYTES) is True
+    assert file.is_warm(3 * PROBE_BYTES - 1, PROBE_BYTES) is False
+    probed.clear()
+    assert file.is_warm(3 * PROBE_BYTES, 10) is True
+    assert probed == [3 * PROBE_BYTES], "one page needs one probe"
     file.close()
 
 
