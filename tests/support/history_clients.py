@@ -440,17 +440,19 @@ class OurHistoryMember(HistoryMember, ConsumerRebalanceListener):
 
 
 class LibrdkafkaHistoryMember(HistoryMember, LibrdkafkaReader):
-    """confluent-kafka's consumer, with one commit on its way at most. The call does not wait for it.
+    """confluent-kafka's consumer. It has one commit on its way, and does not wait for it: one that waited hung.
 
-    One that waits hung when the coordinator died; of several on their way an older one may arrive last.
+    One that has no answer for `COMMIT_TIMEOUT_S` while its coordinator is dead may still be done, after a later one.
     """
 
     def __init__(
         self, name: str, group: str, history: RecordedHistory, bootstrap: str, places: Sequence[Place]
     ) -> None:
         super().__init__(name, group, history, bootstrap, places)
-        #: When the commit on its way began; 0 if there is none.
+        #: When the last commit began, if it has no answer; else 0.
         self._began_s = 0.0
+        #: The commits that have no answer: when they began, and their offsets.
+        self._on_their_way: list[tuple[float, dict[Place, int]]] = []
         #: What is to be committed.
         self._ends: dict[Place, int] = {}
 
@@ -500,22 +502,32 @@ class LibrdkafkaHistoryMember(HistoryMember, LibrdkafkaReader):
         if not self._ends or now_s < self._began_s + COMMIT_TIMEOUT_S:
             return
         self._began_s = now_s
-        offsets = [LibrdkafkaPartition(*place, offset) for place, offset in self._ends.items()]
-        self._ends.clear()
+        ends, self._ends = self._ends, {}
+        self._on_their_way.append((now_s, ends))
         try:
+            offsets = [LibrdkafkaPartition(*place, offset) for place, offset in ends.items()]
             consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as refused:
+            self._on_their_way.pop()
             self._began_s = 0.0
             self.history.failed(f"{self.name}: commit: {refused}")
 
     def _on_commit(self, error: KafkaError | None, partitions: list[LibrdkafkaPartition]) -> None:
-        began_s, self._began_s = self._began_s, 0.0
+        began_s = self._begun({(each.topic, each.partition): each.offset for each in partitions})
+        if began_s == self._began_s:
+            self._began_s = 0.0
         if error is not None:
             self.history.failed(f"{self.name}: commit: {error}")
             return
         for each in partitions:
             if each.error is None:
                 self.committed((each.topic, each.partition), each.offset, began_s)
+
+    def _begun(self, ends: dict[Place, int]) -> float:
+        """When the commit of these offsets began; it has its answer now."""
+        found = next(each for each in self._on_their_way if each[1] == ends)
+        self._on_their_way.remove(found)
+        return found[0]
 
 
 class OurObserver(HistoryClient):
