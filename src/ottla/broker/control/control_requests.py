@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from ottla.broker.control.topic_reads import read_topic_configs
-from ottla.cluster.control_requests import ControlHeader, ControlRequests, RoleAction, updated_topic
+from ottla.cluster.control_requests import ControlHeader, ControlRequests, RoleAction, StopAction, updated_topic
 from ottla.cluster.image import ImageDelta, TopicDelta, TopicImage
 from ottla.cluster.topics import is_internal_topic
 from ottla.env.disk import DiskError
@@ -207,11 +207,20 @@ class ControlRequestShell:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             controller_id = header.controller_id if header.controller_id >= 0 else None
             control.publish(ImageDelta(tuple(deltas), brokers, controller_id))
+            await self._leave_behind(topics)
             for before, after in deltas:
                 if before is None and after is not None:
                     await self._slices.point()
                     control.note_configs(after.name)
         return ErrorCode.NONE
+
+    async def _leave_behind(self, topics: Sequence[TopicEntries]) -> None:
+        """Stop the replicas that were taken from this broker; their logs stay until a StopReplica deletes them."""
+        for topic in topics:
+            async for entries in self._slices.parts(topic.entries):
+                for entry in entries:
+                    if self.machine.is_left_behind(entry, self._hosting.replica(entry.topic, entry.partition)):
+                        self._hosting.end_role(entry.topic, entry.partition, StopAction.STOP)
 
     def _refused(self, header: ControlHeader) -> ErrorCode:
         control = self._control

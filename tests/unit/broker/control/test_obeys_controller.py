@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from ottla.cluster.control_requests import RoleAction
+from ottla.groups.coordinator import CoordinatorState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -22,6 +23,7 @@ from ottla.wire.messages.update_metadata import (
 )
 from ottla.zk.layout import LeaderAndIsr, PartitionStateZnode
 from support.controlled_broker import CONTROLLER, TOPIC_ID, ControlledBroker
+from support.waiting import until
 
 T0, T1 = ("t", 0), ("t", 1)
 OTHER_ID = UUID(int=0xB)
@@ -40,6 +42,15 @@ def run(tmp_path: Path, scenario: Callable[[ControlledBroker], Awaitable[None]],
             await test.broker.stop()
 
     asyncio.run(whole())
+
+
+def coordinates(test: ControlledBroker) -> bool:
+    return test.broker.groups.coordinator_state("any") is CoordinatorState.READY
+
+
+def is_led(test: ControlledBroker, key: tuple[str, int]) -> bool:
+    partition = test.broker.partitions.get(*key)
+    return partition is not None and partition.leader is not None
 
 
 def names(found: dict[tuple[str, int], int]) -> dict[tuple[str, int], str]:
@@ -189,6 +200,48 @@ def test_partitions_are_stopped_and_deleted(tmp_path: Path) -> None:
         assert not (tmp_path / "d0" / "t-0").exists()
         # A topic of the same name is another one.
         assert await test.lead_or_follow({T0: (1, 0, [1])}, is_new=True, topic_id=OTHER_ID) == {T0: 0}
+
+    run(tmp_path, scenario)
+
+
+def test_replicas_that_were_moved_away_while_it_was_gone_are_served_no_more(tmp_path: Path) -> None:
+    """No StopReplica reached it then, and no LeaderAndIsr names it now: only the metadata say so."""
+
+    async def scenario(test: ControlledBroker) -> None:
+        partitions, offsets = test.broker.partitions, ("__consumer_offsets", 0)
+        assert await test.update_metadata({}) == 0
+        states = {T0: (1, 3, [1, 2]), T1: (2, 3, [2, 1]), offsets: (1, 3, [1, 2])}
+        assert await test.lead_or_follow(states, is_new=True) == dict.fromkeys(states, 0)
+        assert await test.update_metadata(states) == 0
+        await until(lambda: coordinates(test), "it coordinates groups")
+        # Metadata that are older than its roles, or say the same, change nothing.
+        for leader_epoch in (2, 3):
+            assert await test.update_metadata(dict.fromkeys(states, (2, leader_epoch, [2, 3]))) == 0
+            assert {key for key in states if is_led(test, key)} == {T0, offsets}
+        moved = dict.fromkeys(states, (2, 4, [2, 3]))
+        assert await test.update_metadata(moved) == 0
+        assert not any(is_led(test, key) for key in states)
+        await until(lambda: not coordinates(test), "it coordinates no groups")
+        assert (tmp_path / "d0" / "t-0").exists(), "whether a log is deleted is for a StopReplica to say"
+        assert await test.stop_replicas(dict.fromkeys(states, 4), is_deletion=True) == dict.fromkeys(states, 0)
+        assert not (tmp_path / "d0" / "t-0").exists()
+        # It may get a replica again.
+        assert await test.lead_or_follow({T0: (1, 5, [1, 2])}, is_new=True) == {T0: 0}
+        assert is_led(test, T0)
+        assert partitions.get(*T1) is None
+
+    run(tmp_path, scenario)
+
+
+def test_a_topic_made_anew_without_it_ends_its_role_in_the_former_one(tmp_path: Path) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        assert await test.update_metadata({}) == 0
+        assert await test.lead_or_follow({T0: (1, 3, [1, 2])}, is_new=True) == {T0: 0}
+        assert await test.update_metadata({T0: (-2, 9, [2, 3])}, topic_id=OTHER_ID) == 0
+        assert is_led(test, T0), "another topic is deleted"
+        assert await test.update_metadata({T0: (2, 0, [2, 3])}, topic_id=OTHER_ID) == 0
+        assert not is_led(test, T0)
+        assert (tmp_path / "d0" / "t-0").exists()
 
     run(tmp_path, scenario)
 
