@@ -306,8 +306,8 @@ def test_acks(fake, acks):
 
     offsets = producing(fake, work, acks=acks)
     assert offsets == ([-1] * 100 if acks == 0 else list(range(100)))
-    assert {request.acks for request in fake.asked(ApiKey.PRODUCE)} == {0: {0}, 1: {1}, "all": {-1}}[acks]
     wait_until(lambda: len(values(fake, p)) == 100, "all to arrive, of which with acks=0 nobody tells")
+    assert {request.acks for request in fake.asked(ApiKey.PRODUCE)} == {0: {0}, 1: {1}, "all": {-1}}[acks]
 
 
 @pytest.mark.spec("P4")
