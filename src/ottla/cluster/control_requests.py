@@ -159,13 +159,13 @@ class ControlRequests:
         return StopDecision(StopAction.DELETE if entry.is_deletion else StopAction.STOP)
 
     def is_left_behind(self, entry: PartitionEntry, here: HostedReplica) -> bool:
-        """Whether an entry of an UpdateMetadata shows that a replica was taken from this broker while it was away.
+        """Whether an entry of an UpdateMetadata, which has no replica here, ends a role that this broker still has.
 
-        The controller's StopReplica did not reach it then, nor does a LeaderAndIsr now: it would lead on, or
-        coordinate groups, in a leader epoch that is over.
+        The replica was moved away while the broker was not alive: no StopReplica reached it then, nor does a
+        LeaderAndIsr now, and it would lead on, or coordinate groups, in a leader epoch that is over.
         """
         state = entry.state
-        if self._broker_id in state.replicas or state.leader == LEADER_DURING_DELETE:
+        if state.leader == LEADER_DURING_DELETE:
             return False
         is_another_topic = bool(entry.topic_id.int) and here.topic_id is not None and entry.topic_id != here.topic_id
         return here.leader_epoch != NO_LEADER_EPOCH and (is_another_topic or state.leader_epoch > here.leader_epoch)
