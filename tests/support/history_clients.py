@@ -449,8 +449,6 @@ class LibrdkafkaHistoryMember(HistoryMember, LibrdkafkaReader):
         self, name: str, group: str, history: RecordedHistory, bootstrap: str, places: Sequence[Place]
     ) -> None:
         super().__init__(name, group, history, bootstrap, places)
-        #: When the last commit began, if it has no answer; else 0.
-        self._began_s = 0.0
         #: The commits that have no answer: when they began, and their offsets.
         self._on_their_way: list[tuple[float, dict[Place, int]]] = []
         #: What is to be committed.
@@ -499,9 +497,9 @@ class LibrdkafkaHistoryMember(HistoryMember, LibrdkafkaReader):
                 place = record_read(self.history, self.reads_as, message)
                 self._ends[place] = (message.offset() or 0) + 1
         now_s = time.monotonic()
-        if not self._ends or now_s < self._began_s + COMMIT_TIMEOUT_S:
+        is_one_on_its_way = bool(self._on_their_way) and now_s < self._on_their_way[-1][0] + COMMIT_TIMEOUT_S
+        if is_one_on_its_way or not self._ends:
             return
-        self._began_s = now_s
         ends, self._ends = self._ends, {}
         self._on_their_way.append((now_s, ends))
         try:
@@ -509,13 +507,10 @@ class LibrdkafkaHistoryMember(HistoryMember, LibrdkafkaReader):
             consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as refused:
             self._on_their_way.pop()
-            self._began_s = 0.0
             self.history.failed(f"{self.name}: commit: {refused}")
 
     def _on_commit(self, error: KafkaError | None, partitions: list[LibrdkafkaPartition]) -> None:
         began_s = self._begun({(each.topic, each.partition): each.offset for each in partitions})
-        if began_s == self._began_s:
-            self._began_s = 0.0
         if error is not None:
             self.history.failed(f"{self.name}: commit: {error}")
             return

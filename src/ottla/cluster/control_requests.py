@@ -126,7 +126,7 @@ class ControlRequests:
         state = entry.state
         if here.is_offline:
             return RoleDecision(RoleAction.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
-        if entry.topic_id.int and here.topic_id is not None and entry.topic_id != here.topic_id:
+        if _is_of_another_topic(entry, here):
             return RoleDecision(RoleAction.NONE, ErrorCode.INCONSISTENT_TOPIC_ID)
         if state.leader_epoch == here.leader_epoch and entry.topic_id.int and here.has_log and here.topic_id is None:
             return RoleDecision(RoleAction.IDENTIFY)
@@ -158,17 +158,21 @@ class ControlRequests:
             return StopDecision(StopAction.NONE, ErrorCode.FENCED_LEADER_EPOCH)
         return StopDecision(StopAction.DELETE if entry.is_deletion else StopAction.STOP)
 
-    def is_left_behind(self, entry: PartitionEntry, here: HostedReplica) -> bool:
-        """Whether an entry of an UpdateMetadata, which has no replica here, ends a role that this broker still has.
 
-        The replica was moved away while the broker was not alive: no StopReplica reached it then, nor does a
-        LeaderAndIsr now, and it would lead on, or coordinate groups, in a leader epoch that is over.
-        """
-        state = entry.state
-        if state.leader == LEADER_DURING_DELETE:
-            return False
-        is_another_topic = bool(entry.topic_id.int) and here.topic_id is not None and entry.topic_id != here.topic_id
-        return here.leader_epoch != NO_LEADER_EPOCH and (is_another_topic or state.leader_epoch > here.leader_epoch)
+def is_left_behind(entry: PartitionEntry, here: HostedReplica) -> bool:
+    """Whether an entry of an UpdateMetadata, which has no replica here, ends a role that this broker still has.
+
+    The replica was moved away while the broker was not alive: no StopReplica reached it then, nor does a LeaderAndIsr
+    now, and it would lead on, or coordinate groups, in a leader epoch that is over.
+    """
+    if entry.state.leader == LEADER_DURING_DELETE or here.leader_epoch == NO_LEADER_EPOCH:
+        return False
+    return _is_of_another_topic(entry, here) or entry.state.leader_epoch > here.leader_epoch
+
+
+def _is_of_another_topic(entry: PartitionEntry, here: HostedReplica) -> bool:
+    """Whether the log here is one of an earlier or later topic of that name; older logs and requests have no id."""
+    return bool(entry.topic_id.int) and here.topic_id is not None and entry.topic_id != here.topic_id
 
 
 def lacks_log(here: HostedReplica, *, is_new: bool, is_needed: bool) -> bool:

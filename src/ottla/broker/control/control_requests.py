@@ -2,8 +2,9 @@
 
 The shell of `cluster.control_requests`. Requests are applied one at a time, on whatever connection they come, and in
 slices; before each entry the controller epoch is checked again, since a newer controller may have sent a request.
-LeaderAndIsr and StopReplica change the partitions hosted here, UpdateMetadata the image, as in Apache Kafka. Settings
-of topics are not in these requests: they are read from the znodes when a topic is first named.
+LeaderAndIsr and StopReplica change the partitions hosted here, UpdateMetadata the image, as in Apache Kafka; it also
+ends roles that were moved away while this broker was not alive. Settings of topics are not in these requests: they are
+read from the znodes when a topic is first named.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from ottla.broker.control.topic_reads import read_topic_configs
-from ottla.cluster.control_requests import ControlHeader, ControlRequests, RoleAction, StopAction, updated_topic
+from ottla.cluster.control_requests import (
+    ControlHeader,
+    ControlRequests,
+    RoleAction,
+    StopAction,
+    is_left_behind,
+    updated_topic,
+)
 from ottla.cluster.image import ImageDelta, TopicDelta, TopicImage
 from ottla.cluster.topics import is_internal_topic
 from ottla.env.disk import DiskError
@@ -207,14 +215,14 @@ class ControlRequestShell:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             controller_id = header.controller_id if header.controller_id >= 0 else None
             control.publish(ImageDelta(tuple(deltas), brokers, controller_id))
-            await self._leave_behind(topics)
+            await self._end_roles_left_behind(topics)
             for before, after in deltas:
                 if before is None and after is not None:
                     await self._slices.point()
                     control.note_configs(after.name)
         return ErrorCode.NONE
 
-    async def _leave_behind(self, topics: Sequence[TopicEntries]) -> None:
+    async def _end_roles_left_behind(self, topics: Sequence[TopicEntries]) -> None:
         """Stop the replicas that were taken from this broker; their logs stay until a StopReplica deletes them."""
         broker_id = self._control.broker_id
         for topic in topics:
@@ -223,7 +231,7 @@ class ControlRequestShell:
                     # Most entries have a replica here: looking for a role costs more than that.
                     if broker_id in entry.state.replicas:
                         continue
-                    if self.machine.is_left_behind(entry, self._hosting.replica(entry.topic, entry.partition)):
+                    if is_left_behind(entry, self._hosting.replica(entry.topic, entry.partition)):
                         self._hosting.end_role(entry.topic, entry.partition, StopAction.STOP)
 
     def _refused(self, header: ControlHeader) -> ErrorCode:
