@@ -13,6 +13,9 @@ from uuid import UUID
 
 from ottla.cluster.image import ImageDelta, PartitionImage, TopicImage
 
+#: Partitions that are looked at in one step, some microseconds each.
+STEP_PARTITIONS = 500
+
 LEADER_DURING_DELETE = -2
 """Leader in UpdateMetadata of a partition that is being deleted."""
 EPOCH_DURING_DELETE = -2
@@ -79,18 +82,28 @@ class ControlBatches:
 
     def add(self, delta: ImageDelta) -> None:
         """Add what a change of the image means for these brokers."""
+        for _ in self.adding(delta):
+            pass
+
+    def adding(self, delta: ImageDelta) -> Iterator[int]:
+        """As `add`, in steps; each gives the number of partitions that it has looked at."""
+        if not self._roles:
+            return  # there is nobody to be told
         for before, after in delta.topics:
             if before is not None and (after is None or after.topic_id != before.topic_id):
-                self._remove(before, 0)
+                yield from self._remove(before, 0)
             if after is None:
                 continue
             known = before.partitions if before is not None and before.topic_id == after.topic_id else ()
-            for index, now in enumerate(after.partitions):
-                was = known[index] if index < len(known) else None
-                if was is not now:
-                    self._change(after, index, was, now)
+            for start in range(0, len(after.partitions), STEP_PARTITIONS):
+                step = after.partitions[start : start + STEP_PARTITIONS]
+                for index, now in enumerate(step, start):
+                    was = known[index] if index < len(known) else None
+                    if was is not now:
+                        self._change(after, index, was, now)
+                yield len(step)
             if before is not None and len(known) > len(after.partitions):
-                self._remove(before, len(after.partitions))
+                yield from self._remove(before, len(after.partitions))
 
     def _change(self, topic: TopicImage, index: int, was: PartitionImage | None, now: PartitionImage) -> None:
         if not now.isr:
@@ -123,8 +136,10 @@ class ControlBatches:
             return False
         return broker_id not in self._leaving or broker_id not in (was.leader, now.leader)
 
-    def _remove(self, topic: TopicImage, first: int) -> None:
+    def _remove(self, topic: TopicImage, first: int) -> Iterator[int]:
         for index in range(first, len(topic.partitions)):
+            if index % STEP_PARTITIONS == 0:
+                yield STEP_PARTITIONS
             state = topic.partitions[index]
             self._metadata.append(gone(topic, index, self._entry_of(topic, index, state).offline))
             for broker_id in state.replicas:
@@ -143,11 +158,15 @@ class ControlBatches:
             stops = self._stops[broker_id]
             if any(entry.is_deletion for entry in stops):
                 # As in Kafka: first stopped, so that no follower copies what its leader deletes.
-                requests.append(StopReplicaBatch(tuple(entry._replace(is_deletion=False) for entry in stops)))
+                requests.append(StopReplicaBatch(tuple(map(_stopped, stops))))
             if stops:
                 requests.append(StopReplicaBatch(tuple(stops)))
             if requests:
                 yield broker_id, tuple(requests)
+
+
+def _stopped(entry: StopEntry) -> StopEntry:
+    return StopEntry(entry.topic, entry.partition, entry.leader_epoch, False) if entry.is_deletion else entry
 
 
 def gone(topic: TopicImage, index: int, offline: tuple[int, ...]) -> PartitionEntry:

@@ -12,7 +12,7 @@ to lead it, or is in sync and the partition has no leader. Apache Kafka's broker
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
@@ -31,6 +31,8 @@ NO_LEADER_EPOCH = -1
 """Leader epoch of a replica that was not told any since its broker's start, or in a StopReplica that names none."""
 UNKNOWN_BROKER_EPOCH = -1
 """Broker epoch in requests of versions that have none: it is not checked."""
+#: Entries of an UpdateMetadata that are looked at in one step.
+STEP_ENTRIES = 256
 UNHEARD_PARTITION = PartitionImage(NO_LEADER, NO_LEADER_EPOCH, (), ())
 """Stands in the image for a partition of which nothing was said, while later ones of its topic are known."""
 
@@ -180,12 +182,13 @@ def lacks_log(here: HostedReplica, *, is_new: bool, is_needed: bool) -> bool:
     return not is_new and not here.has_log and (is_needed or here.may_be_lost)
 
 
-def updated_topic(
+def updating_topic(
     known: TopicImage | None, topic_id: UUID, entries: Iterable[PartitionEntry], configs: Mapping[str, str]
-) -> TopicImage | None:
-    """A topic after an UpdateMetadata, whose entries are about this topic alone; None if no partition is left.
+) -> Generator[None, None, TopicImage | None]:
+    """A topic after an UpdateMetadata, whose entries are about this topic alone, in steps of a millisecond or less.
 
-    `configs` are the settings of a topic that was not known. A topic with another id than before is a new one.
+    It is None if no partition is left. `configs` are the settings of a topic that was not known. A topic with another
+    id than before is a new one.
     """
     entries = tuple(entries)
     if known is not None and topic_id.int and known.topic_id != topic_id:
@@ -193,16 +196,10 @@ def updated_topic(
             return known  # the deletion of an earlier topic of this name
         known = None
     states = list(known.partitions) if known is not None else []
-    for entry in entries:
-        index = entry.partition
-        is_gone = entry.state.leader == LEADER_DURING_DELETE
-        if not 0 <= index < MOST_PARTITIONS:
-            continue
-        if index >= len(states):
-            if is_gone:
-                continue
-            states.extend([UNHEARD_PARTITION] * (index + 1 - len(states)))
-        states[index] = UNHEARD_PARTITION if is_gone else entry.state._replace(offline=entry.offline)
+    for start in range(0, len(entries), STEP_ENTRIES):
+        for entry in entries[start : start + STEP_ENTRIES]:
+            _update(states, entry)
+        yield
     while states and states[-1] is UNHEARD_PARTITION:
         states.pop()
     if not states:
@@ -211,3 +208,16 @@ def updated_topic(
         return known._replace(partitions=tuple(states))
     name = entries[0].topic
     return TopicImage(name, topic_id, tuple(states), configs, is_internal_topic(name))
+
+
+def _update(states: list[PartitionImage], entry: PartitionEntry) -> None:
+    """Put what an UpdateMetadata says of a partition into the states of its topic."""
+    index = entry.partition
+    is_gone = entry.state.leader == LEADER_DURING_DELETE
+    if not 0 <= index < MOST_PARTITIONS:
+        return
+    if index >= len(states):
+        if is_gone:
+            return
+        states.extend([UNHEARD_PARTITION] * (index + 1 - len(states)))
+    states[index] = UNHEARD_PARTITION if is_gone else entry.state._replace(offline=entry.offline)

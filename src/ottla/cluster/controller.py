@@ -56,7 +56,7 @@ from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta, PartitionIm
 from ottla.cluster.partition_changes import RETRY_MS, TAKING_OFFICE, PartitionChanges
 from ottla.cluster.proposed_isrs import ProposedIsrs
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.taking_up import TakenUp, take_up
+from ottla.cluster.taking_up import MOST_TAKEN_UP, TakenUp, taking_up
 from ottla.cluster.topic_changes import TopicChanges
 from ottla.cluster.topic_deletions import TopicDeletions
 from ottla.wire.errors import ErrorCode
@@ -64,8 +64,6 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
-#: Partitions that a new controller takes up in one turn of the loop, some twenty microseconds each.
-MOST_TAKEN_UP = 500
 _ASKED = (
     TopicAsked,
     PartitionsAsked,
@@ -232,15 +230,15 @@ class Controller:
         if event.gone:
             # Deleted under the controller before, of which this broker has not heard. Others may have their names now.
             former.extend(state.notify(ImageDelta(tuple(TopicDelta(topic, None) for topic in event.gone))))
-        topics, taken_up = iter(event.topics), TakenUp([], [], [])
+        taken_up = TakenUp([], [], [])
+        steps = taking_up(event.topics, state, taken_up, is_election=True)
         is_cut = False
 
         def go_on() -> list[Effect]:
             nonlocal is_cut
             looked_at = 0
-            for topic in topics:
-                take_up((topic,), state, taken_up, is_election=True)
-                looked_at += len(topic.partitions)
+            for partitions in steps:
+                looked_at += partitions
                 if looked_at >= MOST_TAKEN_UP:
                     is_cut = True
                     return state.later(go_on)
@@ -294,9 +292,9 @@ class Controller:
     def _publish_to_all(self, delta: ImageDelta, partition_epochs: Mapping[PartitionKey, int]) -> list[Effect]:
         """Send the image to the others first: they and this broker, which has as much to do, work at the same time."""
         state = self._state
-        new = frozenset(state.unannounced)
+        new = state.unannounced.copy()
         to_own = state.notify(delta, partition_epochs=partition_epochs)
-        state.unannounced.update(new)  # the others hear of them only now
+        state.unannounced = new  # the others hear of them only now
         partitions = self._partitions
 
         def informed() -> list[Effect]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.cluster.control_batches import (
     EPOCH_DURING_DELETE,
@@ -34,6 +34,7 @@ from ottla.cluster.controller_events import (
 )
 from ottla.cluster.elections import is_unclean, settle
 from ottla.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicDelta, TopicImage
+from ottla.cluster.partition_set import PartitionSet
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 OnWritten: TypeAlias = Callable[[Written], list[Effect]]
 OnNotified: TypeAlias = Callable[[Notified], list[Effect]]
 Then: TypeAlias = Callable[[], list[Effect]]
+Change: TypeAlias = Callable[[TopicImage | None], TopicImage | None]
+"""What becomes of a topic as it is known; None: there is none."""
 
 
 #: Partitions that are looked at in one turn of the loop, some microseconds each.
@@ -116,7 +119,7 @@ class ControllerState:
         #: Partitions whose leader was elected uncleanly and has not recovered yet.
         self.recovering: set[PartitionKey] = set()
         #: Partitions made in this term of which no broker knows yet.
-        self.unannounced: set[PartitionKey] = set()
+        self.unannounced = PartitionSet()
         #: By broker, the partitions made in this term whose first LeaderAndIsr it has not answered: it may have died
         #: before it made their logs, and hears once more that they are new.
         self.unanswered: dict[int, set[PartitionKey]] = {}
@@ -161,6 +164,41 @@ class ControllerState:
 
         `partition_epochs` has `epochs_in` of all the topics, if they are known already.
         """
+        return self._notify(delta, then, partition_epochs, None)
+
+    def notify_in_turns(self, name: str, change: Change, then: OnNotified) -> list[Effect]:
+        """As `notify` of one topic's change; the requests to the others are made in several turns where it is large.
+
+        `change` gives the topic as it is to be, of that which is known then. All is sent, and applied, at once.
+        """
+        delta = self.delta(name, change(self.image.topics.get(name)))
+        batches = self._batches()
+        basis = self._basis(name)
+
+        def made() -> list[Effect]:
+            if self._basis(name) != basis:  # something else came in between: made anew
+                return self.notify(self.delta(name, change(self.image.topics.get(name))), then)
+            return self._notify(delta, then, None, batches)
+
+        return self.in_turns(((partitions, []) for partitions in batches.adding(delta)), made)
+
+    def _basis(self, name: str) -> tuple[object, ...]:
+        """What the requests of a topic's change are made of, beside what is kept of its partitions alone."""
+        return self.image.topics.get(name), self.electable, frozenset(self.informed)
+
+    def _batches(self) -> ControlBatches:
+        """The requests of a change to the brokers that have had the whole state."""
+        others = [broker_id for broker_id in self.informed if broker_id in self.live]
+        return ControlBatches(others, self.shutting_down, self.entry)
+
+    def _notify(
+        self,
+        delta: ImageDelta,
+        then: OnNotified,
+        partition_epochs: Mapping[PartitionKey, int] | None,
+        batches: ControlBatches | None,
+    ) -> list[Effect]:
+        """See `notify`. `batches` are the requests to the others, if they are made already."""
         self._last_id += 1
         self.notices[self._last_id] = then
         epochs: dict[PartitionKey, int] = dict(partition_epochs or {})
@@ -171,27 +209,29 @@ class ControllerState:
                 self._forget(before)
             if partition_epochs is None:
                 epochs.update(self.epochs_in(topic))
-        new = self._new_in(delta) if self.unannounced else frozenset()
-        added = {key for key, move in self.moves.items() if self.broker_id in move.adding and self._lags(key)}
+        new = self._new_in(delta)
+        new_here = new.copy()
+        for key, move in self.moves.items():
+            if self.broker_id in move.adding and self._lags(key):
+                new_here.add(key)
         recovering = frozenset(self.recovering)
-        delta = delta._replace(partition_epochs=epochs, new_partitions=new | added, recovering=recovering)
+        delta = delta._replace(partition_epochs=epochs, new_partitions=new_here, recovering=recovering)
         self.image.apply(delta)
         effects: list[Effect] = [Notify(self._last_id, self.broker_id, delta, self.epoch)]
-        others = [broker_id for broker_id in self.informed if broker_id in self.live]
-        if others:
-            batches = ControlBatches(others, self.shutting_down, self.entry)
+        if batches is None:
+            batches = self._batches()
             batches.add(delta)
-            for broker_id, requests in batches.requests(with_brokers=delta.brokers is not None):
-                if new and isinstance(requests[0], LeaderAndIsrBatch):
-                    self._await_logs(broker_id, requests[0])
-                effects.extend(self.send(broker_id, *requests))
-        self.unannounced -= new
+        for broker_id, requests in batches.requests(with_brokers=delta.brokers is not None):
+            if new and isinstance(requests[0], LeaderAndIsrBatch):
+                self._await_logs(broker_id, requests[0])
+            effects.extend(self.send(broker_id, *requests))
+        self.unannounced.remove_all(new)
         return effects
 
     def epochs_in(self, delta: TopicDelta) -> dict[PartitionKey, int]:
         """The partition epochs of what changes in a topic, without those of 0."""
         before, after = delta
-        if after is None:
+        if after is None or not self.versions:
             return {}
         known = before.partitions if before is not None else ()
         epochs = {}
@@ -212,10 +252,13 @@ class ControllerState:
         made = {(each.topic, each.partition) for each in roles.entries if each.is_new}
         self.unanswered.setdefault(broker_id, set()).update(made)
 
-    def _new_in(self, delta: ImageDelta) -> frozenset[PartitionKey]:
+    def _new_in(self, delta: ImageDelta) -> PartitionSet:
         """The partitions of this change that are announced with it."""
-        keys = ((after.name, index) for _, after in delta.topics if after for index in range(len(after.partitions)))
-        return frozenset(self.unannounced.intersection(keys))
+        new = PartitionSet()
+        for _, after in delta.topics:
+            if after is not None:
+                new.add_of(after.name, self.unannounced.of(after.name, len(after.partitions)))
+        return new
 
     def forget_topic(self, name: str) -> None:
         """Take a topic out of the controller's image; no broker is told."""
@@ -225,13 +268,13 @@ class ControllerState:
 
     def _forget(self, topic: TopicImage) -> None:
         """Forget what is known of a deleted topic's znodes: a later one of its name begins anew."""
-        for index in range(len(topic.partitions)):
-            self.versions.pop((topic.name, index), None)
-            self.recovering.discard((topic.name, index))
-            self.moves.pop((topic.name, index), None)
-            self.uncertain.pop((topic.name, index), None)
-            for waiting in self.unanswered.values():
-                waiting.discard((topic.name, index))
+        keys = [(topic.name, index) for index in range(len(topic.partitions))]
+        of_partitions: tuple[dict[PartitionKey, Any], ...] = (self.versions, self.moves, self.uncertain)
+        for known in filter(None, of_partitions):
+            for key in keys:
+                known.pop(key, None)
+        for marked in (self.recovering, *self.unanswered.values()):
+            marked.difference_update(keys)
 
     def send(self, broker_id: int, *requests: ControlRequest) -> list[Effect]:
         """Send control requests to another broker."""
@@ -295,20 +338,18 @@ class ControllerState:
         self, is_wanted: Callable[[PartitionImage], bool], entries: list[PartitionEntry], then: Then
     ) -> list[Effect]:
         """Put the entries of these partitions into `entries`, some in each turn; `then` follows."""
-        names = iter(tuple(self.image.topics))
+        parts = self._parts()
         is_cut = False
 
         def go_on() -> list[Effect]:
             nonlocal is_cut
             looked_at = 0
-            for name in names:
-                topic = self.image.topics.get(name)
-                if topic is None or name in self.deleting:
-                    continue
+            for topic, start in parts:
+                part = topic.partitions[start : start + MOST_LOOKED_AT]
                 entries.extend(
-                    self.entry(topic, index, state) for index, state in enumerate(topic.partitions) if is_wanted(state)
+                    self.entry(topic, index, state) for index, state in enumerate(part, start) if is_wanted(state)
                 )
-                looked_at += len(topic.partitions)
+                looked_at += len(part)
                 if looked_at >= MOST_LOOKED_AT:
                     is_cut = True
                     return self.later(go_on)
@@ -316,6 +357,16 @@ class ControllerState:
             return self.later(then) if is_cut else then()
 
         return go_on()
+
+    def _parts(self) -> Iterator[tuple[TopicImage, int]]:
+        """All topics as they are when their turn comes, a large one in parts: each with its first partition."""
+        for name in tuple(self.image.topics):
+            start = 0
+            while (topic := self.image.topics.get(name)) is not None and start < len(topic.partitions):
+                if name in self.deleting:
+                    break
+                yield topic, start
+                start += MOST_LOOKED_AT
 
     def _repeated(self, broker_id: int, roles: LeaderAndIsrBatch) -> LeaderAndIsrBatch:
         """The roles of a broker, with the mark of new partitions where it has not answered it before."""
@@ -373,12 +424,14 @@ class ControllerState:
 
     def tell(self, keys: Collection[PartitionKey]) -> list[Effect]:
         """Send the other brokers the metadata of these partitions as it is now."""
-        known = [(self.image.topics[name], index) for name, index in keys if name in self.image.topics]
-        if not known:
+        entries = []
+        for name, index in keys:
+            known = self.image.partition(name, index)
+            if known is not None:
+                entries.append(self.entry(self.image.topics[name], index, known))
+        if not entries:
             return []
-        metadata = UpdateMetadataBatch(
-            tuple(self.entry(topic, index, topic.partitions[index]) for topic, index in known)
-        )
+        metadata = UpdateMetadataBatch(tuple(entries))
         others = [broker_id for broker_id in self.informed if broker_id in self.live]
         return [effect for broker_id in others for effect in self.send(broker_id, metadata)]
 

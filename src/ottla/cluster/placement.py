@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import cycle, islice
 from typing import NamedTuple
 
 from ottla.assign.java_order import sorted_texts
@@ -47,15 +47,20 @@ def assign_replicas(
             f"Replication factor: {replication_factor} larger than available brokers: {len(brokers)}.",
         )
     racks = {broker.id: broker.rack for broker in brokers if broker.rack is not None}
-    if not racks:
-        ids = sorted(broker.id for broker in brokers)
-        return _rack_unaware(ids, partitions, replication_factor, start, shift, first_partition)
-    if len(racks) < len(brokers):
+    if racks and len(racks) < len(brokers):
         return TopicRefusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Not all brokers have rack information for replica rack aware assignment.",
         )
-    return _rack_aware(racks, partitions, replication_factor, start, shift, first_partition)
+    numbers = range(first_partition, first_partition + partitions)
+    # The first replica is the same one again after as many partitions as there are brokers, the distance to the second
+    # after as many rounds as it has values: a topic of many partitions shares the replicas of its first ones.
+    period = numbers[: len(brokers) * max(1, len(brokers) - 1)]
+    if racks:
+        placed = _rack_aware(racks, period, replication_factor, start, shift)
+    else:
+        placed = _rack_unaware(sorted(broker.id for broker in brokers), period, replication_factor, start, shift)
+    return dict(zip(numbers, cycle(placed), strict=False))
 
 
 def replica_index(first: int, shift: int, replica: int, brokers: int) -> int:
@@ -64,16 +69,16 @@ def replica_index(first: int, shift: int, replica: int, brokers: int) -> int:
 
 
 def _rack_unaware(
-    ids: Sequence[int], partitions: int, replication_factor: int, start: int, shift: int, first_partition: int
-) -> Assignment:
-    assignment: Assignment = {}
-    for partition in range(first_partition, first_partition + partitions):
+    ids: Sequence[int], partitions: range, replication_factor: int, start: int, shift: int
+) -> list[tuple[int, ...]]:
+    placed: list[tuple[int, ...]] = []
+    for partition in partitions:
         if partition > 0 and partition % len(ids) == 0:
             shift += 1
         first = (partition + start) % len(ids)
         others = (replica_index(first, shift, replica, len(ids)) for replica in range(replication_factor - 1))
-        assignment[partition] = (ids[first], *(ids[place] for place in others))
-    return assignment
+        placed.append((ids[first], *(ids[place] for place in others)))
+    return placed
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
@@ -90,12 +95,12 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
 
 
 def _rack_aware(
-    racks: Mapping[int, str], partitions: int, replication_factor: int, start: int, shift: int, first_partition: int
-) -> Assignment:
+    racks: Mapping[int, str], partitions: range, replication_factor: int, start: int, shift: int
+) -> list[tuple[int, ...]]:
     order = rack_alternated(racks)
     count_of_racks = len(set(racks.values()))
-    assignment: Assignment = {}
-    for partition in range(first_partition, first_partition + partitions):
+    placed: list[tuple[int, ...]] = []
+    for partition in partitions:
         if partition > 0 and partition % len(order) == 0:
             shift += 1
         first = (partition + start) % len(order)
@@ -106,8 +111,8 @@ def _rack_aware(
             tried += 1
             if _may_hold(broker, replicas, racks, count_of_racks):
                 replicas.append(broker)
-        assignment[partition] = tuple(replicas)
-    return assignment
+        placed.append(tuple(replicas))
+    return placed
 
 
 def _may_hold(broker: int, replicas: Sequence[int], racks: Mapping[int, str], count_of_racks: int) -> bool:

@@ -6,7 +6,7 @@ another broker or a tool has neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cluster.controller_events import (
@@ -23,6 +23,11 @@ from ottla.cluster.topics import MOST_PARTITIONS, topic_name_problem
 if TYPE_CHECKING:
     from ottla.cluster.controller_state import ControllerState
 
+#: Partitions that are taken up in one turn of the loop, some twenty microseconds each.
+MOST_TAKEN_UP = 500
+#: Partitions that are taken up in one step.
+STEP_PARTITIONS = 100
+
 
 class TakenUp(NamedTuple):
     """The topics as they are once `changes` are written, why others are not served, and what was lost."""
@@ -32,15 +37,14 @@ class TakenUp(NamedTuple):
     problems: list[str]
 
 
-def take_up(
-    found: Iterable[FoundTopic], state: ControllerState, so_far: TakenUp | None = None, *, is_election: bool = False
-) -> TakenUp:
-    """Find what is new in these topics; it is added to what was found `so_far`.
+def taking_up(
+    found: Iterable[FoundTopic], state: ControllerState, taken_up: TakenUp, *, is_election: bool = False
+) -> Iterator[int]:
+    """Add what is new in these topics to `taken_up`, in steps; each gives the number of partitions it has looked at.
 
     Their replicas are those of the znodes at an election only, as in Kafka: edits are ignored otherwise, but for what
     this controller may have written itself. Reassignments under way are taken up then, too.
     """
-    taken_up = so_far if so_far is not None else TakenUp([], [], [])
     for topic in found:
         problem = topic_name_problem(topic.name)
         if problem is None and len(topic.partitions) > MOST_PARTITIONS:
@@ -51,32 +55,64 @@ def take_up(
         known = state.image.topics.get(topic.name)
         # Tools of 0.8.2 that add partitions drop the topic's id.
         if known is None or topic.topic_id in (None, known.topic_id):
-            _take_up(topic, known, taken_up, state, is_election)
-    return taken_up
+            yield from _FoundAnew(topic, known, state, taken_up, is_election=is_election).steps()
 
 
-def _take_up(
-    found: FoundTopic, known: TopicImage | None, taken_up: TakenUp, state: ControllerState, is_election: bool
-) -> None:
-    configs = known.configs if known is not None else found.configs
-    states = list(known.partitions) if known is not None else []
-    writes: list[MetadataChange] = []
-    is_alone = not state.others
-    for index, as_found in enumerate(found.partitions):
-        partition = _with_left_over(as_found) if is_election else as_found
-        # With no other broker alive nothing is written: at the next start this one leads as before.
-        offline = state.offline_replicas(found.name, index) if is_alone else ()
-        key = (found.name, index)
+class _FoundAnew:
+    """A topic that is taken up, partition by partition. `known` is what the controller knew of it."""
+
+    def __init__(
+        self,
+        found: FoundTopic,
+        known: TopicImage | None,
+        state: ControllerState,
+        taken_up: TakenUp,
+        *,
+        is_election: bool,
+    ) -> None:
+        self._found = found
+        self._known = known
+        self._state = state
+        self._taken_up = taken_up
+        self._is_election = is_election
+        self._is_alone = not state.others
+        self._configs = known.configs if known is not None else found.configs
+        self._states = list(known.partitions) if known is not None else []
+        self._writes: list[MetadataChange] = []
+
+    def steps(self) -> Iterator[int]:
+        """Take it up, in steps; each gives the number of partitions it has looked at."""
+        partitions = self._found.partitions
+        for start in range(0, len(partitions), STEP_PARTITIONS):
+            step = partitions[start : start + STEP_PARTITIONS]
+            for index, partition in enumerate(step, start):
+                self._take(index, _with_left_over(partition) if self._is_election else partition)
+            yield len(step)
+        found, known, taken_up = self._found, self._known, self._taken_up
+        topic_id = known.topic_id if known is not None else found.topic_id or found.new_id
+        topic = TopicImage(found.name, topic_id, tuple(self._states), self._configs, found.is_internal)
+        if found.topic_id is None:
+            taken_up.changes.append(PutAssignment(topic, self._state.moves_of(topic)))
+        taken_up.changes.extend(self._writes)
+        if known is None or topic.partitions != known.partitions:
+            taken_up.topics.append(topic)
+
+    def _take(self, index: int, partition: FoundPartitionState) -> None:
+        """Note what its znodes say of a partition, and the state that it is to have."""
+        state, states = self._state, self._states
+        key = (self._found.name, index)
         is_edited = index < len(states) and states[index].replicas != partition.replicas
         is_written = state.uncertain.pop(key, None) == (partition.replicas, partition.move)
-        if is_edited and not is_election and not is_written:
-            continue
+        if is_edited and not self._is_election and not is_written:
+            return
         if is_written:
             state.note_move(key, partition.move)
-        if any(partition.move) and (is_election or index >= len(states)):
+        if any(partition.move) and (self._is_election or index >= len(states)):
             state.moves[key] = partition.move
+        # With no other broker alive nothing is written: at the next start this one leads as before.
+        offline = state.offline_replicas(*key) if self._is_alone else ()
         if offline and index < len(states):
-            continue
+            return
         if partition.version != 0:
             state.versions[key] = partition.version
         else:
@@ -84,30 +120,30 @@ def _take_up(
         if partition.is_recovering:
             state.recovering.add(key)
         was = _as_found(partition)
-        if was is None:
-            now = first_state(partition.replicas, state.electable)
-        elif offline:
-            now = was._replace(leader=NO_LEADER, offline=offline)
-        else:
-            now = state.settled(found.name, configs, index, was, _registered_since(partition, state))
-            if now is was and _leader_is_back(partition, state):
-                now = was._replace(leader_epoch=was.leader_epoch + 1)
+        now = self._settled(index, partition, was, offline)
         if now is not was and now.isr and not offline:
-            writes.append(state.put(key, was, now, partition.version))
+            self._writes.append(state.put(key, was, now, partition.version))
             message = state.unclean_election(key, was, now) if was is not None else None
             if message is not None:
-                taken_up.problems.append(message)
+                self._taken_up.problems.append(message)
         if index == len(states):
             states.append(now)
         elif now != states[index]:
             states[index] = now
-    topic_id = known.topic_id if known is not None else found.topic_id or found.new_id
-    topic = TopicImage(found.name, topic_id, tuple(states), configs, found.is_internal)
-    if found.topic_id is None:
-        taken_up.changes.append(PutAssignment(topic, state.moves_of(topic)))
-    taken_up.changes.extend(writes)
-    if known is None or topic.partitions != known.partitions:
-        taken_up.topics.append(topic)
+
+    def _settled(
+        self, index: int, partition: FoundPartitionState, was: PartitionImage | None, offline: tuple[int, ...]
+    ) -> PartitionImage:
+        """The state that a partition is to have: with a live leader, as far as can be."""
+        state = self._state
+        if was is None:
+            return first_state(partition.replicas, state.electable)
+        if offline:
+            return was._replace(leader=NO_LEADER, offline=offline)
+        now = state.settled(self._found.name, self._configs, index, was, _registered_since(partition, state))
+        if now is was and _leader_is_back(partition, state):
+            return was._replace(leader_epoch=was.leader_epoch + 1)
+        return now
 
 
 def _with_left_over(partition: FoundPartitionState) -> FoundPartitionState:

@@ -15,6 +15,7 @@ from ottla.cluster.controller_events import (
     CreateTopic,
     DeleteTopic,
     Effect,
+    FoundTopic,
     MetadataChange,
     Notified,
     PartitionsAsked,
@@ -28,12 +29,12 @@ from ottla.cluster.controller_events import (
     WriteFailure,
     Written,
 )
-from ottla.cluster.controller_state import UNCLEAN, ControllerState, nothing, why
+from ottla.cluster.controller_state import MOST_LOOKED_AT, UNCLEAN, ControllerState, why
 from ottla.cluster.elections import first_states
 from ottla.cluster.image import TopicImage
 from ottla.cluster.reassignments import REASSIGNMENTS, RETRY_MS
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.taking_up import take_up
+from ottla.cluster.taking_up import MOST_TAKEN_UP, TakenUp, taking_up
 from ottla.cluster.topics import is_internal_topic, plan_partitions, plan_topic
 from ottla.wire.errors import ErrorCode
 
@@ -71,7 +72,7 @@ class TopicChanges:
             if outcome.failure is not None:
                 return self._failed(event.token, name, outcome)
             state.note_made(topic)
-            return state.notify(state.delta(name, topic), notified)
+            return state.notify_in_turns(name, lambda _: topic, notified)
 
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
@@ -79,7 +80,7 @@ class TopicChanges:
             return state.end(name, [Answer(event.token, made)])
 
         state.begin(name)
-        state.unannounced.update((name, index) for index in range(len(partitions)))
+        state.unannounced.add_of(name, range(len(partitions)))
         return state.write([CreateTopic(topic)], written)
 
     def partitions_asked(self, event: PartitionsAsked) -> list[Effect]:
@@ -105,7 +106,11 @@ class TopicChanges:
             if outcome.failure is not None:
                 return self._failed(event.token, name, outcome)
             state.note_made(after, len(before.partitions))
-            return state.notify(state.delta(name, after), notified)
+            return state.notify_in_turns(name, grown, notified)
+
+        def grown(known: TopicImage | None) -> TopicImage | None:
+            # The ISRs of the others may have changed while this was written.
+            return known._replace(partitions=known.partitions + added) if known is not None else None
 
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
@@ -114,7 +119,7 @@ class TopicChanges:
             return state.end(name, [Answer(event.token, None)])
 
         state.begin(name)
-        state.unannounced.update((name, index) for index in range(len(before.partitions), len(after.partitions)))
+        state.unannounced.add_of(name, range(len(before.partitions), len(after.partitions)))
         return state.write([AddPartitions(after, len(before.partitions), state.moves_of(before))], written)
 
     def _take_back(
@@ -161,17 +166,30 @@ class TopicChanges:
         for found in event.topics:
             if found.name in state.deleting or state.must_wait(found.name, TopicsFound((found,))):
                 continue
-            uncertain = len(state.uncertain)
-            taken_up = take_up((found,), state)
+            effects.extend(self._take_up(found))
+        return effects
+
+    def _take_up(self, found: FoundTopic) -> list[Effect]:
+        """Take up what is new in a topic; a large one in several turns."""
+        state, name = self._state, found.name
+        uncertain = len(state.uncertain)
+        taken_up = TakenUp([], [], [])
+
+        def looked() -> list[Effect]:
+            effects: list[Effect] = []
             if len(state.uncertain) < uncertain:  # a move that was written after all goes on
                 effects.append(SetTimer(REASSIGNMENTS, state.now_ms + RETRY_MS))
             effects.extend(Report(problem, True) for problem in taken_up.problems)
             for topic in taken_up.topics:
-                state.begin(topic.name)
-                effects.extend(self._serve(topic, taken_up.changes))
-            if taken_up.changes and not taken_up.topics:
-                effects.extend(state.write(taken_up.changes, nothing))
-        return effects
+                return effects + self._serve(topic, taken_up.changes)
+            if taken_up.changes:
+                return effects + state.write(taken_up.changes, lambda _: state.end(name, []))
+            return state.end(name, effects)
+
+        state.begin(name)
+        steps = taking_up((found,), state, taken_up)
+        weight = MOST_LOOKED_AT // MOST_TAKEN_UP
+        return state.in_turns(((weight * partitions, []) for partitions in steps), looked)
 
     def _serve(self, topic: TopicImage, changes: list[MetadataChange]) -> list[Effect]:
         state, name = self._state, topic.name
@@ -180,7 +198,7 @@ class TopicChanges:
             if outcome.failure is not None:
                 return state.end(name, [Report(f"topic {name} could not be given leaders: {why(outcome)}", True)])
             state.note_versions(changes)
-            return state.notify(state.delta(name, topic), notified)
+            return state.notify_in_turns(name, lambda _: topic, notified)
 
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
@@ -190,7 +208,7 @@ class TopicChanges:
 
         if changes:
             return state.write(changes, written)
-        return state.notify(state.delta(name, topic), notified)
+        return state.notify_in_turns(name, lambda _: topic, notified)
 
     def configs_changed(self, event: ConfigsChanged) -> list[Effect]:
         """Update a topic's settings in the image; other brokers read them from the znodes."""

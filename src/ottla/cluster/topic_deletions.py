@@ -116,7 +116,7 @@ class TopicDeletions:
             deletion.is_done_here = True
             return self._proceed(deletion)
 
-        return state.notify(state.delta(name, None), notified)
+        return state.notify_in_turns(name, lambda _: None, notified)
 
     def _proceed(self, deletion: Deletion) -> list[Effect]:
         """Remove the znodes where all replicas are deleted; put the deletion off where only dead brokers are left."""

@@ -7,7 +7,9 @@ may name brokers that are not registered: such a partition gets a leader when on
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from ottla.cluster.image import ClusterImage, TopicImage
@@ -30,6 +32,8 @@ BROKER_DEFAULT = -1
 LONGEST_NAME = 249
 MOST_PARTITIONS = 100_000
 """Most partitions of one topic: a larger number is probably a mistake, and costs memory."""
+LARGEST_ASSIGNMENT = 1_040_000
+"""Most bytes that the replicas of a topic may take in its znode: ZooKeeper cuts off who sends it a mebibyte."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -92,7 +96,7 @@ def plan_topic(spec: TopicSpec, image: ClusterImage, config: BrokerConfig, chanc
     assignment = _assignment(spec, image, config, chance)
     if isinstance(assignment, TopicRefusal):
         return assignment
-    refusal = _check_name(spec.name, image) or _check_assignment(assignment)
+    refusal = _check_name(spec.name, image) or _check_assignment(assignment) or _check_size(assignment.values())
     if refusal is not None:
         return refusal
     configs = {name: value for name, value in spec.configs.items() if value is not None}
@@ -151,18 +155,35 @@ def _check_name(name: str, image: ClusterImage) -> TopicRefusal | None:
 
 
 def _check_assignment(assignment: Assignment) -> TopicRefusal | None:
-    if len({len(replicas) for replicas in assignment.values()}) != 1:
+    distinct = set(assignment.values())  # partitions share replicas: there are few of them
+    if len({len(replicas) for replicas in distinct}) != 1:
         return _bad_assignment("All partitions should have the same number of replicas")
-    for replicas in assignment.values():
+    for replicas in distinct:
         if len(set(replicas)) != len(replicas):
             shown = ", ".join(f"{partition} -> {list(assignment[partition])}" for partition in sorted(assignment))
             return _bad_assignment(f"Duplicate replica assignment found: {shown}")
     if sorted(assignment) != list(range(len(assignment))):
         return _bad_assignment("partitions should be a consecutive 0-based integer sequence")
-    for replicas in assignment.values():
+    for replicas in distinct:
         if not replicas:
             return _bad_assignment("The manual partition assignment includes an empty replica list.")
     return None
+
+
+def _check_size(replicas: Iterable[tuple[int, ...]]) -> TopicRefusal | None:
+    """Refuse more replicas than a topic's znode can hold, where each partition has its number and a list of them."""
+    counts = Counter(replicas)
+    partitions = counts.total()
+    digits = sum(max(0, partitions - first) for first in (0, *(10**power for power in range(1, len(str(partitions))))))
+    lists = sum(count * len(",".join(map(str, brokers))) for brokers, count in counts.items())
+    size = digits + lists + partitions * len('"":[],')
+    if size <= LARGEST_ASSIGNMENT:
+        return None
+    return TopicRefusal(
+        ErrorCode.INVALID_PARTITIONS,
+        f"The replicas of {partitions} partitions would take {size} bytes in the topic's znode, and "
+        f"{LARGEST_ASSIGNMENT} are the most that ZooKeeper takes. Make several topics of them.",
+    )
 
 
 def _bad_assignment(message: str) -> TopicRefusal:
@@ -187,13 +208,17 @@ def plan_partitions(
     if count > MOST_PARTITIONS:
         return _too_many(count)
     if assignments is not None:
-        return _assign_by_hand(topic, count, assignments, image)
-    brokers = _racks(image)
-    first_leader = topic.partitions[0].replicas[0]
-    start = next((place for place, broker in enumerate(brokers) if broker.id >= first_leader), 0)
-    return assign_replicas(
-        brokers, count - existing, topic.replication_factor, start=start, shift=start, first_partition=existing
-    )
+        added = _assign_by_hand(topic, count, assignments, image)
+    else:
+        brokers = _racks(image)
+        first_leader = topic.partitions[0].replicas[0]
+        start = next((place for place, broker in enumerate(brokers) if broker.id >= first_leader), 0)
+        added = assign_replicas(
+            brokers, count - existing, topic.replication_factor, start=start, shift=start, first_partition=existing
+        )
+    if isinstance(added, TopicRefusal):
+        return added
+    return _check_size(chain((known.replicas for known in topic.partitions), added.values())) or added
 
 
 def _assign_by_hand(

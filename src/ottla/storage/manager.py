@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ottla.cluster.ids import format_uuid
 from ottla.env.clock import Clock
+from ottla.env.collector import collect_new
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
 from ottla.env.randomness import Randomness
@@ -53,6 +54,8 @@ MOST_COLD_ROUNDS: Final = 8
 MOST_NOTES: Final = 1_000
 #: Lower limit of open segment files; the upper one is half of what the process may have open.
 LEAST_OPEN_FILES: Final = 64
+#: Logs that are deleted between two looks of the collector at what that leaves behind, some thirty objects each.
+DELETED_BEFORE_COLLECTION: Final = 32
 
 
 @dataclass(slots=True, frozen=True)
@@ -114,6 +117,7 @@ class LogManager:
         expiration_ms = self._settings.producer_expiration_ms
         self._resources = LogResources(disk, open_files, producer_expiration_ms=expiration_ms, executor=executor)
         self._removals = Removals(disk, executor, self._note)
+        self._deleted = 0
         #: Logs that wait for a disk thread.
         self.flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         self._checkpoints = LogCheckpoints(disk, self._directories, self._logs)
@@ -468,6 +472,9 @@ class LogManager:
         path = self._directories.rename_partition(log_dir, log.directory, key, DELETE_SUFFIX)
         self._removals.add(self._clock.now_ms() + log.config.file_delete_delay_ms, path)
         self._directories.sync_soon(log_dir)
+        self._deleted += 1
+        if self._deleted % DELETED_BEFORE_COLLECTION == 0:
+            collect_new()
         return True
 
     def apply_settings(self, settings: StorageSettings) -> None:

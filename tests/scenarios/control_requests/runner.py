@@ -24,10 +24,11 @@ from ottla.cluster.control_requests import (
     HostedReplica,
     RoleAction,
     StopAction,
-    updated_topic,
+    updating_topic,
 )
 from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage
 from ottla.wire.errors import ErrorCode
+from support.steps import result_of
 
 BROKER = 1
 REGISTRATION = 10
@@ -103,7 +104,9 @@ class Transcript:
             one = entry(part, options, False)
             entries.setdefault(one.topic, []).append(one)
         deltas = tuple(
-            self.image.delta_of(name, updated_topic(self.image.topics.get(name), some[0].topic_id, some, {}))
+            self.image.delta_of(
+                name, result_of(updating_topic(self.image.topics.get(name), some[0].topic_id, some, {}))
+            )
             for name, some in entries.items()
         )
         self.image.apply(ImageDelta(deltas, brokers, 2))

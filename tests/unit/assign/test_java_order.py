@@ -8,8 +8,11 @@ from ottla.assign.java_order import (
     computed_map_order,
     hash_map_order,
     partition_hash,
+    scala_map_order,
+    scala_map_parts,
     sorted_texts,
     string_hash,
+    table_size,
     text_order,
 )
 
@@ -68,3 +71,23 @@ def test_computed_keys_come_before_those_in_their_slot():
     # "q" shares the slot of "a" among 16, not among 32; with put() the 13th key makes the table larger.
     assert computed_map_order(["q", *letters[:12]]) == ["a", "q", *letters[1:12]]
     assert computed_map_order(["q", *letters]) == [*letters, "q"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 11, 12, 511, 5_000])
+def test_keys_of_scala_come_in_the_order_of_slots_and_hashes(count: int):
+    keys = [str(number) for number in range(count)]
+    table = table_size(count + 1)
+    by_slot: dict[int, list[tuple[int, int, str]]] = {}
+    for place, key in enumerate(keys):
+        spread = string_hash(key) ^ string_hash(key) >> 16
+        by_slot.setdefault(spread % table, []).append((spread, place, key))
+    expected = [key for _, members in sorted(by_slot.items()) for _, _, key in sorted(members)]
+    assert scala_map_order(keys + keys) == expected
+    parts = list(scala_map_parts(keys, count))
+    assert [key for part in parts for key in part] == expected
+    assert max(map(len, parts), default=0) <= 1_000
+
+
+def test_keys_of_scala_with_the_same_hash_stay_in_order():
+    assert scala_map_order(["BB", "x", "Aa"]) == ["BB", "Aa", "x"]
+    assert scala_map_order(["Aa", "x", "BB"]) == ["Aa", "BB", "x"]

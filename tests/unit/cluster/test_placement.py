@@ -65,3 +65,40 @@ def test_brokers_with_and_without_rack() -> None:
         ErrorCode.INVALID_REPLICATION_FACTOR,
         "Not all brokers have rack information for replica rack aware assignment.",
     )
+
+
+def one_by_one(
+    order: list[int], racks: dict[int, str], partitions: range, factor: int, start: int, shift: int
+) -> list[tuple[int, ...]]:
+    """The placement as Kafka's tools describe it, each partition for itself; in racks if they are known."""
+    placed, rounds = [], len(set(racks.values())) if racks else 1
+    for partition in partitions:
+        if partition > 0 and partition % len(order) == 0:
+            shift += 1
+        first = (partition + start) % len(order)
+        replicas, tried = [order[first]], 0
+        while len(replicas) < factor:
+            distance = 1 + (shift * rounds + tried) % (len(order) - 1)
+            broker = order[(first + distance) % len(order)]
+            tried += 1
+            used = {racks[replica] for replica in replicas} if racks else set()
+            is_fresh = not racks or racks[broker] not in used or len(used) == len(set(racks.values()))
+            if broker not in replicas and is_fresh:
+                replicas.append(broker)
+        placed.append(tuple(replicas))
+    return placed
+
+
+@pytest.mark.parametrize("first", [0, 1, 5, 17])
+@pytest.mark.parametrize(("count", "factor"), [(1, 1), (2, 1), (2, 2), (3, 3), (5, 2), (6, 3), (7, 4)])
+def test_many_partitions_are_placed_one_by_one(count: int, factor: int, first: int) -> None:
+    """Those after the first round of all are placed as those of it, which must not be seen."""
+    numbers = range(first, first + 150)
+    for start, shift in ((0, 0), (1, count - 1), (count - 1, 3)):
+        found = assign_replicas(brokers(count), 150, factor, start=start, shift=shift, first_partition=first)
+        assert placed(found) == one_by_one(list(range(count)), {}, numbers, factor, start, shift)
+        assert list(found) == list(numbers)
+        racks = {broker: f"rack{broker % 3}" for broker in range(count)}
+        in_racks = [BrokerRack(broker, rack) for broker, rack in racks.items()]
+        found = assign_replicas(in_racks, 150, factor, start=start, shift=shift, first_partition=first)
+        assert placed(found) == one_by_one(rack_alternated(racks), racks, numbers, factor, start, shift)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.env import collector
-from ottla.env.collector import THRESHOLDS, pass_over_copy, tune_collector
+from ottla.env.collector import THRESHOLDS, collect_new, pass_over_copy, tune_collector
 from support.server_collector import restored_collector
 
 
@@ -80,3 +80,46 @@ def test_copies_are_passed_over_in_server_processes_only() -> None:
     pass_over_copy()
     assert gc.get_freeze_count() > before
     assert len(copy) == 1_000
+
+
+def test_what_is_made_while_more_is_freed_is_looked_at_little_by_little() -> None:
+    """In a process of its own. Without `collect_new` one collection looks at all that was made meanwhile."""
+    program = """
+import gc, sys
+from ottla.env import collector
+remembered = [[[number] for _ in range(20)] for number in range(5_000)]
+collector.tune_collector()
+most, left = 0, []
+while remembered:
+    remembered.pop()
+    left.append([[0] for _ in range(10)])
+    if len(left) % 100 == 0:
+        most = max(most, len(gc.get_objects(generation=0)))
+        if sys.argv[1] == "often":
+            collector.collect_new()
+cycle = []
+cycle.append(cycle)
+del cycle
+collector.collect_new()
+print(most, gc.get_stats()[0]["collected"])
+"""
+    young = {}
+    for how in ("often", "never"):
+        command = [sys.executable, "-c", program, how]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+        most, collected = map(int, done.stdout.split())
+        assert collected >= 1, "a new cycle is collected"
+        young[how] = most
+    assert young["often"] < 2_000
+    assert young["never"] > 20_000
+
+
+def test_new_objects_are_passed_over_in_server_processes_only() -> None:
+    before = gc.get_freeze_count()
+    collect_new()
+    assert gc.get_freeze_count() <= before
+    tune_collector()
+    before = gc.get_freeze_count()
+    made = [[number] for number in range(1_000)]
+    collect_new()
+    assert gc.get_freeze_count() >= before + len(made) // 2

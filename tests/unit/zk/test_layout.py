@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from uuid import UUID
 
 import pytest
 
+from ottla.assign.java_order import scala_map_order
 from ottla.config.listeners import Endpoint
 from ottla.zk.layout import (
     DEFAULT_ENTITY,
@@ -76,6 +78,22 @@ def test_topics_of_older_versions_have_no_id() -> None:
 def test_a_reassignment_is_kept() -> None:
     assignment = TopicAssignment(UUID(int=5), {0: (1, 2)}, {0: (2,)}, {0: (1,)})
     assert TopicZnode.decode("t", TopicZnode.encode(assignment)) == assignment
+
+
+@pytest.mark.parametrize("count", [0, 1, 600, 5_000])
+def test_the_data_of_a_large_topic_is_made_in_parts(count: int) -> None:
+    replicas = {index: (index % 7, index % 7 + 1) for index in range(count)}
+    moves = dict.fromkeys(range(0, count, 2), (9,))
+    assignment = TopicAssignment(UUID(int=5), replicas, moves, {})
+    parts = list(TopicZnode.encoded_parts(assignment))
+    assert max(map(len, parts)) < 20_000
+    data = b"".join(parts)
+    assert data == TopicZnode.encode(assignment)
+    assert TopicZnode.decode("t", data) == assignment
+    in_order = json.loads(data)["partitions"]
+    assert list(in_order) == scala_map_order(map(str, range(count)))
+    compact = json.dumps(json.loads(data), separators=(",", ":")).encode()
+    assert data == compact, "as Jackson writes it"
 
 
 def test_config_changes_name_their_entity() -> None:

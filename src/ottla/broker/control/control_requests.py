@@ -21,7 +21,7 @@ from ottla.cluster.control_requests import (
     RoleAction,
     StopAction,
     is_left_behind,
-    updated_topic,
+    updating_topic,
 )
 from ottla.cluster.image import ImageDelta, TopicDelta, TopicImage
 from ottla.cluster.topics import is_internal_topic
@@ -208,7 +208,7 @@ class ControlRequestShell:
                 await self._slices.point()
                 known = control.image.topics.get(topic.name)
                 configs = control.unheard_configs.get(topic.name, {})
-                after = updated_topic(known, topic.topic_id, topic.entries, configs)
+                after = await self._slices.through(updating_topic(known, topic.topic_id, topic.entries, configs))
                 if after is not known:
                     deltas.append(TopicDelta(known, after))
             if not self._is_current(header):

@@ -109,17 +109,27 @@ class MetadataWriter:
             path = TopicConfigZnode.path(change.topic.name)
             # Settings left over from a former topic of the same name are replaced.
             is_left_over = await self._zk.exists(path) is not None
-            return _creation(change.topic, is_left_over, epoch)
+            return _creation(change.topic, await self._topic_data(change.topic), is_left_over, epoch)
         if isinstance(change, PutState) and change.version < 0:
             return await self._first_state(change, epoch)
         if isinstance(change, DeleteTopic):
             return await self._deletion(change)
         if isinstance(change, PutAssignment):
-            return [
-                Set(TopicZnode.path(change.topic.name), _topic_data(change.topic, change.moves)),
-                *await self._ends_of_requests(change),
-            ]
+            data = await self._topic_data(change.topic, change.moves)
+            return [Set(TopicZnode.path(change.topic.name), data), *await self._ends_of_requests(change)]
+        if isinstance(change, AddPartitions):
+            return _growth(change, await self._topic_data(change.topic, change.moves), epoch)
+        if isinstance(change, RemovePartitions):
+            return _shrinking(change, await self._topic_data(change.topic, change.moves))
         return _simple(change, epoch)
+
+    async def _topic_data(self, topic: TopicImage, moves: Mapping[int, ReplicaMove] = NO_MOVES) -> bytes:
+        """The data of a topic's node; that of many partitions is made in slices."""
+        parts = []
+        for part in TopicZnode.encoded_parts(_assignment(topic, moves)):
+            parts.append(part)
+            await self._slices.point()
+        return b"".join(parts)
 
     async def _first_state(self, change: PutState, epoch: int) -> list[Operation]:
         """Operations that create the state of a partition that has none, with its parent nodes."""
@@ -145,7 +155,7 @@ class MetadataWriter:
         ended = [key for key, replicas in wanted.items() if done.get(key) == replicas or key in replaced]
         return requests_left(wanted, ended, stat.version)
 
-    async def _deletion(self, change: DeleteTopic) -> list[Operation]:
+    async def _deletion(self, change: DeleteTopic) -> Iterator[Operation]:
         """Operations that remove a topic's nodes and its settings, where they exist, and its deletion mark.
 
         The mark is removed last: if several transactions are needed, the remaining nodes stay marked.
@@ -153,14 +163,14 @@ class MetadataWriter:
         name = change.name
         paths = [TopicZnode.path(name)] if await self._zk.exists(TopicZnode.path(name)) is not None else []
         for path in paths:
-            paths.extend(f"{path}/{child}" for child in await self._zk.children(path))
-            await self._slices.point()
+            async for part in self._slices.parts(await self._zk.children(path)):
+                paths.extend(f"{path}/{child}" for child in part)
         paths.reverse()
         if await self._zk.exists(TopicConfigZnode.path(name)) is not None:
             paths.append(TopicConfigZnode.path(name))
         if change.is_marked:
             paths.append(DeleteTopicZnode.path(name))
-        return [Delete(path) for path in paths]
+        return map(Delete, paths)  # made as the transactions take them
 
 
 def requests_left(
@@ -181,21 +191,17 @@ async def announcement(zk: ZkClient, topic: TopicImage) -> list[Operation]:
     is_left_over = await zk.exists(config_path) is not None
     return [
         Set(config_path, config) if is_left_over else Create(config_path, config),
-        Create(TopicZnode.path(topic.name), _topic_data(topic)),
+        Create(TopicZnode.path(topic.name), TopicZnode.encode(_assignment(topic))),
     ]
 
 
 def _simple(change: MetadataChange, epoch: int) -> Iterable[Operation]:
-    """The operations of a change that does not depend on existing nodes."""
-    if isinstance(change, AddPartitions):
-        return _growth(change, epoch)
-    if isinstance(change, RemovePartitions):
-        return _shrinking(change)
+    """The operations of a change of one node."""
     if isinstance(change, PutState):
         return [_set_state(change, epoch)]
     if isinstance(change, MarkDeletion):
         return [Create(DeleteTopicZnode.path(change.name))]
-    assert not isinstance(change, CreateTopic | DeleteTopic | PutAssignment)
+    assert not isinstance(change, CreateTopic | DeleteTopic | PutAssignment | AddPartitions | RemovePartitions)
     return [Delete(DeleteTopicZnode.path(change.name))]
 
 
@@ -217,23 +223,23 @@ def _failed(write_id: int, error: DiskError | ZkError) -> Written:
     return Written(write_id, WriteFailure.UNKNOWN if is_unknown else WriteFailure.REFUSED, refusal)
 
 
-def _creation(topic: TopicImage, is_left_over: bool, epoch: int) -> Iterator[Operation]:
+def _creation(topic: TopicImage, data: bytes, is_left_over: bool, epoch: int) -> Iterator[Operation]:
     config_path = TopicConfigZnode.path(topic.name)
     config = TopicConfigZnode.encode(topic.configs)
     yield Set(config_path, config) if is_left_over else Create(config_path, config)
-    yield Create(TopicZnode.path(topic.name), _topic_data(topic))
+    yield Create(TopicZnode.path(topic.name), data)
     yield Create(PartitionStateZnode.partitions_path(topic.name))
     yield from _partition_nodes(topic, 0, epoch)
 
 
-def _growth(change: AddPartitions, epoch: int) -> Iterator[Operation]:
-    yield Set(TopicZnode.path(change.topic.name), _topic_data(change.topic, change.moves))
+def _growth(change: AddPartitions, data: bytes, epoch: int) -> Iterator[Operation]:
+    yield Set(TopicZnode.path(change.topic.name), data)
     yield from _partition_nodes(change.topic, change.existing, epoch)
 
 
-def _shrinking(change: RemovePartitions) -> Iterator[Operation]:
+def _shrinking(change: RemovePartitions, data: bytes) -> Iterator[Operation]:
     topic = change.topic
-    yield Set(TopicZnode.path(topic.name), _topic_data(topic, change.moves))
+    yield Set(TopicZnode.path(topic.name), data)
     for index in range(len(topic.partitions), len(change.grown.partitions)):
         if change.grown.partitions[index].isr:
             yield Delete(PartitionStateZnode.path(topic.name, index))
@@ -249,11 +255,11 @@ def _partition_nodes(topic: TopicImage, first: int, epoch: int) -> Iterator[Oper
             yield Create(PartitionStateZnode.path(topic.name, index), _state(state, epoch))
 
 
-def _topic_data(topic: TopicImage, moves: Mapping[int, ReplicaMove] = NO_MOVES) -> bytes:
+def _assignment(topic: TopicImage, moves: Mapping[int, ReplicaMove] = NO_MOVES) -> TopicAssignment:
     replicas = {index: partition.replicas for index, partition in enumerate(topic.partitions)}
     adding = {index: move.adding for index, move in moves.items() if move.adding}
     removing = {index: move.removing for index, move in moves.items() if move.removing}
-    return TopicZnode.encode(TopicAssignment(topic.topic_id, replicas, adding, removing))
+    return TopicAssignment(topic.topic_id, replicas, adding, removing)
 
 
 def _state(state: PartitionImage, epoch: int, is_recovering: bool = False) -> bytes:

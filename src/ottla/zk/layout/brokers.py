@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ottla.assign.java_order import scala_map_order
+from ottla.assign.java_order import scala_map_parts
 from ottla.cluster.ids import format_uuid, parse_uuid
 from ottla.config.listeners import Endpoint, parse_endpoints
 from ottla.zk.layout.codec import dump, expected, load
@@ -99,13 +99,20 @@ class TopicZnode:
     @staticmethod
     def encode(assignment: TopicAssignment) -> bytes:
         """The JSON as Kafka writes it."""
-        value: dict[str, Any] = {"partitions": _by_text(assignment.partitions)}
+        return b"".join(TopicZnode.encoded_parts(assignment))
+
+    @staticmethod
+    def encoded_parts(assignment: TopicAssignment) -> Iterator[bytes]:
+        """As `encode`, in parts, each of which takes a millisecond or less; a part may be empty."""
+        yield b'{"partitions":'
+        yield from _replicas_parts(assignment.partitions)
         if assignment.topic_id is not None:
-            value["topic_id"] = format_uuid(assignment.topic_id)
-        value["adding_replicas"] = _by_text(assignment.adding)
-        value["removing_replicas"] = _by_text(assignment.removing)
-        value["version"] = 3
-        return dump(value)
+            yield f',"topic_id":"{format_uuid(assignment.topic_id)}"'.encode()
+        yield b',"adding_replicas":'
+        yield from _replicas_parts(assignment.adding)
+        yield b',"removing_replicas":'
+        yield from _replicas_parts(assignment.removing)
+        yield b',"version":3}'
 
     @staticmethod
     def decode(topic: str, data: bytes | None) -> TopicAssignment:
@@ -122,8 +129,14 @@ class TopicZnode:
             )
 
 
-def _by_text(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
-    return {index: list(replicas[int(index)]) for index in scala_map_order(map(str, sorted(replicas)))}
+def _replicas_parts(replicas: Mapping[int, Sequence[int]]) -> Iterator[bytes]:
+    """A JSON object of replicas by partition, in parts."""
+    begin = "{"
+    for part in scala_map_parts(map(str, sorted(replicas)), len(replicas)):
+        members = ",".join(f'"{index}":[{",".join(map(str, replicas[int(index)]))}]' for index in part)
+        yield f"{begin}{members}".encode() if members else b""
+        begin = "," if members else begin
+    yield b"{}" if begin == "{" else b"}"
 
 
 def _by_number(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:

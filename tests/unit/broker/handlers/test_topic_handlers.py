@@ -48,6 +48,7 @@ from ottla.wire.stepwise import decode_steps, encode_steps
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
 from support.handler_context import HandlerContext
+from support.steps import result_of
 
 CLOCK = VirtualClock(1)
 ENDPOINTS = (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092), Endpoint("INSIDE", "PLAINTEXT", "i", 9093))
@@ -79,15 +80,6 @@ class FakeContext(HandlerContext):
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         self.work = work
-
-
-def run_through(steps: Any) -> Any:
-    """What a generator of steps returns."""
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        return end.value
 
 
 async def ask(
@@ -311,11 +303,11 @@ def test_growing_very_many_topics_keeps_little_but_their_results() -> None:
         del topics
         context = FakeContext(broker, 0)
         steps = decode_steps(CreatePartitionsRequest, memoryview(frame), 0, 0, 10_000)
-        request, _ = run_through(steps)
+        request, _ = result_of(steps)
         replied: list[int] = []
 
         async def encoded(response: Any) -> None:
-            _, size = run_through(encode_steps(response, 0))
+            _, size = result_of(encode_steps(response, 0))
             replied.append(size)
 
         context.replied = encoded  # type: ignore[method-assign]
