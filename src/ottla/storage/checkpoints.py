@@ -7,7 +7,7 @@ In a log directory (`log.dirs`): `meta.properties`, `recovery-point-offset-check
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -64,6 +64,13 @@ def refuse_newer_checkpoint(data: bytes, path: str) -> None:
 def encode_entries(lines: Sequence[str]) -> bytes:
     """A checkpoint file: version, number of entries, one entry a line."""
     return ("\n".join([str(_VERSION), str(len(lines)), *lines]) + "\n").encode()
+
+
+def without_entries(data: bytes, gone: Collection[bytes]) -> bytes:
+    """A checkpoint file of offsets without the entries of these partitions, each a topic, a space and a number."""
+    version, _, *lines = data.splitlines()
+    left = [line for line in lines if line.rpartition(b" ")[0] not in gone]
+    return b"\n".join([version, b"%d" % len(left), *left, b""])
 
 
 def decode_entries(data: bytes, path: str) -> list[str]:

@@ -83,6 +83,7 @@ class LogDirectory:
         "_begun",
         "_disk",
         "_lock",
+        "_made",
         "_named",
         "_number",
         "_writing",
@@ -114,6 +115,8 @@ class LogDirectory:
         #: The checkpoints as they are on disk, and the newest requested version of each; threads write them.
         self._written: dict[str, bytes] = {}
         self._asked: dict[str, Checkpoint] = {}
+        #: The names of those that were requested since the start.
+        self._made: set[str] = set()
         #: The partitions named in these, by which of the two and the file's name.
         self._named: dict[tuple[str, str], tuple[bytes, dict[bytes, frozenset[bytes]]]] = {}
         self._number = 0
@@ -263,14 +266,21 @@ class LogDirectory:
             known = self._named[which] = data, {}
         partitions = known[1].get(topic)
         if partitions is None:
-            lines: list[bytes] = []
-            if b"\n%b " % topic in data:
-                lines = re.findall(rb"^%b (\d+) " % re.escape(topic), data, re.MULTILINE)
+            # The first line is the version. A pattern that begins with a line's end is looked for as fast as text.
+            lines = re.findall(rb"\n%b (\d+) " % re.escape(topic), data)
             partitions = known[1][topic] = frozenset(lines)
         return partitions
 
+    def made_checkpoint(self, name: str) -> bytes | None:
+        """The checkpoint as it was requested last; None if none was since the start."""
+        if name not in self._made:
+            return None
+        asked = self._asked.get(name)
+        return asked.data if asked is not None else self._written.get(name)
+
     def changed_checkpoint(self, name: str, data: bytes, *, is_on_disk: bool = False) -> Checkpoint | None:
         """The checkpoint to write; None if these contents were requested before and, with `is_on_disk`, written."""
+        self._made.add(name)
         asked, written = self._asked.get(name), self._written.get(name)
         newest = asked.data if asked is not None else written
         if newest == data and (written == data or not is_on_disk):
@@ -292,6 +302,7 @@ class LogDirectory:
                 # Let it be requested again.
                 if self._asked.get(name) is checkpoint:
                     del self._asked[name]
+                    self._made.discard(name)
                 raise
             self._written[name] = data
 

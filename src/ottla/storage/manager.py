@@ -346,7 +346,7 @@ class LogManager:
         Raises DiskError.
         """
         if any(log_dir.names(key) for log_dir in log_dirs):
-            self._checkpoints.write((RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE))
+            self._checkpoints.forget(key, log_dirs)
 
     # -- moves between log directories
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
-from ottla.env.disk import Disk
+from ottla.env.disk import Disk, DiskError
+from ottla.storage.checkpointing import LogCheckpoints
 from ottla.storage.manager import DELETED_BEFORE_COLLECTION
+from ottla.testing.disk_faulty import FaultyDisk
 from support.storage_logs import append
 from support.storage_managers import ManagerSetup as Setup
 
@@ -45,4 +49,76 @@ def test_the_collector_looks_at_what_deletions_leave_behind(setup: Setup, monkey
     for partition in range(2 * DELETED_BEFORE_COLLECTION + 1):
         manager.delete("t", partition)
     assert len(calls) == 2
+    manager.close()
+
+
+def lines(setup: Setup, name: str = "recovery-point-offset-checkpoint") -> list[bytes]:
+    return setup.read(name).splitlines()[2:]
+
+
+def test_deleted_logs_leave_the_checkpoints_with_the_first_that_is_made_again(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offsets of all others are not taken anew for it, and the others are not written for again."""
+    manager = setup.opened()
+    for topic in ("a", "b", "stays"):
+        for partition in (0, 1, 2):
+            append(manager.create(topic, None, partition))
+    manager.create("b", None, 0).delete_records(2)
+    manager.checkpoint()
+    for topic in ("a", "b"):
+        for partition in (0, 1, 2):
+            manager.delete(topic, partition)
+
+    def taken_anew(*_: object) -> NoReturn:
+        raise AssertionError("the offsets of all logs are taken")
+
+    monkeypatch.setattr(LogCheckpoints, "_entries", taken_anew)
+    manager.create("b", None, 0)
+    assert lines(setup) == [b"stays 0 0", b"stays 1 0", b"stays 2 0"]
+    assert setup.read("recovery-point-offset-checkpoint").startswith(b"0\n3\n")
+    assert setup.read("log-start-offset-checkpoint") == b"0\n0\n"
+    number = manager._directories.all[0]._number
+    for topic in ("a", "b"):
+        for partition in (0, 1, 2):
+            manager.create(topic, None, partition)
+    assert manager._directories.all[0]._number == number
+    monkeypatch.undo()
+    manager.checkpoint()
+    assert len(lines(setup)) == 9
+    manager.close()
+
+
+def test_what_was_in_checkpoints_before_the_start_goes_with_the_first_log_that_is_made(setup: Setup) -> None:
+    manager = setup.opened()
+    for topic in ("a", "b"):
+        append(manager.create(topic, None, 0))
+    manager.checkpoint()
+    for topic in ("a", "b"):
+        manager.delete(topic, 0)
+    for folder in manager._directories.all:  # the process is gone
+        folder.release()
+    again = setup.opened()
+    assert {line.split()[0] for line in lines(setup)} == {b"a", b"b"}
+    again.create("a", None, 0)
+    assert not lines(setup)
+    again.close()
+
+
+def test_a_checkpoint_that_could_not_be_written_is_no_ground_for_the_next(ground: tuple[Disk, str]) -> None:
+    disk = FaultyDisk(ground[0])
+    setup = Setup(disk, f"{ground[1]}/logs")
+    manager = setup.opened()
+    append(manager.create("a", None, 0))
+    manager.checkpoint()
+    manager.delete("a", 0)
+    [folder] = manager._directories.all
+    assert folder.made_checkpoint("recovery-point-offset-checkpoint") is not None
+    changed = folder.changed_checkpoint("recovery-point-offset-checkpoint", b"0\n0\n")
+    assert changed is not None
+    disk.fail("replace", "*checkpoint")
+    with pytest.raises(DiskError):
+        folder.write_checkpoint(changed)
+    assert folder.made_checkpoint("recovery-point-offset-checkpoint") is None
+    disk.heal()
     manager.close()
