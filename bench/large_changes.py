@@ -4,7 +4,7 @@
 
 - topic: on one broker a topic of 70,000 partitions is made, another grows to as many, both are deleted; with that many
   logs, a small topic is deleted and made again.
-- cluster: on three brokers a topic of 20,000 partitions of factor 3 is made; the controller dies and returns.
+- cluster: on three brokers a topic of 20,000 partitions of factor 3 is made; the controller dies and returns; it is deleted.
 - all: with 33,333 partitions of factor 3 all get their preferred leaders, another order of their replicas, two
   replicas, three again; all topics grow and are deleted.
 
@@ -164,6 +164,8 @@ class Bench:
             cluster.restart(controller)
             wait_until_told(cluster, ["large"])
             rows.add("it returns, until all brokers have all in sync", "s", time.monotonic() - began_s)
+        port = cluster.ports[cluster.controller()]
+        self._ask(rows, port, "it is deleted", ApiKey.DELETE_TOPICS, _delete(["large"]))
 
     def _run_all(self, cluster: WatchedCluster) -> None:
         rows = self.figures.part(f"All of {self._of_all:,} partitions of factor 3 on three brokers")

@@ -79,6 +79,9 @@ class ControlBatches:
         self._roles: dict[int, list[PartitionEntry]] = {broker_id: [] for broker_id in broker_ids}
         self._metadata: list[PartitionEntry] = []
         self._stops: dict[int, list[StopEntry]] = {broker_id: [] for broker_id in broker_ids}
+        #: The same without deletions, which come first; those who delete nothing need one of the two.
+        self._first_stops: dict[int, list[StopEntry]] = {broker_id: [] for broker_id in broker_ids}
+        self._deleting: set[int] = set()
 
     def add(self, delta: ImageDelta) -> None:
         """Add what a change of the image means for these brokers."""
@@ -120,15 +123,15 @@ class ControlBatches:
                 continue  # it is shutting down: it is not asked to make new logs
             if was is not None and self._leaves(broker_id, entry, was, now):
                 if is_commanded:
-                    self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, False))
+                    self._stop((broker_id,), topic.name, index, now.leader_epoch, is_deletion=False)
             elif is_commanded or (was is not None and broker_id not in was.replicas):
                 # A replica that is added may be made where others are in a failed log directory. One that was in sync
                 # has records, which it may have lost: then it must not lead with an empty log.
                 is_added = broker_id in entry.adding and broker_id not in now.isr
                 self._roles[broker_id].append(entry._replace(is_new=True) if is_added else entry)
-        for broker_id in was.replicas if was is not None else ():
-            if broker_id in self._roles and broker_id not in now.replicas:
-                self._stops[broker_id].append(StopEntry(topic.name, index, now.leader_epoch, True))
+        if was is not None and was.replicas != now.replicas:
+            left = [each for each in was.replicas if each in self._roles and each not in now.replicas]
+            self._stop(left, topic.name, index, now.leader_epoch, is_deletion=True)
 
     def _leaves(self, broker_id: int, entry: PartitionEntry, was: PartitionImage, now: PartitionImage) -> bool:
         """Whether the broker's replica goes offline with this change: it shuts down, or its log directory failed."""
@@ -142,9 +145,18 @@ class ControlBatches:
                 yield STEP_PARTITIONS
             state = topic.partitions[index]
             self._metadata.append(gone(topic, index, self._entry_of(topic, index, state).offline))
-            for broker_id in state.replicas:
-                if broker_id in self._stops and broker_id not in self._leaving:
-                    self._stops[broker_id].append(StopEntry(topic.name, index, EPOCH_DURING_DELETE, True))
+            left = [each for each in state.replicas if each in self._stops and each not in self._leaving]
+            self._stop(left, topic.name, index, EPOCH_DURING_DELETE, is_deletion=True)
+
+    def _stop(self, broker_ids: Iterable[int], topic: str, index: int, leader_epoch: int, *, is_deletion: bool) -> None:
+        """End these brokers' replicas of a partition."""
+        stopped = StopEntry(topic, index, leader_epoch, False)
+        ended = stopped._replace(is_deletion=True) if is_deletion else stopped
+        for broker_id in broker_ids:
+            self._first_stops[broker_id].append(stopped)
+            self._stops[broker_id].append(ended)
+        if is_deletion:
+            self._deleting.update(broker_ids)
 
     def requests(self, *, with_brokers: bool) -> Iterator[tuple[int, tuple[ControlRequest, ...]]]:
         """The requests of each broker that gets any. `with_brokers` says whether the live brokers have changed."""
@@ -156,17 +168,13 @@ class ControlBatches:
             if self._metadata or with_brokers:
                 requests.append(metadata)
             stops = self._stops[broker_id]
-            if any(entry.is_deletion for entry in stops):
+            if broker_id in self._deleting:
                 # As in Kafka: first stopped, so that no follower copies what its leader deletes.
-                requests.append(StopReplicaBatch(tuple(map(_stopped, stops))))
+                requests.append(StopReplicaBatch(tuple(self._first_stops[broker_id])))
             if stops:
                 requests.append(StopReplicaBatch(tuple(stops)))
             if requests:
                 yield broker_id, tuple(requests)
-
-
-def _stopped(entry: StopEntry) -> StopEntry:
-    return StopEntry(entry.topic, entry.partition, entry.leader_epoch, False) if entry.is_deletion else entry
 
 
 def gone(topic: TopicImage, index: int, offline: tuple[int, ...]) -> PartitionEntry:

@@ -231,22 +231,10 @@ class Controller:
             # Deleted under the controller before, of which this broker has not heard. Others may have their names now.
             former.extend(state.notify(ImageDelta(tuple(TopicDelta(topic, None) for topic in event.gone))))
         taken_up = TakenUp([], [], [])
+        weight = MOST_LOOKED_AT // MOST_TAKEN_UP
         steps = taking_up(event.topics, state, taken_up, is_election=True)
-        is_cut = False
-
-        def go_on() -> list[Effect]:
-            nonlocal is_cut
-            looked_at = 0
-            for partitions in steps:
-                looked_at += partitions
-                if looked_at >= MOST_TAKEN_UP:
-                    is_cut = True
-                    return state.later(go_on)
-            if is_cut:  # what follows is of all topics at once
-                return state.later(lambda: self._take_office(event, taken_up))
-            return self._take_office(event, taken_up)
-
-        return former + go_on()
+        parts: Iterator[tuple[int, list[Effect]]] = ((weight * partitions, []) for partitions in steps)
+        return former + state.in_turns(parts, lambda: self._take_office(event, taken_up), is_apart=True)
 
     def _take_office(self, event: Elected, taken_up: TakenUp) -> list[Effect]:
         """Write what is not in order, then publish."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.cluster.control_batches import (
@@ -74,11 +77,12 @@ class Deletion:
         self.is_done_here = False
         #: Brokers that could not delete a replica since they registered.
         self.failed: set[int] = set()
-        self.remaining: dict[int, set[int]] = {}
+        remaining: defaultdict[int, set[int]] = defaultdict(set)
         for index, state in enumerate(topic.partitions):
             for broker_id in state.replicas:
                 if broker_id != own_broker:
-                    self.remaining.setdefault(broker_id, set()).add(index)
+                    remaining[broker_id].add(index)
+        self.remaining = dict(remaining)
 
     def awaits_any_of(self, live: Collection[int]) -> bool:
         """Whether any of these brokers is still to answer."""
@@ -122,7 +126,7 @@ class ControllerState:
         self.unannounced = PartitionSet()
         #: By broker, the partitions made in this term whose first LeaderAndIsr it has not answered: it may have died
         #: before it made their logs, and hears once more that they are new.
-        self.unanswered: dict[int, set[PartitionKey]] = {}
+        self.unanswered: dict[int, PartitionSet] = {}
         #: Reassignments under way.
         self.moves: dict[PartitionKey, ReplicaMove] = {}
         #: Moves of which it is not known whether they are in the topic's znode: all replicas, and the move.
@@ -176,7 +180,8 @@ class ControllerState:
         basis = self._basis(name)
 
         def made() -> list[Effect]:
-            if self._basis(name) != basis:  # something else came in between: made anew
+            # A safeguard: the shell lets nothing else in between.
+            if self._basis(name) != basis:
                 return self.notify(self.delta(name, change(self.image.topics.get(name))), then)
             return self._notify(delta, then, None, batches)
 
@@ -231,12 +236,15 @@ class ControllerState:
     def epochs_in(self, delta: TopicDelta) -> dict[PartitionKey, int]:
         """The partition epochs of what changes in a topic, without those of 0."""
         before, after = delta
-        if after is None or not self.versions:
+        if after is None:
             return {}
         known = before.partitions if before is not None else ()
         epochs = {}
-        for index, partition in enumerate(after.partitions):
-            if index >= len(known) or known[index] is not partition:
+        indexes: Iterable[int] = range(len(after.partitions))
+        if len(self.versions) < len(after.partitions):
+            indexes = [index for name, index in self.versions if name == after.name and index < len(after.partitions)]
+        for index in indexes:
+            if index >= len(known) or known[index] is not after.partitions[index]:
                 version = self.versions.get((after.name, index), 0)
                 if version:
                     epochs[after.name, index] = version
@@ -249,8 +257,9 @@ class ControllerState:
 
     def _await_logs(self, broker_id: int, roles: LeaderAndIsrBatch) -> None:
         """Note the new partitions whose logs the broker is asked to make."""
-        made = {(each.topic, each.partition) for each in roles.entries if each.is_new}
-        self.unanswered.setdefault(broker_id, set()).update(made)
+        waiting = self.unanswered.setdefault(broker_id, PartitionSet())
+        for topic, entries in groupby(roles.entries, attrgetter("topic")):
+            waiting.add_of(topic, [each.partition for each in entries if each.is_new])
 
     def _new_in(self, delta: ImageDelta) -> PartitionSet:
         """The partitions of this change that are announced with it."""
@@ -268,13 +277,14 @@ class ControllerState:
 
     def _forget(self, topic: TopicImage) -> None:
         """Forget what is known of a deleted topic's znodes: a later one of its name begins anew."""
-        keys = [(topic.name, index) for index in range(len(topic.partitions))]
         of_partitions: tuple[dict[PartitionKey, Any], ...] = (self.versions, self.moves, self.uncertain)
         for known in filter(None, of_partitions):
-            for key in keys:
-                known.pop(key, None)
-        for marked in (self.recovering, *self.unanswered.values()):
-            marked.difference_update(keys)
+            for index in range(len(topic.partitions)):
+                known.pop((topic.name, index), None)
+        for waiting in self.unanswered.values():
+            waiting.remove_topic(topic.name)
+        if self.recovering:
+            self.recovering.difference_update((topic.name, index) for index in range(len(topic.partitions)))
 
     def send(self, broker_id: int, *requests: ControlRequest) -> list[Effect]:
         """Send control requests to another broker."""
@@ -287,10 +297,18 @@ class ControllerState:
         self.going_on[self._last_id] = then
         return [GoOn(self._last_id)]
 
-    def in_turns(self, parts: Iterator[tuple[int, list[Effect]]], then: Then = list) -> list[Effect]:
+    def in_turns(
+        self,
+        parts: Iterator[tuple[int, list[Effect]]],
+        then: Then = list,
+        *,
+        is_apart: bool = False,
+        is_cut: bool = False,
+    ) -> list[Effect]:
         """The effects of all these parts, in as many turns of the loop as it takes; `then` follows.
 
-        Each part comes with the number of partitions that were looked at for it.
+        Each part comes with the number of partitions that were looked at for it. With `is_apart` what follows, which is
+        about all of them again, has a turn of its own where the parts have had several (`is_cut`).
         """
         effects: list[Effect] = []
         looked_at = 0
@@ -298,8 +316,9 @@ class ControllerState:
             effects.extend(found)
             looked_at += size
             if looked_at >= MOST_LOOKED_AT:
-                return effects + self.later(lambda: self.in_turns(parts, then))
-        return effects + then()
+                go_on = partial(self.in_turns, parts, then, is_apart=is_apart, is_cut=True)
+                return effects + self.later(go_on)
+        return effects + (self.later(then) if is_apart and is_cut else then())
 
     def inform(self, broker_ids: Collection[int], then: Then = list) -> list[Effect]:
         """Send the whole state to brokers that have registered, or to all once elected; `then` follows.
@@ -338,25 +357,16 @@ class ControllerState:
         self, is_wanted: Callable[[PartitionImage], bool], entries: list[PartitionEntry], then: Then
     ) -> list[Effect]:
         """Put the entries of these partitions into `entries`, some in each turn; `then` follows."""
-        parts = self._parts()
-        is_cut = False
 
-        def go_on() -> list[Effect]:
-            nonlocal is_cut
-            looked_at = 0
-            for topic, start in parts:
+        def parts() -> Iterator[tuple[int, list[Effect]]]:
+            for topic, start in self._parts():
                 part = topic.partitions[start : start + MOST_LOOKED_AT]
                 entries.extend(
                     self.entry(topic, index, state) for index, state in enumerate(part, start) if is_wanted(state)
                 )
-                looked_at += len(part)
-                if looked_at >= MOST_LOOKED_AT:
-                    is_cut = True
-                    return self.later(go_on)
-            # What follows is about all partitions again.
-            return self.later(then) if is_cut else then()
+                yield len(part), []
 
-        return go_on()
+        return self.in_turns(parts(), then, is_apart=True)
 
     def _parts(self) -> Iterator[tuple[TopicImage, int]]:
         """All topics as they are when their turn comes, a large one in parts: each with its first partition."""

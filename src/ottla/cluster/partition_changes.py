@@ -256,7 +256,7 @@ class PartitionChanges:
         known = state.offline.get(event.broker_id, set())
         known.difference_update(event.online)
         if event.broker_id in state.unanswered:
-            state.unanswered[event.broker_id].difference_update(event.online)
+            state.unanswered[event.broker_id].discard_all(event.online)
         new = [key for key in event.offline if key not in known]
         if not new:
             return []

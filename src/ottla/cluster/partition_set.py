@@ -62,6 +62,19 @@ class PartitionSet(Collection[tuple[str, int]]):
                 if not known:
                     del self._by_topic[topic]
 
+    def discard_all(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Remove these partitions."""
+        for topic, index in keys:
+            known = self._by_topic.get(topic)
+            if known is not None:
+                known.discard(index)
+                if not known:
+                    del self._by_topic[topic]
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove all partitions of a topic."""
+        self._by_topic.pop(topic, None)
+
     def copy(self) -> PartitionSet:
         """An equal set of its own."""
         other = PartitionSet()

@@ -109,7 +109,6 @@ class TopicChanges:
             return state.notify_in_turns(name, grown, notified)
 
         def grown(known: TopicImage | None) -> TopicImage | None:
-            # The ISRs of the others may have changed while this was written.
             return known._replace(partitions=known.partitions + added) if known is not None else None
 
         def notified(outcome: Notified) -> list[Effect]:

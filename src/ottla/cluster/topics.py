@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.cluster.image import ClusterImage, TopicImage
@@ -33,7 +32,7 @@ LONGEST_NAME = 249
 MOST_PARTITIONS = 100_000
 """Most partitions of one topic: a larger number is probably a mistake, and costs memory."""
 LARGEST_ASSIGNMENT = 1_040_000
-"""Most bytes that the replicas of a topic may take in its znode: ZooKeeper cuts off who sends it a mebibyte."""
+"""Most bytes that the replicas of a topic may take in its znode: a request to ZooKeeper has less than a mebibyte."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -170,18 +169,23 @@ def _check_assignment(assignment: Assignment) -> TopicRefusal | None:
     return None
 
 
-def _check_size(replicas: Iterable[tuple[int, ...]]) -> TopicRefusal | None:
-    """Refuse more replicas than a topic's znode can hold, where each partition has its number and a list of them."""
+def assignment_bytes(replicas: Iterable[tuple[int, ...]]) -> int:
+    """Bytes that the replicas of partitions 0 and up take in the topic's znode, each with its number."""
     counts = Counter(replicas)
     partitions = counts.total()
-    digits = sum(max(0, partitions - first) for first in (0, *(10**power for power in range(1, len(str(partitions))))))
+    digits: int = sum(partitions - 10**power for power in range(1, len(str(partitions))))
     lists = sum(count * len(",".join(map(str, brokers))) for brokers, count in counts.items())
-    size = digits + lists + partitions * len('"":[],')
+    return digits + lists + partitions * len('"0":[],')
+
+
+def _check_size(replicas: Collection[tuple[int, ...]]) -> TopicRefusal | None:
+    """Refuse more replicas than a topic's znode can hold."""
+    size = assignment_bytes(replicas)
     if size <= LARGEST_ASSIGNMENT:
         return None
     return TopicRefusal(
         ErrorCode.INVALID_PARTITIONS,
-        f"The replicas of {partitions} partitions would take {size} bytes in the topic's znode, and "
+        f"The replicas of {len(replicas)} partitions would take {size} bytes in the topic's znode, and "
         f"{LARGEST_ASSIGNMENT} are the most that ZooKeeper takes. Make several topics of them.",
     )
 
@@ -218,7 +222,7 @@ def plan_partitions(
         )
     if isinstance(added, TopicRefusal):
         return added
-    return _check_size(chain((known.replicas for known in topic.partitions), added.values())) or added
+    return _check_size([*(known.replicas for known in topic.partitions), *added.values()]) or added
 
 
 def _assign_by_hand(

@@ -20,6 +20,7 @@ from ottla.storage.checkpoints import (
     TopicPartitionKey,
     encode_entries,
     offset_entry,
+    partition_name,
     without_entries,
 )
 from ottla.storage.flushing import sync_file
@@ -49,8 +50,9 @@ class LogCheckpoints:
         self._cut_files: list[tuple[str, LogDirectory]] = []
         #: Partitions whose logs came, went or were cut since `write_in_steps` began.
         self._noted: set[TopicPartitionKey] = set()
-        #: Partitions whose logs went, and may still be named in checkpoints.
-        self._gone: set[TopicPartitionKey] = set()
+        #: Partitions whose logs went, and may still be named in checkpoints, as they are named there.
+        self._gone: set[bytes] = set()
+        self._are_all_gone_known = True
         self._is_closed = False
 
     def include(
@@ -69,10 +71,13 @@ class LogCheckpoints:
     def note(self, key: TopicPartitionKey) -> None:
         """The partition has another log, none any more, or one that was cut: its former offsets count no longer."""
         self._noted.add(key)
-        if key not in self._logs:
-            if len(self._gone) >= MOST_GONE:
-                self._gone.clear()
-            self._gone.add(key)
+        if key in self._logs:
+            self._gone.discard(partition_name(key))
+            return
+        if len(self._gone) < MOST_GONE:
+            self._gone.add(partition_name(key))
+        else:
+            self._are_all_gone_known = False
 
     def note_cut(self, log: PartitionLog, log_dir: LogDirectory) -> None:
         """Sync what was truncated with the recovery points.
@@ -94,10 +99,13 @@ class LogCheckpoints:
         The logs that are deleted go with it: a topic that is made again has many. To take the offsets of all others
         anew would hold the loop for 0.3 s where there are a hundred thousand.
         """
-        gone = {f"{topic} {index}".encode() for topic, index in (key, *self._gone.difference(self._logs))}
+        gone = self._gone | {partition_name(key)}
         for name, log_dir in product((RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE), log_dirs):
-            made = log_dir.made_checkpoint(name)
+            made = log_dir.made_checkpoint(name) if self._are_all_gone_known else None
             _write_now(log_dir, name, self._data(name, log_dir) if made is None else without_entries(made, gone))
+        if len(log_dirs) == len(self._directories.live()):
+            self._gone.clear()
+            self._are_all_gone_known = True
 
     def write_soon(self, name: str) -> None:
         """Write a checkpoint of all log directories in disk threads, where it has changed."""

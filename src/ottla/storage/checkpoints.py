@@ -66,10 +66,15 @@ def encode_entries(lines: Sequence[str]) -> bytes:
     return ("\n".join([str(_VERSION), str(len(lines)), *lines]) + "\n").encode()
 
 
+def partition_name(key: TopicPartitionKey) -> bytes:
+    """A partition as checkpoints of offsets name it."""
+    return f"{key[0]} {key[1]}".encode()
+
+
 def without_entries(data: bytes, gone: Collection[bytes]) -> bytes:
-    """A checkpoint file of offsets without the entries of these partitions, each a topic, a space and a number."""
+    """A checkpoint file of offsets, as this broker made it, without these partitions' entries (`partition_name`)."""
     version, _, *lines = data.splitlines()
-    left = [line for line in lines if line.rpartition(b" ")[0] not in gone]
+    left = [line for line in lines if line[: line.rindex(b" ")] not in gone]
     return b"\n".join([version, b"%d" % len(left), *left, b""])
 
 

@@ -81,6 +81,7 @@ class LogDirectory:
     __slots__ = (
         "_asked",
         "_begun",
+        "_being_written",
         "_disk",
         "_lock",
         "_made",
@@ -115,6 +116,8 @@ class LogDirectory:
         #: The checkpoints as they are on disk, and the newest requested version of each; threads write them.
         self._written: dict[str, bytes] = {}
         self._asked: dict[str, Checkpoint] = {}
+        #: What was written last, or is being written, which may be older than what was requested.
+        self._being_written: dict[str, bytes] = {}
         #: The names of those that were requested since the start.
         self._made: set[str] = set()
         #: The partitions named in these, by which of the two and the file's name.
@@ -249,10 +252,15 @@ class LogDirectory:
         """Whether a checkpoint that the next start may trust names the partition."""
         topic, partition = key[0].encode(), str(key[1]).encode()
         for name in (RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE):
-            asked = self._asked.get(name)
-            if partition in self._partitions_in(("written", name), self._written.get(name, b""), topic):
+            asked, written = self._asked.get(name), self._written.get(name, b"")
+            if partition in self._partitions_in(("written", name), written, topic):
                 return True
-            if asked is not None and partition in self._partitions_in(("asked", name), asked.data, topic):
+            being_written = self._being_written.get(name, written)
+            if being_written is not written and b"\n%b %b " % (topic, partition) in being_written:
+                return True
+            if asked is None or asked.data is written:
+                continue
+            if partition in self._partitions_in(("asked", name), asked.data, topic):
                 return True
         return False
 
@@ -266,8 +274,9 @@ class LogDirectory:
             known = self._named[which] = data, {}
         partitions = known[1].get(topic)
         if partitions is None:
-            # The first line is the version. A pattern that begins with a line's end is looked for as fast as text.
-            lines = re.findall(rb"\n%b (\d+) " % re.escape(topic), data)
+            # The first line is the version. Most topics that are made are in no checkpoint.
+            is_there = b"\n%b " % topic in data
+            lines = re.findall(rb"\n%b (\d+) " % re.escape(topic), data) if is_there else []
             partitions = known[1][topic] = frozenset(lines)
         return partitions
 
@@ -293,12 +302,14 @@ class LogDirectory:
         """Write a checkpoint file, from any thread, unless a newer version was written. Raises DiskError."""
         name, data, number = checkpoint
         with self._writing:
-            if number < self._begun.get(name, 0):
+            begun = self._begun.get(name, 0)
+            if number < begun:
                 return
-            self._begun[name] = number
+            self._begun[name], self._being_written[name] = number, data
             try:
                 self._disk.write_atomic(f"{self.path}/{name}", data)
             except DiskError:
+                self._begun[name] = begun
                 # Let it be requested again.
                 if self._asked.get(name) is checkpoint:
                     del self._asked[name]

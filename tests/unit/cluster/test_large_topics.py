@@ -8,14 +8,15 @@ from uuid import UUID
 import pytest
 
 from ottla.cluster import controller_events as events
-from ottla.cluster.control_batches import StopReplicaBatch
+from ottla.cluster.control_batches import PartitionEntry, StopReplicaBatch
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage
 from ottla.cluster.placement import Assignment
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.topics import Chance, TopicSpec
+from ottla.cluster.topics import LARGEST_ASSIGNMENT, Chance, TopicSpec, assignment_bytes
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.wire.errors import ErrorCode
+from ottla.zk.layout import TopicAssignment, TopicZnode
 
 pytestmark = pytest.mark.spec("R5")
 
@@ -93,7 +94,7 @@ def test_a_large_topic_is_made_grows_and_goes_as_a_small_one_does(monkeypatch: p
     [stops] = [
         each for each in seen[2][0].requests if isinstance(each, StopReplicaBatch) and each.entries[0].is_deletion
     ]
-    assert {entry.partition for entry in stops.entries} < set(range(2 * PARTITIONS))
+    assert 0 < len({entry.partition for entry in stops.entries}) < 2 * PARTITIONS
     assert seen == all_at_once(monkeypatch, *asked)
 
 
@@ -102,7 +103,9 @@ def test_new_partitions_are_new_for_the_brokers_once() -> None:
     turns = list(play(made, REQUEST))
     [notice] = [effect for turn in turns for effect in turn if isinstance(effect, events.Notify)]
     assert set(notice.delta.new_partitions) == {(NAME, index) for index in range(PARTITIONS)}
-    assert all(entry.is_new for each in sent(turns) for entry in each.requests[0].entries if hasattr(entry, "is_new"))
+    roles = [entry for each in sent(turns) for entry in each.requests[0].entries if isinstance(entry, PartitionEntry)]
+    assert len(roles) > PARTITIONS
+    assert all(entry.is_new for entry in roles)
     turns = list(play(made, events.PartitionsAsked(8, NAME, PARTITIONS + 1)))
     [notice] = [effect for turn in turns for effect in turn if isinstance(effect, events.Notify)]
     assert list(notice.delta.new_partitions) == [(NAME, PARTITIONS)]
@@ -173,7 +176,6 @@ def test_a_deletion_waits_until_a_topic_is_taken_up() -> None:
 
 @pytest.mark.parametrize(("partitions", "factor"), [(88_000, 1), (66_000, 3), (100_000, 1)])
 def test_a_topic_that_no_znode_can_hold_is_refused(partitions: int, factor: int) -> None:
-    """ZooKeeper cuts off who sends it so much, and with that all of the broker's sessions."""
     made = controller()
     for asked in (
         events.TopicAsked(7, TopicSpec(NAME, partitions, factor), Chance(0, 0), UUID(int=9)),
@@ -186,3 +188,20 @@ def test_a_topic_that_no_znode_can_hold_is_refused(partitions: int, factor: int)
         assert answer.result.error is ErrorCode.INVALID_PARTITIONS
         assert f"replicas of {partitions} partitions would take " in answer.result.message
         assert answer.result.message.endswith("Make several topics of them.")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "brokers"), [(86_000, (1,)), (64_000, (1, 2, 3)), (999, (1, 12, 123)), (1, (7,))]
+)
+def test_the_size_of_an_assignment_is_that_in_its_znode(partitions: int, brokers: tuple[int, ...]) -> None:
+    replicas = dict.fromkeys(range(partitions), brokers)
+    data = TopicZnode.encode(TopicAssignment(UUID(int=9), replicas, {}, {}))
+    size = assignment_bytes(replicas.values())
+    assert 0 < len(data) - size < 200, "all but the id and the names of the parts"
+    assert size <= LARGEST_ASSIGNMENT
+
+
+def test_a_topic_that_just_fits_is_made() -> None:
+    made = controller()
+    first, *_ = made.handle_in_turns(events.TopicAsked(7, TopicSpec(NAME, 86_000, 1), Chance(0, 0), UUID(int=9)), 0)
+    assert isinstance(first, events.Write)

@@ -28,7 +28,13 @@ def test_a_copy_is_a_set_of_its_own() -> None:
     other.of("a", 9).clear()
     found.remove_all(PartitionSet([("b", 0), ("b", 7), ("z", 1)]))
     assert (set(found), set(other)) == ({("a", 1)}, {("a", 1), ("b", 0), ("a", 2)})
-    found.remove_all(other)
+    other.discard_all([("b", 0), ("a", 2), ("a", 77), ("y", 0)])
+    assert set(other) == {("a", 1)}
+    other.add_of("c", (3, 4))
+    other.remove_topic("a")
+    other.remove_topic("nowhere")
+    assert set(other) == {("c", 3), ("c", 4)}
+    found.remove_all(PartitionSet([("a", 1)]))
     assert not found
     assert other
     other.clear()

@@ -122,3 +122,64 @@ def test_a_checkpoint_that_could_not_be_written_is_no_ground_for_the_next(ground
     assert folder.made_checkpoint("recovery-point-offset-checkpoint") is None
     disk.heal()
     manager.close()
+
+
+def test_deleted_logs_that_are_too_many_to_be_remembered_leave_with_the_others(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.storage.checkpointing.MOST_GONE", 2)
+    manager = setup.opened()
+    for partition in range(6):
+        append(manager.create("t", None, partition))
+    manager.checkpoint()
+    for partition in range(5):
+        manager.delete("t", partition)
+    manager.create("t", None, 0)
+    assert lines(setup) == [b"t 5 0"]
+    manager.checkpoint()
+    manager.delete("t", 0)
+    manager.delete("t", 5)
+    monkeypatch.setattr(LogCheckpoints, "_entries", lambda *_: pytest.fail("the offsets of all logs are taken"))
+    manager.create("t", None, 0)
+    assert not lines(setup)
+    monkeypatch.undo()
+    manager.close()
+
+
+def test_a_checkpoint_that_is_being_written_counts(ground: tuple[Disk, str]) -> None:
+    """A thread writes one that names a log which was deleted since; it would be believed after a kill."""
+    seen: list[bool] = []
+
+    class WatchedDisk(FaultyDisk):
+        def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
+            if data is old:
+                assert folder.changed_checkpoint(name, b"0\n0\n") is not None
+                seen.append(folder.names(("t", 0)))
+            super().write_atomic(path, data, sync)
+
+    name, old = "recovery-point-offset-checkpoint", b"0\n1\nt 0 3\n"
+    setup = Setup(WatchedDisk(ground[0]), f"{ground[1]}/logs")
+    manager = setup.opened()
+    [folder] = manager._directories.all
+    checkpoint = folder.changed_checkpoint(name, old)
+    assert checkpoint is not None
+    folder.write_checkpoint(checkpoint)
+    assert seen == [True]
+    manager.close()
+
+
+def test_an_older_checkpoint_is_written_where_the_newer_one_fails(ground: tuple[Disk, str]) -> None:
+    disk = FaultyDisk(ground[0])
+    setup = Setup(disk, f"{ground[1]}/logs")
+    manager = setup.opened()
+    [folder] = manager._directories.all
+    name = "recovery-point-offset-checkpoint"
+    older, newer = (folder.changed_checkpoint(name, data) for data in (b"0\n1\nt 0 3\n", b"0\n1\nt 0 7\n"))
+    assert older is not None
+    assert newer is not None
+    disk.fail("replace", "*checkpoint", times=1)
+    with pytest.raises(DiskError):
+        folder.write_checkpoint(newer)
+    folder.write_checkpoint(older)
+    assert lines(setup) == [b"t 0 3"]
+    manager.close()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -36,6 +37,7 @@ from ottla.zk.layout import (
     ZnodeDataError,
     named_entity,
 )
+from support.steps import result_of
 
 pytestmark = pytest.mark.spec("Z1")
 
@@ -94,6 +96,43 @@ def test_the_data_of_a_large_topic_is_made_in_parts(count: int) -> None:
     assert list(in_order) == scala_map_order(map(str, range(count)))
     compact = json.dumps(json.loads(data), separators=(",", ":")).encode()
     assert data == compact, "as Jackson writes it"
+
+
+def large(count: int = 9_000) -> TopicAssignment:
+    replicas = {index: (index % 7, index % 7 + 1) for index in range(count)}
+    return TopicAssignment(UUID(int=5), replicas, dict.fromkeys(range(count), (9,)), {0: (1,)})
+
+
+def test_a_large_topic_is_decoded_in_steps() -> None:
+    data = TopicZnode.encode(large())
+    steps = TopicZnode.decoding("t", data)
+    assert [next(steps) for _ in range(5)] == [None] * 5
+    assert result_of(steps) == large()
+    assert result_of(TopicZnode.decoding("t", TopicZnode.encode(large(9)))) == large(9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('":[', '": ['),
+        lambda text: text.replace('],"', '] , "'),
+        lambda text: text.replace('"partitions":{', '"partitions" : {'),
+        lambda text: '{"former":' + text[: text.index(',"topic_id')] + "}," + text[1:],
+        lambda text: json.dumps(json.loads(text), indent=1),
+    ],
+)
+def test_a_large_topic_that_others_wrote_is_decoded_all_the_same(change: Callable[[str], str]) -> None:
+    data = change(TopicZnode.encode(large()).decode()).encode()
+    assert result_of(TopicZnode.decoding("t", data)) == TopicZnode.decode("t", data) == large()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"8000":[6,7]', '"8000":[6,x]'), ('"8000":[6,7]', '"8000":6'), ('"8000":[6,7]', '"z":[6,7]')]
+)
+def test_a_large_topic_that_is_damaged_is_named(old: str, new: str) -> None:
+    data = TopicZnode.encode(large()).replace(old.encode(), new.encode())
+    with pytest.raises(ZnodeDataError, match="/brokers/topics/t"):
+        result_of(TopicZnode.decoding("t", data))
 
 
 def test_config_changes_name_their_entity() -> None:

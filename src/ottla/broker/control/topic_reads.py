@@ -91,6 +91,18 @@ async def _next_turn() -> None:
     await asyncio.sleep(0)  # sleep: one turn of the loop
 
 
+async def decoded_in_turns(name: str, data: bytes | None) -> TopicAssignment:
+    """What a topic's znode says; that of many partitions takes several turns of the loop. Raises `ZnodeDataError`."""
+    steps = TopicZnode.decoding(name, data)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assignment: TopicAssignment = end.value
+            return assignment
+        await _next_turn()
+
+
 async def _read_topics(zk: ZkClient, names: Sequence[str]) -> list[_ReadTopic | None]:
     """Assignments and settings of topics; None for one that was deleted since. Raises `ZnodeDataError`."""
     paths = [path(name) for path in (TopicZnode.path, TopicConfigZnode.path) for name in names]
@@ -100,7 +112,7 @@ async def _read_topics(zk: ZkClient, names: Sequence[str]) -> list[_ReadTopic | 
         if topic is None:
             topics.append(None)
             continue
-        assignment = TopicZnode.decode(name, topic[0])
+        assignment = await decoded_in_turns(name, topic[0])
         if sorted(assignment.partitions) != list(range(len(assignment.partitions))):
             raise ZnodeDataError(
                 f"{TopicZnode.path(name)} leaves out numbers of partitions: {sorted(assignment.partitions)}"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.control.metadata_writes import requests_left
 from ottla.broker.control.refusals import is_passing
+from ottla.broker.control.topic_reads import decoded_in_turns
 from ottla.cluster.controller_events import LogDirsFailed
 from ottla.cluster.refusal import TopicRefusal
 from ottla.env.disk import DiskError
@@ -179,10 +180,11 @@ class WatchedChanges:
                 )
                 await control.take_over(name)
             return
-        known = control.image.topics.get(name)
         is_doubtful = name in self._doubtful
         self._doubtful.discard(name)
-        if is_doubtful or known is None or len(TopicZnode.decode(name, data).partitions) > len(known.partitions):
+        assignment = await decoded_in_turns(name, data)
+        known = control.image.topics.get(name)
+        if is_doubtful or known is None or len(assignment.partitions) > len(known.partitions):
             try:
                 await control.take_over(name)
             except ZkError:

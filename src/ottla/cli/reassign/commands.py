@@ -127,7 +127,7 @@ def verify(
 ) -> None:
     """Show how the moves of a file stand; where no partition moves any more, take the throttles away.
 
-    Ends with 0 where all replicas are where they are to be, else with 1.
+    Ends with 0 where all replicas are where they are to be, else with 1. A partition that is not there is "gone".
     """
     from ottla.cli.reassign.changes import verify_moves
 

@@ -22,7 +22,12 @@ _DIRECTORIES = (
     Column("WANTED", may_shrink=True),
     Column("STATE"),
 )
-_STYLES = {MoveState.DONE: Style.GOOD, MoveState.MOVING: Style.BUSY, MoveState.NOT_MOVED: Style.BAD}
+_STYLES = {
+    MoveState.DONE: Style.GOOD,
+    MoveState.MOVING: Style.BUSY,
+    MoveState.NOT_MOVED: Style.BAD,
+    MoveState.GONE: Style.BAD,
+}
 
 
 def brokers(ids: Iterable[int]) -> str:

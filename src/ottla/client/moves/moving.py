@@ -37,6 +37,8 @@ class MoveState(StrEnum):
     DONE = "done"
     MOVING = "moving"
     NOT_MOVED = "not moved"
+    GONE = "gone"
+    """There is no such partition, or it was deleted since."""
 
 
 class MoveStanding(NamedTuple):
@@ -106,7 +108,8 @@ async def read_standing(cluster: Cluster, moves: Sequence[WantedMove], *, figure
     status = await read_cluster_status(cluster, names, configs=[], figures=figures or bool(directories))
     known = {each.partition: each for each in status.partitions}
     found = [_partition_move(move, known.get(move.partition), under_way.get(move.partition)) for move in moves]
-    return Standing(found, [_replica_move(each, status) for each in directories], under_way, status)
+    replicas = [_replica_move(each, status, is_there=each.partition in known) for each in directories]
+    return Standing(found, replicas, under_way, status)
 
 
 def _partition_move(
@@ -114,12 +117,16 @@ def _partition_move(
 ) -> MoveStanding:
     if under_way is not None:
         return MoveStanding(move.partition, under_way.replicas, move.replicas, MoveState.MOVING)
-    replicas = tuple(each.broker for each in known.replicas) if known is not None else ()
+    if known is None:
+        return MoveStanding(move.partition, (), move.replicas, MoveState.GONE)
+    replicas = tuple(each.broker for each in known.replicas)
     state = MoveState.DONE if replicas == move.replicas else MoveState.NOT_MOVED
     return MoveStanding(move.partition, replicas, move.replicas, state)
 
 
-def _replica_move(wanted: ReplicaDirectory, status: ClusterStatus) -> DirectoryMove:
+def _replica_move(wanted: ReplicaDirectory, status: ClusterStatus, *, is_there: bool) -> DirectoryMove:
+    if not is_there:
+        return DirectoryMove(wanted, None, None, MoveState.GONE)
     here = future = None
     for broker in status.brokers:
         for path, log_dir in broker.log_dirs.items() if broker.node.node_id == wanted.broker else ():

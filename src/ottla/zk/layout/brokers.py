@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -10,6 +11,9 @@ from ottla.assign.java_order import scala_map_parts
 from ottla.cluster.ids import format_uuid, parse_uuid
 from ottla.config.listeners import Endpoint, parse_endpoints
 from ottla.zk.layout.codec import dump, expected, load
+
+#: Bytes of JSON that are decoded in one step.
+PART_BYTES = 32 * 1024
 
 
 class BrokerRegistration(NamedTuple):
@@ -115,6 +119,34 @@ class TopicZnode:
         yield b',"version":3}'
 
     @staticmethod
+    def decoding(topic: str, data: bytes | None) -> Generator[None, None, TopicAssignment]:
+        """As `decode`, that of many partitions in steps of some milliseconds, where it is written as Kafka does."""
+        rest, found = data or b"", dict[str, dict[int, tuple[int, ...]]]()
+        for key in ("partitions", "adding_replicas", "removing_replicas"):
+            cut = _cut(rest, key)
+            if cut is None:
+                continue
+            rest, members = cut
+            replicas = found[key] = {}
+            for part in _members_parts(members):
+                yield
+                try:
+                    replicas.update(_by_number(json.loads(part)))
+                except (ValueError, TypeError, AttributeError):
+                    return TopicZnode.decode(topic, data)
+        decoded = TopicZnode.decode(topic, rest)
+        named = (decoded.partitions, decoded.adding, decoded.removing)
+        for key, left in zip(("partitions", "adding_replicas", "removing_replicas"), named, strict=True):
+            if key in found and left:
+                return TopicZnode.decode(topic, data)  # what was cut out is of something else
+        return TopicAssignment(
+            decoded.topic_id,
+            found.get("partitions", decoded.partitions),
+            found.get("adding_replicas", decoded.adding),
+            found.get("removing_replicas", decoded.removing),
+        )
+
+    @staticmethod
     def decode(topic: str, data: bytes | None) -> TopicAssignment:
         """Versions 1 to 3. Raises `ZnodeDataError`."""
         path = TopicZnode.path(topic)
@@ -129,6 +161,24 @@ class TopicZnode:
             )
 
 
+def _cut(data: bytes, key: str) -> tuple[bytes, bytes] | None:
+    """A JSON object without the members of that object in it, and those members; None if they are few, or elsewhere."""
+    begin = data.find(f'"{key}":{{'.encode()) + len(key) + len('"":{')
+    end = data.find(b"}", begin)
+    if begin < len(key) + len('"":{') or end - begin < PART_BYTES:
+        return None
+    return data[:begin] + data[end:], data[begin:end]
+
+
+def _members_parts(members: bytes) -> Iterator[bytes]:
+    """Members of a JSON object whose values are lists, in objects of some of them."""
+    start = 0
+    while start < len(members):
+        end = members.find(b'],"', start + PART_BYTES) + 1 or len(members)
+        yield b"{%b}" % members[start:end]
+        start = end + 1  # without the comma
+
+
 def _replicas_parts(replicas: Mapping[int, Sequence[int]]) -> Iterator[bytes]:
     """A JSON object of replicas by partition, in parts."""
     begin = "{"
@@ -140,7 +190,16 @@ def _replicas_parts(replicas: Mapping[int, Sequence[int]]) -> Iterator[bytes]:
 
 
 def _by_number(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
-    return {int(index): tuple(map(int, brokers)) for index, brokers in replicas.items()}
+    # Partitions share lists of replicas: of tens of thousands there are few that differ.
+    known: dict[tuple[object, ...], tuple[int, ...]] = {}
+    found = {}
+    for index, brokers in replicas.items():
+        given = tuple(brokers)
+        as_numbers = known.get(given)
+        if as_numbers is None:
+            as_numbers = known[given] = tuple(map(int, given))
+        found[int(index)] = as_numbers
+    return found
 
 
 RECOVERING = 1

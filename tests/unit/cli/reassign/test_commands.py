@@ -216,6 +216,10 @@ def test_replicas_move_into_log_directories(monkeypatch: pytest.MonkeyPatch, tmp
         write([new, old], ["/logs/one", "any"])
         waiting = ottla(cluster, "reassign", "verify", str(path))
         assert (waiting.exit_code, "not moved" in waiting.stdout) == (1, True)
+        gone = {"topic": "orders", "partition": 7, "replicas": [new], "log_dirs": ["/logs/one"]}
+        path.write_text(json.dumps({"version": 1, "partitions": [gone]}))
+        verified = ottla(cluster, "reassign", "verify", str(path), "--json")
+        assert (verified.exit_code, [each["state"] for each in rows(verified)]) == (1, ["gone", "gone"])
         write([new, old], ["/nowhere", "any"])
         refused = ottla(cluster, "reassign", "execute", str(path), "--yes")
         assert (refused.exit_code, "LOG_DIR_NOT_FOUND" in refused.stderr) == (1, True), refused.stderr
