@@ -4,7 +4,8 @@
 
 - topic: on one broker a topic of 70,000 partitions is made, another grows to as many, both are deleted; with that many
   logs, a small topic is deleted and made again.
-- cluster: on three brokers a topic of 20,000 partitions of factor 3 is made; the controller dies and returns; it is deleted.
+- cluster: on three brokers a topic of 20,000 partitions of factor 3 is made; the controller dies and returns; the
+  topic is deleted.
 - all: with 33,333 partitions of factor 3 all get their preferred leaders, another order of their replicas, two
   replicas, three again; all topics grow and are deleted.
 

@@ -21,6 +21,7 @@ from ottla.storage.checkpoints import (
     encode_entries,
     offset_entry,
     partition_name,
+    partition_names,
     without_entries,
 )
 from ottla.storage.flushing import sync_file
@@ -52,6 +53,8 @@ class LogCheckpoints:
         self._noted: set[TopicPartitionKey] = set()
         #: Partitions whose logs went, and may still be named in checkpoints, as they are named there.
         self._gone: set[bytes] = set()
+        #: Those of them that went before the last regular checkpoint of recovery points was begun.
+        self._gone_before: set[bytes] = set()
         self._are_all_gone_known = True
         self._is_closed = False
 
@@ -114,6 +117,8 @@ class LogCheckpoints:
 
     def write_in_steps(self, name: str) -> Generator[None, None, None]:
         """As `write_soon`, the offsets being taken in steps of a few milliseconds."""
+        if name == RECOVERY_POINT_FILE:
+            self._gone_before = self._gone.copy()
         for log_dir in self._directories.live():
             self._noted.clear()
             keys = self._directories.keys_in(log_dir)
@@ -128,6 +133,10 @@ class LogCheckpoints:
             entries.update(self._entries(name, log_dir, self._noted))
             entries.update(_entries(name, self._futures_in(log_dir)))
             self._write_soon(name, log_dir, encode_entries(list(entries.values())))
+        if name == LOG_START_FILE:
+            # The one of recovery points came before it: what had gone by then can only be in that of the cleaner.
+            self._gone -= self._gone_before.difference(*map(_compacted, self._directories.live()))
+            self._gone_before.clear()
 
     def store_recovery_points(self, done: Callable[[], None]) -> None:
         """Write the recovery points in disk threads, and sync what was truncated, then call `done`.
@@ -188,6 +197,11 @@ class LogCheckpoints:
         log_dir_of, get = self._directories.log_dir_of, self._logs.get
         logs = {key: log for key in keys if log_dir_of(key) is log_dir and (log := get(key)) is not None}
         return _entries(name, logs)
+
+
+def _compacted(log_dir: LogDirectory) -> list[bytes]:
+    """The partitions that the checkpoint of the cleaner names."""
+    return partition_names(log_dir.made_checkpoint(CLEANER_FILE) or b"")
 
 
 def _write_now(log_dir: LogDirectory, name: str, data: bytes) -> None:

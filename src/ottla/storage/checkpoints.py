@@ -71,6 +71,11 @@ def partition_name(key: TopicPartitionKey) -> bytes:
     return f"{key[0]} {key[1]}".encode()
 
 
+def partition_names(data: bytes) -> list[bytes]:
+    """The partitions in a checkpoint file of offsets, as this broker made it (`partition_name`)."""
+    return [line[: line.rindex(b" ")] for line in data.splitlines()[2:]]
+
+
 def without_entries(data: bytes, gone: Collection[bytes]) -> bytes:
     """A checkpoint file of offsets, as this broker made it, without these partitions' entries (`partition_name`)."""
     version, _, *lines = data.splitlines()

@@ -183,3 +183,25 @@ def test_an_older_checkpoint_is_written_where_the_newer_one_fails(ground: tuple[
     folder.write_checkpoint(older)
     assert lines(setup) == [b"t 0 3"]
     manager.close()
+
+
+def test_deleted_logs_are_forgotten_when_no_checkpoint_names_them(setup: Setup) -> None:
+    manager = setup.opened()
+    for partition in range(3):
+        append(manager.create("t", None, partition))
+    manager.checkpoint()
+    manager.delete("t", 0)
+    manager.delete("t", 1)
+    checkpoints = manager._checkpoints
+    assert checkpoints._gone == {b"t 0", b"t 1"}
+    steps = checkpoints.write_in_steps("recovery-point-offset-checkpoint")
+    next(steps)
+    manager.delete("t", 2)
+    for _ in steps:
+        pass
+    [folder] = manager._directories.all
+    folder.changed_checkpoint("cleaner-offset-checkpoint", b"0\n1\nt 1 5\n")
+    for _ in checkpoints.write_in_steps("log-start-offset-checkpoint"):
+        pass
+    assert checkpoints._gone == {b"t 1", b"t 2"}, "one is in the cleaner's, the other went after the first was begun"
+    manager.close()

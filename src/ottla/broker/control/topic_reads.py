@@ -27,6 +27,8 @@ TOPICS_IN_A_READ: Final = 10
 PARTITIONS_IN_A_READ: Final = 100
 #: Such requests under way: others of the session wait for them.
 READS_AT_ONCE: Final = 4
+#: Partitions of a topic that are noted to be read in one turn of the loop.
+PARTITIONS_IN_A_TURN: Final = 2_000
 
 
 async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[], UUID]) -> list[FoundTopic]:
@@ -39,8 +41,10 @@ async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[],
         wanted: list[_Replicas] = []
         for topic in read:
             replicas = sorted(topic.assignment.partitions.items())
-            wanted += [_Replicas(topic.name, index, brokers) for index, brokers in replicas]
-            await _next_turn()
+            for begin in range(0, len(replicas), PARTITIONS_IN_A_TURN):
+                part_of_topic = replicas[begin : begin + PARTITIONS_IN_A_TURN]
+                wanted += [_Replicas(topic.name, index, brokers) for index, brokers in part_of_topic]
+                await _next_turn()
         states = iter(await _in_parts(_read_partitions, zk, wanted, PARTITIONS_IN_A_READ, room))
         topics += [_found_topic(topic, states, new_uuid) for topic in read]
     return topics

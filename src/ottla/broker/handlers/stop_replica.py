@@ -39,21 +39,21 @@ def handle(context: RequestContext, request: StopReplicaRequest) -> None:
 
 
 async def _apply(context: RequestContext, request: StopReplicaRequest) -> None:
-    entries = list(_entries(request))
+    slices = context.broker.slices
+    entries: list[StopEntry] = []
+    async for part in slices.parts(_entries(request)):
+        entries += part
     errors = await context.broker.control_requests.stop(header_of(request), entries)
+    response = StopReplicaResponse()
     if isinstance(errors, ErrorCode):
-        await context.replied(StopReplicaResponse(error_code=int(errors)))
-        return
-    await context.replied(
-        StopReplicaResponse(
-            partition_errors=[
-                StopReplicaPartitionError(
-                    topic_name=entry.topic, partition_index=entry.partition, error_code=int(error)
-                )
-                for entry, error in zip(entries, errors, strict=True)
-            ]
-        )
-    )
+        response.error_code = int(errors)
+        errors = []
+    async for results in slices.parts(zip(entries, errors, strict=False)):
+        response.partition_errors += [
+            StopReplicaPartitionError(topic_name=entry.topic, partition_index=entry.partition, error_code=int(error))
+            for entry, error in results
+        ]
+    await context.replied(response)
 
 
 def _entries(request: StopReplicaRequest) -> Iterable[StopEntry]:

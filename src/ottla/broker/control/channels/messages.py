@@ -75,7 +75,7 @@ class ControlMessages:
             leaders = self._leaders(request.entries, sending.brokers)
             message = LeaderAndIsrRequest(topic_states=topics, live_leaders=leaders)
         elif isinstance(request, StopReplicaBatch):
-            message = StopReplicaRequest(topic_states=_stops(request))
+            message = StopReplicaRequest(topic_states=await self._stops(request))
         else:
             if self._last is None or self._last[0] is not request:
                 states = await self._by_topic(request.entries, UpdateMetadataTopicState, _metadata, sending.epoch)
@@ -105,6 +105,22 @@ class ControlMessages:
             topic.partition_states.append(state_of(entry, epoch))
             if count % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await self.slices.point()
+        return list(topics.values())
+
+    async def _stops(self, request: StopReplicaBatch) -> list[StopReplicaTopicState]:
+        topics: dict[str, StopReplicaTopicState] = {}
+        async for part in self.slices.parts(request.entries):
+            for stop in part:
+                topic = topics.get(stop.topic)
+                if topic is None:
+                    topic = topics[stop.topic] = StopReplicaTopicState(topic_name=stop.topic, partition_states=[])
+                topic.partition_states.append(
+                    StopReplicaPartitionState(
+                        partition_index=stop.partition,
+                        leader_epoch=stop.leader_epoch,
+                        delete_partition=stop.is_deletion,
+                    )
+                )
         return list(topics.values())
 
     def _leaders(
@@ -162,20 +178,6 @@ def _broker(broker: BrokerImage) -> UpdateMetadataBroker:
         for endpoint in broker.endpoints
     ]
     return UpdateMetadataBroker(id=broker.id, endpoints=endpoints, rack=broker.rack)
-
-
-def _stops(request: StopReplicaBatch) -> list[StopReplicaTopicState]:
-    topics: dict[str, StopReplicaTopicState] = {}
-    for stop in request.entries:
-        topic = topics.get(stop.topic)
-        if topic is None:
-            topic = topics[stop.topic] = StopReplicaTopicState(topic_name=stop.topic, partition_states=[])
-        topic.partition_states.append(
-            StopReplicaPartitionState(
-                partition_index=stop.partition, leader_epoch=stop.leader_epoch, delete_partition=stop.is_deletion
-            )
-        )
-    return list(topics.values())
 
 
 def leader_and_isr_answered(
