@@ -179,7 +179,8 @@ class TopicChanges:
             if len(state.uncertain) < uncertain:  # a move that was written after all goes on
                 effects.append(SetTimer(REASSIGNMENTS, state.now_ms + RETRY_MS))
             effects.extend(Report(problem, True) for problem in taken_up.problems)
-            for topic in taken_up.topics:
+            if taken_up.topics:
+                [topic] = taken_up.topics
                 return effects + self._serve(topic, taken_up.changes)
             if taken_up.changes:
                 return effects + state.write(taken_up.changes, lambda _: state.end(name, []))
