@@ -56,7 +56,7 @@ from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta, PartitionIm
 from ottla.cluster.partition_changes import RETRY_MS, TAKING_OFFICE, PartitionChanges
 from ottla.cluster.proposed_isrs import ProposedIsrs
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.taking_up import MOST_TAKEN_UP, TakenUp, taking_up
+from ottla.cluster.taking_up import TakenUp, taking_up
 from ottla.cluster.topic_changes import TopicChanges
 from ottla.cluster.topic_deletions import TopicDeletions
 from ottla.wire.errors import ErrorCode
@@ -231,10 +231,8 @@ class Controller:
             # Deleted under the controller before, of which this broker has not heard. Others may have their names now.
             former.extend(state.notify(ImageDelta(tuple(TopicDelta(topic, None) for topic in event.gone))))
         taken_up = TakenUp([], [], [])
-        weight = MOST_LOOKED_AT // MOST_TAKEN_UP
         steps = taking_up(event.topics, state, taken_up, is_election=True)
-        parts: Iterator[tuple[int, list[Effect]]] = ((weight * partitions, []) for partitions in steps)
-        return former + state.in_turns(parts, lambda: self._take_office(event, taken_up), is_apart=True)
+        return former + state.in_turns(steps, lambda: self._take_office(event, taken_up), is_apart=True)
 
     def _take_office(self, event: Elected, taken_up: TakenUp) -> list[Effect]:
         """Write what is not in order, then publish."""

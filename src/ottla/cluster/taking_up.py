@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cluster.controller_events import (
+    Effect,
     FoundPartitionState,
     FoundTopic,
     MetadataChange,
@@ -23,8 +24,8 @@ from ottla.cluster.topics import MOST_PARTITIONS, topic_name_problem
 if TYPE_CHECKING:
     from ottla.cluster.controller_state import ControllerState
 
-#: Partitions that are taken up in one turn of the loop, some twenty microseconds each.
-MOST_TAKEN_UP = 500
+#: To take a partition up costs some twenty microseconds, as much as to look at so many.
+LOOKS = 4
 #: Partitions that are taken up in one step.
 STEP_PARTITIONS = 100
 
@@ -39,8 +40,8 @@ class TakenUp(NamedTuple):
 
 def taking_up(
     found: Iterable[FoundTopic], state: ControllerState, taken_up: TakenUp, *, is_election: bool = False
-) -> Iterator[int]:
-    """Add what is new in these topics to `taken_up`, in steps; each gives the number of partitions it has looked at.
+) -> Iterator[tuple[int, list[Effect]]]:
+    """Add what is new in these topics to `taken_up`, in steps without effects (`ControllerState.in_turns`).
 
     Their replicas are those of the znodes at an election only, as in Kafka: edits are ignored otherwise, but for what
     this controller may have written itself. Reassignments under way are taken up then, too.
@@ -55,7 +56,8 @@ def taking_up(
         known = state.image.topics.get(topic.name)
         # Tools of 0.8.2 that add partitions drop the topic's id.
         if known is None or topic.topic_id in (None, known.topic_id):
-            yield from _FoundAnew(topic, known, state, taken_up, is_election=is_election).steps()
+            for partitions in _FoundAnew(topic, known, state, taken_up, is_election=is_election).steps():
+                yield LOOKS * partitions, []
 
 
 class _FoundAnew:

@@ -29,12 +29,12 @@ from ottla.cluster.controller_events import (
     WriteFailure,
     Written,
 )
-from ottla.cluster.controller_state import MOST_LOOKED_AT, UNCLEAN, ControllerState, why
+from ottla.cluster.controller_state import UNCLEAN, ControllerState, why
 from ottla.cluster.elections import first_states
 from ottla.cluster.image import TopicImage
 from ottla.cluster.reassignments import REASSIGNMENTS, RETRY_MS
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.taking_up import MOST_TAKEN_UP, TakenUp, taking_up
+from ottla.cluster.taking_up import TakenUp, taking_up
 from ottla.cluster.topics import is_internal_topic, plan_partitions, plan_topic
 from ottla.wire.errors import ErrorCode
 
@@ -187,9 +187,7 @@ class TopicChanges:
             return state.end(name, effects)
 
         state.begin(name)
-        steps = taking_up((found,), state, taken_up)
-        weight = MOST_LOOKED_AT // MOST_TAKEN_UP
-        return state.in_turns(((weight * partitions, []) for partitions in steps), looked)
+        return state.in_turns(taking_up((found,), state, taken_up), looked)
 
     def _serve(self, topic: TopicImage, changes: list[MetadataChange]) -> list[Effect]:
         state, name = self._state, topic.name

@@ -81,7 +81,6 @@ def test_the_whole_state_is_found_in_several_turns_and_metadata_sent_in_several_
     for most in (10, 100_000):
         for module in ("controller", "controller_state", "partition_changes"):
             monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", most)
-        monkeypatch.setattr("ottla.cluster.controller.MOST_TAKEN_UP", most)
         monkeypatch.setattr("ottla.cluster.controller_state.MOST_SENT", most)
         config = parse_broker_config({"broker.id": "1"})
         assert isinstance(config, BrokerConfig)
@@ -262,7 +261,6 @@ def many_topics(monkeypatch: pytest.MonkeyPatch, leader: int) -> Controller:
     """Eight topics of seven partitions on 1, 2 and 3, preferring 3; ten partitions are looked at in a turn."""
     for module in ("controller", "controller_state", "partition_changes"):
         monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", 10)
-    monkeypatch.setattr("ottla.cluster.controller.MOST_TAKEN_UP", 10)
     config = parse_broker_config({"broker.id": "1"})
     assert isinstance(config, BrokerConfig)
     made = Controller(1, config)

@@ -31,8 +31,6 @@ REQUEST = events.TopicAsked(7, TopicSpec(NAME, assignments=ASSIGNMENT), Chance(0
 @pytest.fixture(autouse=True)
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.cluster.controller_state.MOST_LOOKED_AT", MOST)
-    monkeypatch.setattr("ottla.cluster.topic_changes.MOST_LOOKED_AT", MOST)
-    monkeypatch.setattr("ottla.cluster.topic_changes.MOST_TAKEN_UP", MOST)
     monkeypatch.setattr("ottla.cluster.control_batches.STEP_PARTITIONS", 10)
     monkeypatch.setattr("ottla.cluster.taking_up.STEP_PARTITIONS", 10)
 

@@ -14,6 +14,8 @@ from ottla.zk.layout.codec import dump, expected, load
 
 #: Bytes of JSON that are decoded in one step.
 PART_BYTES = 32 * 1024
+#: The objects of a topic's JSON that have a member for each partition.
+_REPLICAS = ("partitions", "adding_replicas", "removing_replicas")
 
 
 class BrokerRegistration(NamedTuple):
@@ -122,7 +124,7 @@ class TopicZnode:
     def decoding(topic: str, data: bytes | None) -> Generator[None, None, TopicAssignment]:
         """As `decode`, that of many partitions in steps of some milliseconds, where it is written as Kafka does."""
         rest, found = data or b"", dict[str, dict[int, tuple[int, ...]]]()
-        for key in ("partitions", "adding_replicas", "removing_replicas"):
+        for key in _REPLICAS:
             cut = _cut(rest, key)
             if cut is None:
                 continue
@@ -135,16 +137,10 @@ class TopicZnode:
                 except (ValueError, TypeError, AttributeError):
                     return TopicZnode.decode(topic, data)
         decoded = TopicZnode.decode(topic, rest)
-        named = (decoded.partitions, decoded.adding, decoded.removing)
-        for key, left in zip(("partitions", "adding_replicas", "removing_replicas"), named, strict=True):
-            if key in found and left:
-                return TopicZnode.decode(topic, data)  # what was cut out is of something else
-        return TopicAssignment(
-            decoded.topic_id,
-            found.get("partitions", decoded.partitions),
-            found.get("adding_replicas", decoded.adding),
-            found.get("removing_replicas", decoded.removing),
-        )
+        named = dict(zip(_REPLICAS, (decoded.partitions, decoded.adding, decoded.removing), strict=True))
+        if any(named[key] for key in found):
+            return TopicZnode.decode(topic, data)  # what was cut out is of something else
+        return TopicAssignment(decoded.topic_id, *(named | found).values())
 
     @staticmethod
     def decode(topic: str, data: bytes | None) -> TopicAssignment:
@@ -163,9 +159,10 @@ class TopicZnode:
 
 def _cut(data: bytes, key: str) -> tuple[bytes, bytes] | None:
     """A JSON object without the members of that object in it, and those members; None if they are few, or elsewhere."""
-    begin = data.find(f'"{key}":{{'.encode()) + len(key) + len('"":{')
+    before, found, _ = data.partition(f'"{key}":{{'.encode())
+    begin = len(before) + len(found)
     end = data.find(b"}", begin)
-    if begin < len(key) + len('"":{') or end - begin < PART_BYTES:
+    if not found or end - begin < PART_BYTES:
         return None
     return data[:begin] + data[end:], data[begin:end]
 

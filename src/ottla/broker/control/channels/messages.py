@@ -6,6 +6,7 @@ LeaderAndIsr 7, UpdateMetadata 8 and StopReplica 4, as Apache Kafka 3.9 sends th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +17,7 @@ from ottla.cluster.control_batches import (
     ControlRequest,
     LeaderAndIsrBatch,
     PartitionEntry,
+    StopEntry,
     StopReplicaBatch,
     UpdateMetadataBatch,
 )
@@ -50,7 +52,8 @@ if TYPE_CHECKING:
     from ottla.wire.schema import Message
     from ottla.wire.stepwise import Steps
 
-TopicState = TypeVar("TopicState", LeaderAndIsrTopicState, UpdateMetadataTopicState)
+TopicState = TypeVar("TopicState", LeaderAndIsrTopicState, StopReplicaTopicState, UpdateMetadataTopicState)
+Entry = TypeVar("Entry", PartitionEntry, StopEntry)
 
 #: Partitions made into messages in one turn of the loop.
 PARTITIONS_PER_TURN = 1_000
@@ -71,14 +74,15 @@ class ControlMessages:
         """The message of one request of `sending`."""
         message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
         if isinstance(request, LeaderAndIsrBatch):
-            topics = await self._by_topic(request.entries, LeaderAndIsrTopicState, _role, sending.epoch)
+            topics = await self._by_topic(request.entries, _roles_of, partial(_role, epoch=sending.epoch))
             leaders = self._leaders(request.entries, sending.brokers)
             message = LeaderAndIsrRequest(topic_states=topics, live_leaders=leaders)
         elif isinstance(request, StopReplicaBatch):
-            message = StopReplicaRequest(topic_states=await self._stops(request))
+            message = StopReplicaRequest(topic_states=await self._by_topic(request.entries, _stops_of, _stop))
         else:
             if self._last is None or self._last[0] is not request:
-                states = await self._by_topic(request.entries, UpdateMetadataTopicState, _metadata, sending.epoch)
+                state_of = partial(_metadata, epoch=sending.epoch)
+                states = await self._by_topic(request.entries, _metadata_of, state_of)
                 self._last = (request, states)
             brokers = list(map(_broker, sending.brokers.values()))
             message = UpdateMetadataRequest(topic_states=self._last[1], live_brokers=brokers)
@@ -89,38 +93,19 @@ class ControlMessages:
 
     async def _by_topic(
         self,
-        entries: Iterable[PartitionEntry],
-        topic_state: type[TopicState],
-        state_of: Callable[[PartitionEntry, int], Any],
-        epoch: int,
+        entries: Iterable[Entry],
+        topic_of: Callable[[Entry], TopicState],
+        state_of: Callable[[Entry], Any],
     ) -> list[TopicState]:
-        """The states of the partitions, in one `topic_state` for each topic."""
+        """The states of the partitions, in what `topic_of` makes of the first entry of each topic."""
         topics: dict[str, TopicState] = {}
         for count, entry in enumerate(entries):
             topic = topics.get(entry.topic)
             if topic is None:
-                topic = topics[entry.topic] = topic_state(
-                    topic_name=entry.topic, topic_id=entry.topic_id, partition_states=[]
-                )
-            topic.partition_states.append(state_of(entry, epoch))
+                topic = topics[entry.topic] = topic_of(entry)
+            topic.partition_states.append(state_of(entry))
             if count % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await self.slices.point()
-        return list(topics.values())
-
-    async def _stops(self, request: StopReplicaBatch) -> list[StopReplicaTopicState]:
-        topics: dict[str, StopReplicaTopicState] = {}
-        async for part in self.slices.parts(request.entries):
-            for stop in part:
-                topic = topics.get(stop.topic)
-                if topic is None:
-                    topic = topics[stop.topic] = StopReplicaTopicState(topic_name=stop.topic, partition_states=[])
-                topic.partition_states.append(
-                    StopReplicaPartitionState(
-                        partition_index=stop.partition,
-                        leader_epoch=stop.leader_epoch,
-                        delete_partition=stop.is_deletion,
-                    )
-                )
         return list(topics.values())
 
     def _leaders(
@@ -134,6 +119,24 @@ class ControlMessages:
                 leader = LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
                 leaders.append(leader)
         return leaders
+
+
+def _roles_of(entry: PartitionEntry) -> LeaderAndIsrTopicState:
+    return LeaderAndIsrTopicState(topic_name=entry.topic, topic_id=entry.topic_id, partition_states=[])
+
+
+def _metadata_of(entry: PartitionEntry) -> UpdateMetadataTopicState:
+    return UpdateMetadataTopicState(topic_name=entry.topic, topic_id=entry.topic_id, partition_states=[])
+
+
+def _stops_of(entry: StopEntry) -> StopReplicaTopicState:
+    return StopReplicaTopicState(topic_name=entry.topic, partition_states=[])
+
+
+def _stop(entry: StopEntry) -> StopReplicaPartitionState:
+    return StopReplicaPartitionState(
+        partition_index=entry.partition, leader_epoch=entry.leader_epoch, delete_partition=entry.is_deletion
+    )
 
 
 def _role(entry: PartitionEntry, epoch: int) -> LeaderAndIsrPartitionState:
