@@ -38,9 +38,9 @@ def fake() -> Iterator[FakeCluster]:
 def quick(bootstrap: str, **changes: Any) -> ConnectionSettings:
     """Settings with short pauses and timeouts."""
     values: dict[str, Any] = {
-        "request_timeout_ms": 2000,
-        "default_api_timeout_ms": 4000,
-        "socket_connection_setup_timeout_ms": 2000,
+        "request_timeout_ms": 15_000,
+        "default_api_timeout_ms": 30_000,
+        "socket_connection_setup_timeout_ms": 10_000,
         "retry_backoff_ms": 5,
         "retry_backoff_max_ms": 20,
         "unknown_topic_timeout_ms": 50,

@@ -143,12 +143,16 @@ class TopicDeletions:
         if broker is None or broker.epoch != event.broker_epoch:
             return []
         effects: list[Effect] = []
-        for name in dict.fromkeys(name for name, _ in (*event.deleted, *event.failed)):
+        deleted: dict[str, list[int]] = {}
+        for name, index in event.deleted:
+            deleted.setdefault(name, []).append(index)
+        failed = dict.fromkeys(name for name, _ in event.failed)
+        for name in deleted | failed:
             deletion = state.deletions.get(name)
             if deletion is None:
                 continue
-            deletion.note(event.broker_id, [index for known, index in event.deleted if known == name])
-            if any(known == name for known, _ in event.failed):
+            deletion.note(event.broker_id, deleted.get(name, []))
+            if name in failed:
                 deletion.failed.add(event.broker_id)
                 effects.append(Report(f"broker {event.broker_id} could not delete its replicas of topic {name}", True))
             effects.extend(self._proceed(deletion))

@@ -19,7 +19,7 @@ from support.waiting import wait_until
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 PATIENCE_S = 60.0
-QUICK = {"request_timeout_ms": 2000, "delivery_timeout_ms": 8000, "retry_backoff_ms": 5}
+QUICK = {"request_timeout_ms": 15_000, "delivery_timeout_ms": 60_000, "retry_backoff_ms": 5}
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from ottla.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.spec("C9")
 
-FAST = {"retry.backoff.ms": 1, "fetch.max.wait.ms": 10, "default.api.timeout.ms": 5000, "request.timeout.ms": 2000}
+FAST = {"retry.backoff.ms": 1, "fetch.max.wait.ms": 10, "default.api.timeout.ms": 30_000, "request.timeout.ms": 15_000}
 
 
 def with_consumer(servers: str, work, **settings):

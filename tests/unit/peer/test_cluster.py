@@ -370,9 +370,8 @@ def test_attempts_to_connect_get_more_time(fake, with_cluster, monkeypatch):
             with pytest.raises(ConnectTimeoutError):
                 await cluster.connection(0, "produce")
 
-    with_cluster(
-        fake, work, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0, socket_connection_setup_timeout_max_ms=10_000
-    )
+    settings = {"socket_connection_setup_timeout_ms": 2000, "socket_connection_setup_timeout_max_ms": 10_000}
+    with_cluster(fake, work, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0, **settings)
     assert attempts[0] == 2000
     assert 3200 <= attempts[1] <= 4800
 

@@ -25,7 +25,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from support.waiting import Stopwatch
 
-QUICK = {"request_timeout_ms": 2000, "delivery_timeout_ms": 8000, "max_block_ms": 4000, "retry_backoff_ms": 5}
+QUICK = {"request_timeout_ms": 15_000, "delivery_timeout_ms": 60_000, "max_block_ms": 30_000, "retry_backoff_ms": 5}
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from ottla.wire.errors import ErrorCode
 from support.waiting import wait_until
 
 QUICK = {
-    "request_timeout_ms": 2000,
-    "delivery_timeout_ms": 8000,
-    "max_block_ms": 4000,
+    "request_timeout_ms": 15_000,
+    "delivery_timeout_ms": 60_000,
+    "max_block_ms": 30_000,
     "retry_backoff_ms": 5,
     "retry_backoff_max_ms": 20,
 }
@@ -184,23 +184,25 @@ def test_users_code_that_cannot_be_closed_does_not_keep_the_producer_open(fake, 
     assert "Unwilling failed" in caplog.text
 
 
-def test_a_future_of_the_parent_process_is_not_waited_for(fake, faults, producer):
+def test_a_future_of_the_parent_process_is_not_waited_for(fake, faults):
     fake.topic("t", 0)
-    producer.send("t", b"v").result(60)
-    fake.faults[ApiKey.PRODUCE].append(faults["SILENT"])
-    future = producer.send("t", b"v")
-    child = os.fork()
-    if child == 0:
-        signal.alarm(5)
-        code = 1
-        try:
-            future.result()
-        except ForkedError:
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert future.result(8).offset == 1
+    settings = {**QUICK, "request_timeout_ms": 2000}
+    with Producer(bootstrap_servers=fake.bootstrap, linger_ms=20, **settings) as producer:
+        producer.send("t", b"v").result(60)
+        fake.faults[ApiKey.PRODUCE].append(faults["SILENT"])
+        future = producer.send("t", b"v")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            code = 1
+            try:
+                future.result()
+            except ForkedError:
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert future.result(60).offset == 1
 
 
 def test_odd_records_are_refused_with_the_cause(fake, producer):

@@ -24,9 +24,9 @@ from ottla.wire.messages.produce import (
 from support.waiting import wait_until
 
 QUICK = {
-    "request_timeout_ms": 2000,
-    "delivery_timeout_ms": 8000,
-    "max_block_ms": 4000,
+    "request_timeout_ms": 15_000,
+    "delivery_timeout_ms": 60_000,
+    "max_block_ms": 30_000,
     "retry_backoff_ms": 5,
     "retry_backoff_max_ms": 20,
     "client_id": "test",

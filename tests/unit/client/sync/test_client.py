@@ -19,8 +19,8 @@ from ottla.records.compression import Compression
 from ottla.records.record import Record, encode_batch
 
 QUICK = {
-    "request_timeout_ms": 2000,
-    "default_api_timeout_ms": 4000,
+    "request_timeout_ms": 15_000,
+    "default_api_timeout_ms": 30_000,
     "retry_backoff_ms": 5,
     "retry_backoff_max_ms": 20,
     "unknown_topic_timeout_ms": 50,

@@ -210,15 +210,17 @@ def deletion_answered(
     sending: SendToBroker, request: StopReplicaBatch, response: StopReplicaResponse
 ) -> Steps[DeletionAnswered | None]:
     """What a StopReplica response says about deleted replicas, in steps; None if none were to be deleted."""
-    wanted = [(stop.topic, stop.partition) for stop in request.entries if stop.is_deletion]
-    if not wanted:
-        return None
     errors: dict[PartitionKey, int] = {}
     for count, each in enumerate(response.partition_errors, 1):
         errors[each.topic_name, each.partition_index] = each.error_code
         if not count % PART_ITEMS:
             yield
-    deleted = [key for key in wanted if not response.error_code and not errors.get(key, ErrorCode.NONE)]
-    done = set(deleted)
-    failed = [key for key in wanted if key not in done]
-    return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted, failed)
+    deleted: list[PartitionKey] = []
+    failed: list[PartitionKey] = []
+    for count, stop in enumerate(request.entries, 1):
+        if stop.is_deletion:
+            key = stop.topic, stop.partition
+            (failed if response.error_code or errors.get(key, ErrorCode.NONE) else deleted).append(key)
+        if not count % PART_ITEMS:
+            yield
+    return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted, failed) if deleted or failed else None
