@@ -24,6 +24,7 @@ from ottla.storage.checkpoints import (
     partition_names,
     without_entries,
 )
+from ottla.storage.deleted_logs import DeletedLogs
 from ottla.storage.flushing import sync_file
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 #: Logs that background work looks at in one step.
 LOGS_PER_STEP: Final = 1_000
-#: Deleted logs that are remembered, so that all leave the checkpoints with the first that is made again.
-MOST_GONE: Final = 100_000
 
 
 class LogCheckpoints:
@@ -51,11 +50,7 @@ class LogCheckpoints:
         self._cut_files: list[tuple[str, LogDirectory]] = []
         #: Partitions whose logs came, went or were cut since `write_in_steps` began.
         self._noted: set[TopicPartitionKey] = set()
-        #: Partitions whose logs went, and may still be named in checkpoints, as they are named there.
-        self._gone: set[bytes] = set()
-        #: Those of them that went before the last regular checkpoint of recovery points was begun.
-        self._gone_before: set[bytes] = set()
-        self._are_all_gone_known = True
+        self._deleted = DeletedLogs()
         self._is_closed = False
 
     def include(
@@ -75,12 +70,9 @@ class LogCheckpoints:
         """The partition has another log, none any more, or one that was cut: its former offsets count no longer."""
         self._noted.add(key)
         if key in self._logs:
-            self._gone.discard(partition_name(key))
-            return
-        if len(self._gone) < MOST_GONE:
-            self._gone.add(partition_name(key))
+            self._deleted.discard(partition_name(key))
         else:
-            self._are_all_gone_known = False
+            self._deleted.add(partition_name(key))
 
     def note_cut(self, log: PartitionLog, log_dir: LogDirectory) -> None:
         """Sync what was truncated with the recovery points.
@@ -102,13 +94,17 @@ class LogCheckpoints:
         The logs that are deleted go with it: a topic that is made again has many. To take the offsets of all others
         anew would hold the loop for 0.3 s where there are a hundred thousand.
         """
-        gone = self._gone | {partition_name(key)}
+        deleted = self._deleted.known()
+        gone = None if deleted is None else deleted | {partition_name(key)}
         for name, log_dir in product((RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE), log_dirs):
-            made = log_dir.made_checkpoint(name) if self._are_all_gone_known else None
-            _write_now(log_dir, name, self._data(name, log_dir) if made is None else without_entries(made, gone))
+            made = log_dir.made_checkpoint(name)
+            if made is None or gone is None:
+                data = self._data(name, log_dir)
+            else:
+                data = without_entries(made, gone)
+            _write_now(log_dir, name, data)
         if len(log_dirs) == len(self._directories.live()):
-            self._gone.clear()
-            self._are_all_gone_known = True
+            self._deleted.clear()
 
     def write_soon(self, name: str) -> None:
         """Write a checkpoint of all log directories in disk threads, where it has changed."""
@@ -118,7 +114,7 @@ class LogCheckpoints:
     def write_in_steps(self, name: str) -> Generator[None, None, None]:
         """As `write_soon`, the offsets being taken in steps of a few milliseconds."""
         if name == RECOVERY_POINT_FILE:
-            self._gone_before = self._gone.copy()
+            self._deleted.regular_begun()
         for log_dir in self._directories.live():
             self._noted.clear()
             keys = self._directories.keys_in(log_dir)
@@ -135,8 +131,7 @@ class LogCheckpoints:
             self._write_soon(name, log_dir, encode_entries(list(entries.values())))
         if name == LOG_START_FILE:
             # The one of recovery points came before it: what had gone by then can only be in that of the cleaner.
-            self._gone -= self._gone_before.difference(*map(_compacted, self._directories.live()))
-            self._gone_before.clear()
+            self._deleted.regular_ended(map(_compacted, self._directories.live()))
 
     def store_recovery_points(self, done: Callable[[], None]) -> None:
         """Write the recovery points in disk threads, and sync what was truncated, then call `done`.

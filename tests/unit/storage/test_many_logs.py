@@ -127,7 +127,7 @@ def test_a_checkpoint_that_could_not_be_written_is_no_ground_for_the_next(ground
 def test_deleted_logs_that_are_too_many_to_be_remembered_leave_with_the_others(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.storage.checkpointing.MOST_GONE", 2)
+    monkeypatch.setattr("ottla.storage.deleted_logs.MOST_DELETED_LOGS", 2)
     manager = setup.opened()
     for partition in range(6):
         append(manager.create("t", None, partition))
@@ -193,7 +193,7 @@ def test_deleted_logs_are_forgotten_when_no_checkpoint_names_them(setup: Setup) 
     manager.delete("t", 0)
     manager.delete("t", 1)
     checkpoints = manager._checkpoints
-    assert checkpoints._gone == {b"t 0", b"t 1"}
+    assert checkpoints._deleted.known() == {b"t 0", b"t 1"}
     steps = checkpoints.write_in_steps("recovery-point-offset-checkpoint")
     next(steps)
     manager.delete("t", 2)
@@ -203,5 +203,5 @@ def test_deleted_logs_are_forgotten_when_no_checkpoint_names_them(setup: Setup) 
     folder.changed_checkpoint("cleaner-offset-checkpoint", b"0\n1\nt 1 5\n")
     for _ in checkpoints.write_in_steps("log-start-offset-checkpoint"):
         pass
-    assert checkpoints._gone == {b"t 1", b"t 2"}, "one is in the cleaner's, the other went after the first was begun"
+    assert checkpoints._deleted.known() == {b"t 1", b"t 2"}, "in the cleaner's; went after the first was begun"
     manager.close()
