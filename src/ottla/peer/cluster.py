@@ -200,11 +200,11 @@ class Cluster:
                 try:
                     connection = await self._open(node.host, node.port)
                 except ConnectError as error:
-                    # Who spoke Kafka's protocol once and now closes the connection is being stopped, and comes back.
-                    stopping = error.retriable and (node.host, node.port) in self._spoken_to
+                    # A broker of the cluster that closes the connection without an answer is being stopped, or killed,
+                    # or is behind a proxy and down: it comes back.
                     raise type(error)(
                         f"{error} (broker {node_id} of {self.name} is known by this address: advertised.listeners)",
-                        retriable=stopping or isinstance(error, BrokerUnreachableError),
+                        retriable=error.retriable or isinstance(error, BrokerUnreachableError),
                     ) from error
                 self._connections[key] = connection
             return connection

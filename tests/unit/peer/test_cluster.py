@@ -115,19 +115,29 @@ def test_a_broker_that_hangs_up_while_it_is_stopped_is_asked_again(fake, with_cl
     assert with_cluster(fake, work).brokers
 
 
-def test_a_listener_that_never_spoke_the_protocol_is_not_asked_again(fake, with_cluster, faults):
+def elsewhere(fake, faults, hang_ups):
+    """Ask broker 0 under an address at which it was never asked, and where it hangs up on whoever connects."""
     fake.topic("t", 0)
 
     async def work(cluster):
         await cluster.refresh(["t"])
         cluster.metadata.nodes[0] = Node(0, "localhost", fake.ports[0])
-        fake.faults[ApiKey.API_VERSIONS] += [faults["DROP"]] * 3  # the client, its second look, one too many
-        fake.faults[ApiKey.METADATA].append(faults["DROP"])
-        await cluster.retry("asking", lambda: cluster.request(0, MetadataRequest(topics=[])))
+        fake.faults[ApiKey.API_VERSIONS] += [faults["DROP"]] * 2 * hang_ups  # on the client, and on its second look
+        fake.faults[ApiKey.METADATA] += [faults["DROP"]] * hang_ups  # on the second look
+        return await cluster.retry("asking", lambda: cluster.request(0, MetadataRequest(topics=[])))
 
-    with pytest.raises(NotKafkaError, match="closed the connection before it answered"):
-        with_cluster(fake, work)
-    assert fake.faults[ApiKey.API_VERSIONS] == deque([faults["DROP"]])
+    return work
+
+
+def test_a_broker_that_is_killed_before_it_ever_answered_is_asked_again(fake, with_cluster, faults):
+    assert with_cluster(fake, elsewhere(fake, faults, 1)).brokers
+
+
+def test_an_advertised_listener_that_always_hangs_up_is_named_when_the_time_is_up(fake, with_cluster, faults):
+    told = r"asking did not succeed within 1500 ms: .*closed the connection before it answered.*advertised\.listeners"
+    settings = {"request_timeout_ms": 1500, "default_api_timeout_ms": 1500}
+    with pytest.raises(ClientTimeoutError, match=told):
+        with_cluster(fake, elsewhere(fake, faults, 10_000), **settings)
 
 
 def test_a_stranger_may_hang_up_twice(fake, with_cluster, faults):
