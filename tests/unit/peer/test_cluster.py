@@ -19,6 +19,7 @@ from ottla.client.errors import (
     UnresolvableHostError,
 )
 from ottla.client.model import Node, TopicPartition
+from ottla.peer.connection import open_connection
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
@@ -131,6 +132,26 @@ def elsewhere(fake, faults, hang_ups):
 
 def test_a_broker_that_is_killed_before_it_ever_answered_is_asked_again(fake, with_cluster, faults):
     assert with_cluster(fake, elsewhere(fake, faults, 1)).brokers
+
+
+def test_a_name_that_was_known_and_is_forgotten_is_asked_for_again(fake, with_cluster, monkeypatch):
+    opened = []
+    really_open = open_connection
+
+    async def forgotten_at_times(*arguments, **options):
+        opened.append(arguments[0])
+        if len(opened) in (2, 3):
+            raise UnresolvableHostError("the host cannot be resolved")
+        return await really_open(*arguments, **options)
+
+    monkeypatch.setattr("ottla.peer.cluster.open_connection", forgotten_at_times)
+
+    async def work(cluster):
+        await cluster.refresh([])
+        return await cluster.retry("asking", lambda: cluster.request(0, MetadataRequest(topics=[])))
+
+    assert with_cluster(fake, work, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0).brokers
+    assert len(opened) == 4
 
 
 def test_an_advertised_listener_that_always_hangs_up_is_named_when_the_time_is_up(fake, with_cluster, faults):
