@@ -136,13 +136,12 @@ def test_a_broker_that_is_killed_before_it_ever_answered_is_asked_again(fake, wi
 
 def test_a_name_that_was_known_and_is_forgotten_is_asked_for_again(fake, with_cluster, monkeypatch):
     opened = []
-    really_open = open_connection
 
     async def forgotten_at_times(*arguments, **options):
         opened.append(arguments[0])
         if len(opened) in (2, 3):
             raise UnresolvableHostError("the host cannot be resolved")
-        return await really_open(*arguments, **options)
+        return await open_connection(*arguments, **options)
 
     monkeypatch.setattr("ottla.peer.cluster.open_connection", forgotten_at_times)
 

@@ -179,7 +179,7 @@ def test_the_sticky_state_leaves_a_partition_that_is_gone():
 @pytest.mark.spec("P3", "P4")
 def test_without_batches_each_record_goes_alone(fake):
     fake.topic("t", 0, 0)
-    settings = {"batch_size": 0, "request_timeout_ms": 15_000, "max_block_ms": 2000}
+    settings = {"batch_size": 0, "request_timeout_ms": 15_000, "max_block_ms": 30_000}
     with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
         futures = [producer.send("t", bytes(300)) for _ in range(20)]
         assert sorted({future.result(60).partition for future in futures}) == [0, 1]

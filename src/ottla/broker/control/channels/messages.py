@@ -210,6 +210,8 @@ def deletion_answered(
     sending: SendToBroker, request: StopReplicaBatch, response: StopReplicaResponse
 ) -> Steps[DeletionAnswered | None]:
     """What a StopReplica response says about deleted replicas, in steps; None if none were to be deleted."""
+    if not any(stop.is_deletion for stop in request.entries):
+        return None
     errors: dict[PartitionKey, int] = {}
     for count, each in enumerate(response.partition_errors, 1):
         errors[each.topic_name, each.partition_index] = each.error_code
@@ -223,4 +225,4 @@ def deletion_answered(
             (failed if response.error_code or errors.get(key, ErrorCode.NONE) else deleted).append(key)
         if not count % PART_ITEMS:
             yield
-    return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted, failed) if deleted or failed else None
+    return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted, failed)
