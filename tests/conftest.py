@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,7 +35,9 @@ from support.leftovers import end_all, leftover_children, leftovers_of_run, mark
 from support.ottla_server import OttlaServer
 from support.programs import built_programs
 from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
+from support.second_tries import DATA_MARKER, SPEC, FlakyList, Outcomes, RunAgain, judge
 from support.spec_report import SpecReport, requirement_ids
+from support.tiers import Sample, tier_of, wanted_tier
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).resolve().parent
 PROJECT = TESTS.parent
 REPORT_PATH = PROJECT / ".cache" / "spec-report.txt"
+FLAKY_PATH = TESTS / "flaky.jsonl"
+SAMPLE_PATH = TESTS / "short.toml"
 
 #: Topics may have 249 characters, and tests add to theirs.
 MOST_OF_A_NAME = 150
@@ -47,8 +54,6 @@ MOST_OF_A_NAME = 150
 REPORT = pytest.StashKey[SpecReport]()
 #: The tests that the changes reach, where only they are to run.
 REACHED = pytest.StashKey[Reached]()
-#: What reports call a requirement of their test.
-SPEC = "spec"
 #: Where a worker puts what it says of processes that it found still running.
 LEFT_RUNNING = "left_running"
 
@@ -103,11 +108,14 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What can be asked of a run beside pytest's own options."""
-    parser.addoption("--long", action="store_true", help="run the tests marked long, too")
+    parser.addoption("--all", action="store_true", help="run all tests but those marked long")
+    parser.addoption("--long", action="store_true", help="run all tests")
     parser.addoption("--quick", action="store_true", help="run only those that need no other program and do not wait")
     parser.addoption("--changed", action="store_true", help="run only those that changed files can reach")
     parser.addoption("--changed-since", metavar="COMMIT", help="the same, changed since COMMIT, not since main")
     parser.addoption("--spec-report", type=Path, default=REPORT_PATH, help="where to write the tests per requirement")
+    parser.addoption("--flaky", type=Path, default=FLAKY_PATH, help="the list of tests that passed a second time")
+    parser.addoption("--second-try", type=Path, help="run for a run in which the tests failed; write outcomes here")
     parser.addoption("--update-docs", action="store_true", help="write the pages of docs/ that are made from the code")
 
 
@@ -144,10 +152,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long tests unless asked for, and what the run leaves out; note the others' requirements."""
-    unwanted = [] if config.getoption("--long") else ["long"]
-    if config.getoption("--quick"):
-        unwanted += NEEDS
-    left_out = {item for item in items if any(item.get_closest_marker(name) for name in unwanted)}
+    wanted, sample = wanted_tier(config), Sample.read(SAMPLE_PATH)
+    left_out = {item for item in items if tier_of(item, sample, NEEDS) > wanted}
     reached = config.stash.get(REACHED, None)
     if reached is not None:
         left_out |= {item for item in items if not reached.reaches(item, config.rootpath)}
@@ -161,6 +167,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.stash[REPORT].expect(item.nodeid, marker.args)
             # The reports of the test carry them from a worker to the process that writes the report of the run.
             item.user_properties += [(SPEC, name) for name in marker.args]
+        if item.get_closest_marker(DATA_MARKER):
+            item.user_properties.append((DATA_MARKER, True))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -194,6 +202,10 @@ class WholeRun:
         self._report = config.stash[REPORT]
         self._times = TestTimes(_times_path(config))
         self._left_running: list[str] = []
+        self._outcomes = Outcomes()
+        self._cannot_collect = False
+        #: Failed tests and why each stays failed; empty for those that passed the second time.
+        self._reasons: dict[str, str] = {}
         self._mark = mark_this_run()
         since = config.getoption("--changed-since")
         if since or config.getoption("--changed"):
@@ -212,6 +224,11 @@ class WholeRun:
             self._report.expect(report.nodeid, [str(name) for kind, name in report.user_properties if kind == SPEC])
         self._report.record(report.nodeid, report.outcome)
         self._times.add(report.nodeid, report.duration)
+        self._outcomes.note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note that a file could not be collected: no second try makes that right."""
+        self._cannot_collect |= report.failed
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -221,22 +238,63 @@ class WholeRun:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the report; fail the run if it leaves processes behind. By now all workers have ended."""
+        self._times.write()
+        self._left_running += end_all(leftovers_of_run(self._mark))
+        if second_try := self._config.getoption("--second-try"):
+            second_try.write_text(json.dumps(self._outcomes.by_test))
+        elif self._outcomes.failures and session.exitstatus == pytest.ExitCode.TESTS_FAILED:
+            self._try_again(session)
         if self._report.outcomes:
             known = requirement_ids(PROJECT / "docs" / "requirements.md")
             self._report.write(self._config.getoption("--spec-report"), known)
-        self._times.write()
-        self._left_running += end_all(leftovers_of_run(self._mark))
         if self._left_running:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _try_again(self, session: pytest.Session) -> None:
+        """Run failed files a second time where they may be chance; a run without other failures passes then."""
+        failures = self._outcomes.failures
+        if self._left_running or self._cannot_collect or session.shouldstop or session.shouldfail:
+            self._reasons = dict.fromkeys(failures, "the run is not whole: nothing runs again")
+            return
+        listed = FlakyList(self._config.getoption("--flaky"))
+        options = [name for name in ("--all", "--long") if self._config.getoption(name)]
+        with TemporaryDirectory() as scratch:
+            run_again = RunAgain(self._config.rootpath, options, Path(scratch))
+            self._reasons = judge(list(failures.values()), listed.unfixed(), run_again)
+        for test in self._flaky():
+            listed.add(failures[test])
+            self._report.outcomes[test] = "passed"
+        self._left_running += end_all(leftovers_of_run(self._mark))
+        if not any(self._reasons.values()):
+            session.exitstatus = pytest.ExitCode.OK
+
+    def _flaky(self) -> list[str]:
+        return [test for test, reason in self._reasons.items() if not reason]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What was left running, and one line of the report."""
         for line in self._left_running:
             terminalreporter.write_line(line, red=True)
+        if self._reasons:
+            self._summarize_second_tries(terminalreporter)
         if self._report.outcomes:
             shown = self._report.shown()
             path = os.path.relpath(self._config.getoption("--spec-report"))
             terminalreporter.write_line(f"requirements shown: {' '.join(shown) or 'none'} (the tests of each: {path})")
+
+    def _summarize_second_tries(self, terminalreporter: pytest.TerminalReporter) -> None:
+        flaky, stats = set(self._flaky()), terminalreporter.stats
+        for test, reason in self._reasons.items():
+            terminalreporter.write_line(f"{test}: {reason or 'passed the second time, alone (tests/flaky.jsonl)'}")
+        for name in ("failed", "error"):
+            reports = stats.pop(name, [])
+            if rest := [report for report in reports if report.nodeid not in flaky]:
+                stats[name] = rest
+        if flaky:
+            # Of a test with two failed phases one report counts.
+            stats["flaky"] = [SimpleNamespace(nodeid=test) for test in flaky]
+        failed = len(self._reasons) - len(flaky)
+        terminalreporter.write_line(f"{len(stats.get('passed', []))} passed, {failed} failed, {len(flaky)} flaky")
 
 
 def _times_path(config: pytest.Config) -> Path:

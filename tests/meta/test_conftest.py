@@ -19,14 +19,15 @@ RUN_TIMEOUT_S = 240
 
 
 def run_suite(
-    folder: Path, source: str, *arguments: str, env: dict[str, str] | None = None
+    folder: Path, source: str, *arguments: str, env: dict[str, str] | None = None, path: str = "test_it.py"
 ) -> subprocess.CompletedProcess[str]:
     """Run `source` as a test module of its own, under this project's conftest."""
-    (folder / "test_it.py").write_text("import pytest\n" + source)
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text("import pytest\n" + source)
     configuration = ["-c", str(TESTS.parent / "pyproject.toml"), "--rootdir", str(folder), "-p", "conftest"]
     report = ["--spec-report", str(folder / "report.txt"), "-p", "no:cacheprovider"]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *configuration, *report, "-q", *arguments, str(folder / "test_it.py")],
+        [sys.executable, "-m", "pytest", *configuration, *report, "-q", *arguments, str(folder / path)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(TESTS), **(env or {})},
         capture_output=True,
@@ -107,7 +108,7 @@ def test_a_missing_program_fails_in_ci(tmp_path: Path) -> None:
 
 
 def test_a_quick_run_leaves_out_what_needs_a_program(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, NEEDY + "def test_other(): pass\n", "--quick")
+    done = run_suite(tmp_path, NEEDY + "def test_other(): pass\n", "--quick", path="tests/unit/test_it.py")
     assert done.returncode == 0
     assert "1 passed, 1 deselected" in done.stdout
 
