@@ -38,6 +38,7 @@ from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.second_tries import DATA_MARKER, SPEC, FlakyList, Outcomes, RunAgain, judge
 from support.spec_report import SpecReport, requirement_ids
 from support.tiers import Sample, tier_of, wanted_tier
+from support.tools import tools_are_there, wait_for_tools
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,7 +141,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> ByDirectory | None:
     """Who hands the tests out to the workers, unless another one of pytest-xdist's was asked for."""
     if config.getoption("dist") != "load":
         return None
-    return ByDirectory(len(config.getoption("tx")), TestTimes(_times_path(config)).earlier, config.rootpath)
+    times = TestTimes(_times_path(config)).earlier
+    return ByDirectory(len(config.getoption("tx")), times, config.rootpath, tools_are_there)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -169,6 +171,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.user_properties += [(SPEC, name) for name in marker.args]
         if item.get_closest_marker(DATA_MARKER):
             item.user_properties.append((DATA_MARKER, True))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Wait for the set-up of other programs, before the test's time begins to count."""
+    if not item.nodeid.startswith(SHORT) or any(item.get_closest_marker(name) for name in NEEDS):
+        wait_for_tools()
+    return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -29,13 +29,13 @@ class FakeWorker:
 
 
 def started(
-    root: Path, tests: list[str], workers: int, seconds: dict[str, float] | None = None
+    root: Path, tests: list[str], workers: int, seconds: dict[str, float] | None = None, *, tools: bool = True
 ) -> tuple[ByDirectory, list[FakeWorker]]:
     for test in tests:
         path = root / test.partition("::")[0]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('@pytest.fixture(scope="module")\n' if test in SHARED else "")
-    scheduler = ByDirectory(workers, seconds or {}, root)
+    scheduler = ByDirectory(workers, seconds or {}, root, lambda: tools)
     nodes = [FakeWorker() for _ in range(workers)]
     for node in nodes:
         scheduler.add_node(node)
@@ -95,6 +95,12 @@ def test_what_waits_comes_before_what_computes_and_the_longest_first(tmp_path: P
     assert run_to_the_end(scheduler, nodes) == [[5, 3, 4, 0, 1, 2]]
 
 
+def test_what_needs_no_other_program_comes_first_while_they_are_set_up(tmp_path: Path) -> None:
+    tests = [*CLIENTS, *UNITS]
+    scheduler, nodes = started(tmp_path, tests, 1, {CLIENTS[2]: 9.0, CLIENTS[0]: 5.0}, tools=False)
+    assert run_to_the_end(scheduler, nodes) == [[3, 4, 5, 2, 0, 1]]
+
+
 def test_files_whose_tests_share_something_are_not_divided(tmp_path: Path) -> None:
     _, nodes = started(tmp_path, [*SHARED, *UNITS], 2)
     assert [node.sent for node in nodes] == [[[0, 1, 2]], [[3, 4, 5]]]
@@ -121,7 +127,7 @@ def test_a_worker_in_the_place_of_a_crashed_one(tmp_path: Path) -> None:
 
 
 def test_workers_that_find_different_tests_are_reported(tmp_path: Path) -> None:
-    scheduler = ByDirectory(2, {}, tmp_path)
+    scheduler = ByDirectory(2, {}, tmp_path, lambda: True)
     one, other = FakeWorker(), FakeWorker()
     scheduler.add_node(one)
     scheduler.add_node(other)

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -103,14 +103,18 @@ def family_of(test: str) -> str:
 class ByDirectory:
     """Hands tests out folder by folder; within a folder those that are expected to take longest come first.
 
-    `seconds` is what each test took before, by node id; `root` is where the paths of node ids begin.
+    `seconds` is what each test took before, by node id; `root` is where the paths of node ids begin. Until other
+    programs are there, as `tools_are_there` says, the folders whose tests need none come first.
     """
 
-    def __init__(self, workers: int, seconds: Mapping[str, float], root: Path) -> None:
+    def __init__(
+        self, workers: int, seconds: Mapping[str, float], root: Path, tools_are_there: Callable[[], bool]
+    ) -> None:
         self.tests: list[str] = []
         self._expected = workers
         self._seconds = seconds
         self._root = root
+        self._tools_are_there = tools_are_there
         self._collections: dict[Worker, list[str]] = {}
         #: Tests that a worker was given and has not ended, in their order.
         self._pending: dict[Worker, list[int]] = {}
@@ -199,7 +203,7 @@ class ByDirectory:
 
     def _next_unit(self, node: Worker) -> Unit:
         family = self._family.get(node, "")
-        if family not in self._waiting:
+        if family not in self._waiting or (family not in SHORT and not self._tools_are_there()):
             family = max(self._waiting, key=self._urgency)
             self._family[node] = family
         units = self._waiting[family]
@@ -211,7 +215,7 @@ class ByDirectory:
     def _urgency(self, family: str) -> tuple[bool, float]:
         at_it = list(self._family.values()).count(family)
         left = sum(unit.seconds for unit in self._waiting[family])
-        return family not in SHORT, left / (1 + at_it)
+        return (family not in SHORT) == self._tools_are_there(), left / (1 + at_it)
 
     def _families(self) -> dict[str, deque[Unit]]:
         units: dict[str, dict[str, Unit]] = {}
