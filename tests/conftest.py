@@ -33,7 +33,7 @@ from support.java import (
 )
 from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
-from support.programs import built_programs
+from support.programs import built_programs, promtool_executable
 from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.second_tries import DATA_MARKER, SPEC, FlakyList, Outcomes, RunAgain, judge
 from support.spec_report import SpecReport, requirement_ids
@@ -96,12 +96,13 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
     "needs_members": (built_members, "no group members in .cache/members (./run test builds them with Go and npm)"),
     "needs_examples": (
         built_examples,
-        "examples in Java, Go, Node and Rust are not all built in .cache/examples (./run test does it)",
+        "examples in Java, Go, Node and Rust are not all built in .cache/examples (./run test --all does it)",
     ),
     "needs_programs": (
         built_programs,
-        "no kaf and kaskade in .cache/programs (./run test gets them with Go and pip)",
+        "no kaf and kaskade in .cache/programs (./run test --all gets them with Go and pip)",
     ),
+    "needs_promtool": (promtool_executable, "no promtool (./run test --all fetches it with apt-get)"),
     "needs_foreign": (foreign_distributions, "no source distributions in .cache/foreign (./run test fetches them)"),
     "needs_kcat": (kcat_executable, "no kcat (apt-get install kcat)"),
 }

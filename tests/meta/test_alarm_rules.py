@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -11,15 +9,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from support.programs import promtool_executable
+
 PROJECT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = PROJECT / "docker" / "prometheus-rules.yml"
-#: Where `./run test` puts it.
-FETCHED: Final = PROJECT / ".cache" / "promtool"
-PROMTOOL: Final = shutil.which("promtool", path=os.pathsep.join((os.environ["PATH"], str(FETCHED))))
-pytestmark = [
-    pytest.mark.spec("R1"),
-    pytest.mark.skipif(PROMTOOL is None, reason="no promtool (Debian: in the package prometheus)"),
-]
+pytestmark = [pytest.mark.spec("R1", "U3"), pytest.mark.needs_promtool]
 
 #: Of broker `a`, which is the controller, and of `b`: a value each for three hours, a sample a minute.
 SOUND: Final = {
@@ -91,8 +85,9 @@ CASES: Final = {
 
 def promtool(*arguments: str) -> str:
     """What promtool says; AssertionError where it finds something wrong."""
-    assert PROMTOOL is not None
-    done = subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True, check=False, timeout=240)
+    promtool = promtool_executable()
+    assert promtool is not None
+    done = subprocess.run([promtool, *arguments], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -28,6 +28,7 @@ class Item:
         (Item("tests/golden/test_a.py::test_x", "needs_kafka"), Tier.SHORT),
         (Item("tests/unit/net/test_a.py::test_x", "long"), Tier.LONG),
         (Item("tests/e2e/test_other.py::test_x"), Tier.SHORT),
+        (Item("tests/e2e/test_other.py::test_y", "needs_programs"), Tier.WHOLE),
         (Item("tests/e2e/test_a.py::test_kept[2]"), Tier.SHORT),
         (Item("tests/e2e/test_a.py::test_some[1]"), Tier.SHORT),
         (Item("tests/e2e/test_a.py::test_some[2]"), Tier.WHOLE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from support.java import PROJECT
@@ -22,3 +23,8 @@ def built_programs() -> bool:
 def built_program(name: str) -> Path:
     """One of them."""
     return _folder() / name
+
+
+def promtool_executable() -> str | None:
+    """Prometheus's promtool: on the path, or where `./run test --all` puts it."""
+    return shutil.which("promtool", path=os.pathsep.join((os.environ["PATH"], str(PROJECT / ".cache" / "promtool"))))

@@ -16,6 +16,8 @@ import pytest
 from support.scheduling import SHORT as PURE_FOLDERS
 
 LONG_MARKER = "long"
+#: What these tests need takes long to build or fetch.
+NEEDS_OF_WHOLE_RUNS = ("needs_examples", "needs_programs", "needs_promtool")
 
 
 class Tier(IntEnum):
@@ -80,4 +82,6 @@ def tier_of(item: pytest.Item, sample: Sample, needs: Iterable[str]) -> Tier:
         return Tier.LONG
     if item.nodeid.startswith(PURE_FOLDERS) and not any(item.get_closest_marker(name) for name in needs):
         return Tier.QUICK
-    return Tier.WHOLE if sample.leaves_out(item.nodeid) else Tier.SHORT
+    if any(item.get_closest_marker(name) for name in NEEDS_OF_WHOLE_RUNS) or sample.leaves_out(item.nodeid):
+        return Tier.WHOLE
+    return Tier.SHORT
