@@ -20,7 +20,7 @@ from support.ottla_server import OttlaServer
 from support.processes import ServerProcess, run_tool
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("G2")]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("G2", "U2")]
 
 KAFKA_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 RECORDS = 30

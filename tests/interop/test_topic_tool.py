@@ -20,7 +20,7 @@ from support.java import java_tool
 from support.processes import run_tool
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_kafka]
+pytestmark = [pytest.mark.slow, pytest.mark.needs_kafka, pytest.mark.spec("U2")]
 
 KAFKA_TOOL = "org.apache.kafka.tools.TopicCommand"
 

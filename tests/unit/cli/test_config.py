@@ -20,7 +20,7 @@ from ottla.client.model import TopicPartition
 from ottla.client.sync import Producer
 from ottla.testing import Cluster
 
-pytestmark = pytest.mark.spec("R1")
+pytestmark = pytest.mark.spec("R1", "U2")
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,7 @@ def test_log_dirs_win_over_log_dir() -> None:
     assert parsed(log_dir="/a", log_dirs="/b, /c,").log_dirs == ["/b", "/c"]
 
 
+@pytest.mark.spec("S6")
 def test_passwords_are_not_shown() -> None:
     config = parse_broker_config({"password.encoder.secret": "hunter2"})
     assert isinstance(config, BrokerConfig)

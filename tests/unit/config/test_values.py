@@ -40,6 +40,7 @@ def test_numbers_are_plain_decimal(text: str) -> None:
         parse_value(BROKER_SETTINGS["num.partitions"], text)
 
 
+@pytest.mark.spec("S6")
 def test_a_bad_secret_is_not_shown() -> None:
     setting = BROKER_SETTINGS["ssl.key.password"]._replace(valid="[a]")
     with pytest.raises(ConfigError, match=r"Invalid value \[hidden\] for configuration ssl.key.password"):

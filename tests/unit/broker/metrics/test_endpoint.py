@@ -22,6 +22,8 @@ from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT
 from unit.broker.test_server import config
 
+pytestmark = pytest.mark.spec("U3")
+
 Values = dict[tuple[str, tuple[str, ...]], float]
 
 

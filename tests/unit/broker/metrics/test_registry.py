@@ -8,6 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from ottla.broker.metrics.loop_lag import LoopLag
 from ottla.broker.metrics.registry import MetricDeclaration, MetricKind, MetricsRegistry, text_of
 
+pytestmark = pytest.mark.spec("U3")
+
 REQUESTS = MetricDeclaration("requests_total", MetricKind.COUNTER, "Requests.", ("request",))
 LAG = MetricDeclaration("lag_seconds", MetricKind.GAUGE, "Lag.")
 

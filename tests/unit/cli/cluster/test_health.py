@@ -19,7 +19,7 @@ from unit.client.health.test_judging import HEALTHY, cluster, partition
 if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
 
-pytestmark = pytest.mark.spec("R1")
+pytestmark = pytest.mark.spec("R1", "U2")
 
 BEHIND = cluster(partition(isr=(1, 2), lag=7))
 NEARER = cluster(partition(isr=(1, 2), lag=2))
