@@ -9,10 +9,15 @@ from typing import Any, Self
 
 
 class PlayedRegistry:
-    """Serves `GET /schemas/ids/{id}`; notes what was asked for, and with which authorization."""
+    """Serves `GET /schemas/ids/{id}`; notes what was asked for, and with which authorization.
+
+    `subjects` are what `GET` of their paths gives, such as `/subjects/place/versions/1`; `references` those of schemas.
+    """
 
     def __init__(self, schemas: dict[int, str]) -> None:
         self.schemas = schemas
+        self.subjects: dict[str, dict[str, Any]] = {}
+        self.references: dict[int, list[dict[str, Any]]] = {}
         #: Body and status to answer with instead.
         self.instead: tuple[int, bytes] | None = None
         self.asked: list[str] = []
@@ -40,10 +45,14 @@ class PlayedRegistry:
         """Status and body for a path."""
         if self.instead is not None:
             return self.instead
-        schema = self.schemas.get(int(path.rpartition("/")[2]))
+        if path.startswith("/subjects/"):
+            found = self.subjects.get(path)
+            return (404, b'{"error_code":40401}') if found is None else (200, json.dumps(found).encode())
+        number = int(path.rpartition("/")[2])
+        schema = self.schemas.get(number)
         if schema is None:
             return 404, b'{"error_code":40403,"message":"Schema not found"}'
-        return 200, json.dumps({"schema": schema}).encode()
+        return 200, json.dumps({"schema": schema, "references": self.references.get(number, [])}).encode()
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from ottla.records.json_kinds import BOOLEAN, DOUBLE, LIST, LONG, NUMBER, OBJECT, TEXT
+from ottla.records.json_kinds import BOOLEAN, DECIMAL, DOUBLE, LIST, LONG, NUMBER, OBJECT, TEXT
 
 try:
     import cython
@@ -45,6 +45,8 @@ EXACT = 9007199254740992
 """2^53: every whole number up to it is a double, and so is every power of ten up to `EXACT_POWER`."""
 EXACT_POWER = 22
 MOST_EXPONENT = 100_000
+MOST_PLACES = 38
+"""Digits of a DECIMAL on each side of its point. Arrow converts more without a check."""
 LARGEST = 0x7FFFFFFFFFFFFFFF
 SMALLEST_MAGNITUDE = 0x8000000000000000
 MOST_OCTETS = 0x7FFFFFFF
@@ -352,7 +354,11 @@ class JsonReader:
         if end < 0:
             return -1
         kind = column.kind
-        if kind == NUMBER:
+        if kind == DECIMAL and (
+            self.exponent < -MOST_PLACES or (self.mantissa and self.digits + self.exponent > MOST_PLACES)
+        ):
+            return -1
+        if kind in (NUMBER, DECIMAL):
             column.add_octets(self.data, at, end - at)
             column.end_text()
             return end

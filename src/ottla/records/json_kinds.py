@@ -12,3 +12,5 @@ NUMBER: Final = 4
 """Keeps the characters of numbers, as TEXT does those of strings."""
 OBJECT: Final = 5
 LIST: Final = 6
+DECIMAL: Final = 7
+"""As NUMBER, of numbers with at most 38 digits before the point and 38 behind it."""

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from ottla.records import _json
-from ottla.records.json_kinds import BOOLEAN, DOUBLE, LIST, LONG, NUMBER, OBJECT, TEXT
+from ottla.records.json_kinds import BOOLEAN, DECIMAL, DOUBLE, LIST, LONG, NUMBER, OBJECT, TEXT
 
 pytestmark = pytest.mark.spec("D1")
 
@@ -235,3 +235,15 @@ def test_a_control_character_is_refused_wherever_it_stands(reader: ModuleType, c
     for place in range(40):
         text = "a" * place + chr(control) + "a" * (40 - place)
         assert only(reader, TEXT, f'"{text}"') is REFUSED
+
+
+@pytest.mark.parametrize("text", ["0", "-1.50", "1e37", "9" * 38, "0.0e-37", "1.5E+3", "0e50", "0." + "0" * 37 + "1"])
+def test_decimals_keep_their_characters(reader: ModuleType, text: str) -> None:
+    assert only(reader, DECIMAL, text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["1e38", "9" * 39, "1e-39", "0." + "0" * 38 + "1", "0e-39", "1e-2000000000", "1e99999999999", "1e", '"1"']
+)
+def test_decimals_that_arrow_would_not_check_are_refused(reader: ModuleType, text: str) -> None:
+    assert only(reader, DECIMAL, text) is REFUSED

@@ -1,23 +1,33 @@
-"""Avro values to typed columns: whole batches with pyruhvro, the schemas that it does not read with fastavro.
+"""Avro values to typed columns: whole batches with pyruhvro, and record by record what it does not read.
 
-Values that were written with another schema than that of the columns are resolved as the Avro specification has it. A
-field added or left out, the usual case, is done with whole columns; fastavro does the rest, record by record.
+Values that were written with another schema than that of the columns are resolved as Avro's Java library does it.
+Fields added, left out or renamed and wider numbers, the usual cases, are done with whole columns.
 """
 
 from __future__ import annotations
 
-import io
-import json
+import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy
 import pyarrow
 
 from ottla.records.extras import require_extra
-from ottla.spark.decoding.avro_schemas import AvroField, AvroRecord, AvroSchemaError, AvroType, parse_avro
-from ottla.spark.decoding.framing import NO_FRAMING, NOT_FRAMED, all_bad, put_together, split_frames
+from ottla.spark.decoding.avro_columns import AvroColumn, AvroColumns, parse_columns
+from ottla.spark.decoding.avro_resolution import AvroValueError, Read, default_of, reader_of, written_fields
+from ottla.spark.decoding.avro_schemas import PRIMITIVES, AvroNode, AvroSchemaError, NodeField, parse_node, plain_json
+from ottla.spark.decoding.framing import (
+    LIKELY_IDS,
+    NO_FRAMING,
+    NOT_FRAMED,
+    all_bad,
+    frame_ids,
+    put_together,
+    split_frames,
+)
 from ottla.spark.decoding.halving import (
     Decoded,
     UnreadableError,
@@ -26,36 +36,54 @@ from ottla.spark.decoding.halving import (
     read_singly,
     read_together,
 )
-from ottla.spark.decoding.registry import Schemas
+from ottla.spark.decoding.registry import Schemas, SchemaText
 
-require_extra("valueFormat=avro", "spark-decode", "fastavro", "pyruhvro")
+require_extra("valueFormat=avro", "spark-decode", "pyruhvro")
 
-import fastavro
 import pyruhvro
 
 from ottla.spark.errors import OptionError
 
 #: Readers for as many schemas that values were written with are kept.
 MAX_WRITERS = 200
-_FIXED = (bool, int, float, str)
-#: Defaults of bytes and fixed are texts of as many characters.
-_BYTES_AS_TEXT = "iso-8859-1"
+WRONG = "not Avro of its schema"
 
-#: What fastavro raises for bytes that are no record of its schema.
-_NO_RECORD = (ValueError, EOFError, LookupError, TypeError, OverflowError, struct.error, MemoryError, AssertionError)
+#: pyruhvro does not say how many bytes it has read: with this behind a record, and a field for it, it does.
+_END = struct.Struct("<d")
+_END_NUMBER = float.fromhex("0x1.d2f1b4c6e8a97p-371")
+_END_BYTES = _END.pack(_END_NUMBER)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WIDER = {
+    ("int", "long"),
+    ("int", "float"),
+    ("int", "double"),
+    ("long", "float"),
+    ("long", "double"),
+    ("float", "double"),
+}
+_ALIKE = {("string", "bytes"), ("bytes", "string")}
+
+Make = Callable[[pyarrow.RecordBatch], pyarrow.Array]
 
 
 class AvroBatches:
-    """Decoder of Avro values that were all written with one schema. `reader` is that of the columns."""
+    """Decoder of Avro values that were all written with one schema.
 
-    def __init__(self, writer: AvroRecord, reader: AvroRecord) -> None:
+    `framed` says that a registry's framing was taken off them. If not, values that look as if they had one are bad.
+    """
+
+    def __init__(self, writer: AvroNode, reader: AvroColumns, *, framed: bool = False) -> None:
         self.schema = reader.schema
         self._reader = reader
-        self._columns = _columns_of(writer, reader) if writer.plain else None
-        self._as_texts = writer.as_texts
-        self._written: Any = fastavro.parse_schema(json.loads(writer.stripped))
-        same = writer.stripped == reader.stripped
-        self._read: Any = None if same else fastavro.parse_schema(json.loads(reader.stripped))
+        self._framed = framed
+        self._columns = _columns_of(writer, reader) if _is_plain(writer, ()) else None
+        # pyruhvro reads no bytes. Texts are written alike, and it does not look at what is in them.
+        self._as_texts = plain_json(writer, bytes_as="string") if self._columns else ""
+        self._end_name = "end_" + "_".join(each.name for each in writer.fields)
+        end = NodeField(self._end_name, AvroNode("double"))
+        with_end = replace(writer, fields=(*writer.fields, end))
+        self._with_end = plain_json(with_end, bytes_as="string") if self._columns else ""
+        self._read: Read = reader_of(writer, replace(reader.node, fields=tuple(each.field for each in reader.columns)))
 
     def decode(self, values: pyarrow.BinaryArray) -> Decoded:
         """Columns of the schema, and a reason for each record that is bad; None where all are good."""
@@ -64,43 +92,75 @@ class AvroBatches:
     def _present(self, values: pyarrow.BinaryArray) -> Decoded:
         if len(values) == 0:
             return [pyarrow.nulls(0, field.type) for field in self.schema], None
-        together = self._record_by_record if self._columns is None else self._batch
-        return decode_in_halves(values, together, self._singly)
+        if self._columns is None:
+            return self._record_by_record(values)
+        return decode_in_halves(values, self._batch, self._singly)
 
     def _batch(self, values: pyarrow.BinaryArray) -> list[pyarrow.Array]:
+        suspect = numpy.zeros(0, bool) if self._framed else _looks_framed(values)
         with read_together():
-            # pyruhvro reads no bytes. Texts are written alike, and it does not look at what is in them.
-            read = pyruhvro.deserialize_array(values.to_pylist(), self._as_texts)
+            if suspect.any():
+                read = pyruhvro.deserialize_array([each + _END_BYTES for each in values.to_pylist()], self._with_end)
+                ends = read.column(read.schema.get_field_index(self._end_name)).to_numpy(zero_copy_only=False)
+                longer = numpy.flatnonzero(suspect & (ends != _END_NUMBER))
+                if len(longer):
+                    raise UnreadableError(_suspicion(values[int(longer[0])].as_py()), int(longer[0]))
+            else:
+                read = pyruhvro.deserialize_array(values.to_pylist(), self._as_texts)
             columns = [make(read) for make in self._columns or ()]
             for column in columns:
                 column.validate(full=True)
             return columns
 
-    def _record_by_record(self, values: pyarrow.BinaryArray) -> list[pyarrow.Array]:
-        """All records with fastavro. Raises UnreadableError."""
-        rows = []
-        for value in values.to_pylist():
-            try:
-                rows.append(fastavro.schemaless_reader(io.BytesIO(value), self._written, self._read))
-            except _NO_RECORD as problem:
-                raise UnreadableError(f"{type(problem).__name__} {problem}".strip()) from problem
-        with read_together():
-            return [self._column(field, rows) for field in self._reader.fields]
-
-    def _column(self, field: AvroField, rows: list[Any]) -> pyarrow.Array:
-        values = [_plain(row[field.name], field.type.raw) for row in rows]
-        column = pyarrow.array(values, field.type.raw)
-        return column if field.type.convert is None else field.type.convert(column)
-
     def _singly(self, values: pyarrow.BinaryArray) -> tuple[list[pyarrow.Array], list[str | None]]:
-        together = self._record_by_record if self._columns is None else self._batch
-        return read_singly(values, self.schema, together, "not Avro of its schema")
+        return read_singly(values, self.schema, self._batch, WRONG)
+
+    def _record_by_record(self, values: pyarrow.BinaryArray) -> Decoded:
+        rows: list[dict[str, Any] | None] = []
+        reasons: list[str | None] = []
+        for value in values.to_pylist():
+            row, reason = self._row(value)
+            rows.append(row)
+            reasons.append(reason)
+        columns = self._columns_of_rows(rows, reasons, 0)
+        return columns, reasons if any(reasons) else None
+
+    def _row(self, value: bytes) -> tuple[dict[str, Any] | None, str | None]:
+        try:
+            row, end = self._read(value, 0)
+        except IndexError:
+            return None, f"{WRONG}: it ends too early"
+        except RecursionError:
+            return None, f"{WRONG}: values are nested too deep"
+        except ValueError as problem:
+            return None, f"{WRONG}: {problem}"
+        if not self._framed and end < len(value) and _looks_framed(pyarrow.array([value])).any():
+            return None, f"{WRONG}: {_suspicion(value)}"
+        return row, None
+
+    def _columns_of_rows(
+        self, rows: list[dict[str, Any] | None], reasons: list[str | None], first: int
+    ) -> list[pyarrow.Array]:
+        """Columns of rows, None where bad; of one that no column can hold the reason is set, from `first` on."""
+        try:
+            with read_together():
+                return [_column(column, rows) for column in self._reader.columns]
+        except UnreadableError as problem:
+            if len(rows) == 1:
+                reasons[first] = f"{WRONG}: {problem}"
+                return [pyarrow.nulls(1, field.type) for field in self.schema]
+        middle = len(rows) // 2
+        halves = (
+            self._columns_of_rows(rows[:middle], reasons, first),
+            self._columns_of_rows(rows[middle:], reasons, first + middle),
+        )
+        return [pyarrow.concat_arrays(column) for column in zip(*halves, strict=True)]
 
 
 class FramedAvro:
     """Decoder of Avro values with the framing of a registry: each batch may have several schemas."""
 
-    def __init__(self, reader: AvroRecord, schemas: Schemas) -> None:
+    def __init__(self, reader: AvroColumns, schemas: Schemas) -> None:
         self.schema = reader.schema
         self._reader = reader
         self._schemas = schemas
@@ -134,82 +194,129 @@ class FramedAvro:
             self._by_id[schema_id] = self._decoder(schema_id, text)
         return self._by_id[schema_id]
 
-    def _decoder(self, schema_id: int, text: str | None) -> AvroBatches | str:
-        if text is None:
+    def _decoder(self, schema_id: int, found: SchemaText | None) -> AvroBatches | str:
+        if found is None:
             return f"schema {schema_id} is not in the schema registry"
         try:
-            return AvroBatches(parse_avro(text), self._reader)
-        except (AvroSchemaError, fastavro.schema.SchemaParseException) as problem:
+            return AvroBatches(parse_node(found.text, found.references), self._reader, framed=True)
+        except AvroSchemaError as problem:
             return f"schema {schema_id} cannot be read: {problem}"
 
 
-def read_schema(text: str, option: str) -> AvroRecord:
-    """The schema of an option. Raises OptionError."""
+def read_columns(found: SchemaText, option: str, wanted: Sequence[str]) -> AvroColumns:
+    """The columns of an option's schema, those that are wanted if any are. Raises OptionError."""
     try:
-        record = parse_avro(text)
-        fastavro.parse_schema(json.loads(record.stripped))
-    except (AvroSchemaError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as problem:
+        return parse_columns(found.text, found.references, wanted)
+    except AvroSchemaError as problem:
         raise OptionError(f"option {option}: {problem}") from None
-    return record
 
 
-def _columns_of(writer: AvroRecord, reader: AvroRecord) -> list[Callable[[pyarrow.RecordBatch], pyarrow.Array]] | None:
-    """How each column comes from what pyruhvro read; None where that takes more than whole columns."""
-    written = {field.name: field for field in writer.fields}
-    columns: list[Callable[[pyarrow.RecordBatch], pyarrow.Array]] = []
-    for field in reader.fields:
-        source = written.get(field.name)
+def read_writer(found: SchemaText, option: str) -> AvroNode:
+    """The schema of an option that values were written with. Raises OptionError."""
+    try:
+        return parse_node(found.text, found.references)
+    except AvroSchemaError as problem:
+        raise OptionError(f"option {option}: {problem}") from None
+
+
+def _looks_framed(values: pyarrow.BinaryArray) -> numpy.ndarray:
+    ids = frame_ids(values)
+    return numpy.asarray((ids >= LIKELY_IDS.start) & (ids < LIKELY_IDS.stop))
+
+
+def _suspicion(value: bytes) -> str:
+    schema_id = int(frame_ids(pyarrow.array([value]))[0])
+    return f"it begins as the framing of a registry's schema {schema_id} does, and goes on behind its record"
+
+
+def _is_plain(node: AvroNode, within: tuple[str, ...]) -> bool:
+    """Whether pyruhvro reads a type: no fixed, of unions only those of null and a type, nothing within itself."""
+    if node.type == "union":
+        types = [each.type for each in node.branches]
+        return (
+            len(types) == 2
+            and types.count("null") == 1
+            and all(_is_plain(each, within) for each in node.branches if each.type != "null")
+        )
+    if node.type in ("array", "map"):
+        return _is_plain(node.item, within)
+    if node.type in PRIMITIVES:
+        return node.type != "null"
+    if node.type == "fixed" or node.name in within:
+        return False
+    if node.type == "enum":
+        return all(map(_NAME.fullmatch, node.symbols))
+    inner = (*within, node.name)
+    return bool(node.fields) and all(_NAME.fullmatch(each.name) and _is_plain(each.node, inner) for each in node.fields)
+
+
+def _columns_of(writer: AvroNode, reader: AvroColumns) -> list[Make] | None:
+    """How each column comes from what pyruhvro reads; None where that takes more than whole columns."""
+    name = reader.node.name if writer.name in reader.node.aliases else writer.name
+    written = written_fields(writer, reader.node, name)
+    columns: list[Make] = []
+    for column in reader.columns:
+        source = written.get(column.field.name)
         if source is None:
-            simple = field.default is None or type(field.default) in _FIXED
-            if not field.has_default or not simple or set(field.aliases) & set(written):
+            try:
+                columns.append(_constant(column, default_of(column.field)))
+            except AvroValueError:
                 return None
-            columns.append(_constant(field))
-        elif _same(source.type, field.type):
-            columns.append(_taken(field))
+        elif _is_same(source.node, column.field.node):
+            columns.append(_taken(source.name, column))
         else:
             return None
     return columns
 
 
-def _same(written: AvroType, read: AvroType) -> bool:
-    """Whether values of one type are values of the other as they are."""
-    return (
-        written.raw == read.raw
-        and (read.nullable or not written.nullable)
-        and set(written.symbols) <= set(read.symbols)
-        and len(written.children) == len(read.children)
-        and all(map(_same, written.children, read.children))
-    )
+def _is_same(written: AvroNode, read: AvroNode, *, inner: bool = False) -> bool:
+    """Whether whole columns of one type become columns of the other."""
+    if _is_nullable(written) and not _is_nullable(read):
+        return False
+    of_written, of_read = _not_null(written), _not_null(read)
+    pair = (of_written.type, of_read.type)
+    if of_written.type != of_read.type:
+        return not inner and (pair in _WIDER or pair in _ALIKE)
+    if of_written.type in ("array", "map"):
+        return _is_same(of_written.item, of_read.item, inner=True)
+    if of_written.type == "enum":
+        return of_written.name == of_read.name and set(of_written.symbols) <= set(of_read.symbols)
+    if of_written.type == "record":
+        return [each.name for each in of_written.fields] == [each.name for each in of_read.fields] and all(
+            _is_same(each.node, other.node, inner=True)
+            for each, other in zip(of_written.fields, of_read.fields, strict=True)
+        )
+    return of_written.type in PRIMITIVES
 
 
-def _taken(field: AvroField) -> Callable[[pyarrow.RecordBatch], pyarrow.Array]:
+def _is_nullable(node: AvroNode) -> bool:
+    return any(each.type == "null" for each in node.branches)
+
+
+def _not_null(node: AvroNode) -> AvroNode:
+    """The only type of a union beside null; any other type as it is."""
+    branches = [each for each in node.branches if each.type != "null"]
+    return branches[0] if len(branches) == 1 else node
+
+
+def _taken(source: str, column: AvroColumn) -> Make:
     def take(batch: pyarrow.RecordBatch) -> pyarrow.Array:
-        column = batch.column(batch.schema.get_field_index(field.name))
-        # Of the same layout; names of items and what may be null are not those of Spark's columns.
-        column = column.cast(field.type.raw)
-        return column if field.type.convert is None else field.type.convert(column)
+        read = batch.column(batch.schema.get_field_index(source))
+        # Of the same layout; names of items and what may be null are not those of Spark's columns. Wider numbers are
+        # rounded as in Java.
+        return column.made_of(read.cast(column.type.raw, safe=False))
 
     return take
 
 
-def _constant(field: AvroField) -> Callable[[pyarrow.RecordBatch], pyarrow.Array]:
+def _constant(column: AvroColumn, value: Any) -> Make:
     def fill(batch: pyarrow.RecordBatch) -> pyarrow.Array:
-        column = pyarrow.array([_plain(field.default, field.type.raw)] * batch.num_rows, field.type.raw)
-        return column if field.type.convert is None else field.type.convert(column)
+        return column.made_of(pyarrow.array([value] * batch.num_rows, column.type.raw))
 
     return fill
 
 
-def _plain(value: Any, kind: pyarrow.DataType) -> Any:
-    """A value of fastavro's as pyarrow takes it: maps as pairs, and bytes where it gives a default as it stands."""
-    if value is None:
-        return None
-    if isinstance(value, str) and pyarrow.types.is_binary(kind):
-        return value.encode(_BYTES_AS_TEXT)
-    if pyarrow.types.is_map(kind):
-        return [(name, _plain(each, kind.item_type)) for name, each in value.items()]
-    if pyarrow.types.is_list(kind):
-        return [_plain(each, kind.value_type) for each in value]
-    if pyarrow.types.is_struct(kind):
-        return {field.name: _plain(value[field.name], field.type) for field in kind}
-    return value
+def _column(column: AvroColumn, rows: list[dict[str, Any] | None]) -> pyarrow.Array:
+    name = column.field.name
+    values = [None if row is None else row[name] for row in rows]
+    return column.made_of(pyarrow.array(values, column.type.raw))

@@ -19,6 +19,8 @@ PREFIX_LENGTH = 1 + ID_LENGTH
 NOT_FRAMED = -1
 #: Messages below each other in a Protobuf file; more are no indexes.
 MAX_INDEXES = 100
+#: Registries number schemas from 1.
+LIKELY_IDS = range(1, 1 << 24)
 NO_FRAMING = "no framing of a schema registry: it does not begin with a byte 0 and a schema id"
 
 
@@ -32,8 +34,14 @@ class Frames:
 
 def split_frames(values: pyarrow.BinaryArray) -> Frames:
     """Take the framing off values, none of which is null."""
+    bodies = [value[PREFIX_LENGTH:] for value in values.to_pylist()]
+    return Frames(frame_ids(values), pyarrow.array(bodies, pyarrow.binary()))
+
+
+def frame_ids(values: pyarrow.BinaryArray) -> numpy.ndarray:
+    """The schema ids that values, none of which is null, begin with; NOT_FRAMED for others."""
     if len(values) == 0:
-        return Frames(numpy.empty(0, numpy.int64), values)
+        return numpy.empty(0, numpy.int64)
     _, positions, data = values.buffers()
     offsets = numpy.frombuffer(positions, numpy.int32)[values.offset : values.offset + len(values) + 1]
     content = numpy.frombuffer(data, numpy.uint8) if data is not None else numpy.zeros(0, numpy.uint8)
@@ -45,8 +53,7 @@ def split_frames(values: pyarrow.BinaryArray) -> Frames:
     for place in range(1, PREFIX_LENGTH):
         number = number << 8 | content[starts[framed] + place]
     ids[framed] = number
-    bodies = [value[PREFIX_LENGTH:] for value in values.to_pylist()]
-    return Frames(ids, pyarrow.array(bodies, pyarrow.binary()))
+    return ids
 
 
 def take_indexes(body: bytes) -> tuple[tuple[int, ...], int] | None:

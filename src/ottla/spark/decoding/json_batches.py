@@ -21,7 +21,7 @@ import pyarrow.json
 from ottla.spark.decoding.halving import Decoded, UnreadableError, decode_in_halves, decode_present
 from ottla.spark.decoding.json_columns import COMPILED, JsonColumns, are_read
 from ottla.spark.decoding.json_documents import JsonDocuments
-from ottla.spark.decoding.temporal import needs_conversion, read_as, read_columns
+from ottla.spark.decoding.temporal import first_wild_number, has_decimal, needs_conversion, read_as, read_columns
 
 #: How pyarrow's reader says which document is bad.
 _ROW = re.compile(r" in row ([0-9]+)$")
@@ -42,6 +42,7 @@ class JsonBatches:
         self._maps = JsonDocuments(self._with_map, ZoneInfo(time_zone)) if len(self._with_map) else None
         self._converted = [index for index, field in enumerate(self._in_batches) if needs_conversion(field.type)]
         read = [pyarrow.field(field.name, read_as(field.type)) for field in self._in_batches]
+        self._has_decimal = any(has_decimal(field.type) for field in self._in_batches)
         can = COMPILED and len(read) > 0 and all(are_read(field.type) for field in read)
         self._compiled = JsonColumns(pyarrow.schema(read)) if can else None
         self._parsing = pyarrow.json.ParseOptions(
@@ -78,6 +79,9 @@ class JsonBatches:
 
     def _of_pyarrow(self, values: pyarrow.BinaryArray) -> list[pyarrow.Array]:
         """All columns but maps. Raises UnreadableError."""
+        wild = first_wild_number(values) if self._has_decimal else None
+        if wild is not None:
+            raise UnreadableError(place=wild)
         data = _bytes_of_objects(values)
         reading = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy
 import pyarrow
 
-from ottla.records.json_kinds import BOOLEAN, DOUBLE, LIST, LONG, NUMBER, OBJECT, TEXT
+from ottla.records.json_kinds import BOOLEAN, DECIMAL, DOUBLE, LIST, LONG, NUMBER, OBJECT, TEXT
 
 if TYPE_CHECKING:
     from ottla.records._json import JsonColumn
@@ -66,6 +66,8 @@ def _kind_of(kind: pyarrow.DataType) -> int:
         return LONG
     if types.is_float64(kind):
         return DOUBLE
+    if types.is_decimal(kind):
+        return DECIMAL
     return BOOLEAN if types.is_boolean(kind) else NUMBER
 
 
@@ -91,7 +93,7 @@ def _array(column: JsonColumn, kind: pyarrow.DataType) -> pyarrow.Array:
             kind, count, [valid, pyarrow.py_buffer(column.ends)], nulls, children=[values]
         )
     data = pyarrow.py_buffer(column.data)
-    if column.kind in (TEXT, NUMBER):
+    if column.kind in (TEXT, NUMBER, DECIMAL):
         buffers = [valid, pyarrow.py_buffer(column.ends), data]
         return pyarrow.Array.from_buffers(pyarrow.string(), count, buffers, nulls).cast(kind)
     read = {LONG: pyarrow.int64(), DOUBLE: pyarrow.float64()}.get(column.kind, kind)

@@ -50,6 +50,9 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 #: Python converts no longer ones by default.
 MAX_INT_DIGITS = 4_000
+#: Of Java's BigDecimal; and the largest power of ten that its BigInteger holds, by which it divides.
+MOST_EXPONENT = (1 << 31) - 1
+MOST_POWER = 646_456_993
 _WIDE = Context(prec=1_200, Emax=10**9, Emin=-(10**9))
 _DECODER: Any = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=len)
 #: Goes over a value in C; reads a text after its quote: both of json.decoder, which has no types for them.
@@ -149,7 +152,7 @@ class JsonDocuments:
         if types.is_integer(kind):
             return _integer(kind.bit_width)
         if types.is_floating(kind):
-            return _float
+            return _float if kind.bit_width == 64 else _float32
         if types.is_decimal(kind):
             return _decimal(kind.precision, kind.scale)
         if types.is_binary(kind):
@@ -459,9 +462,15 @@ def _float(token: str, text: str) -> float:
     return _FLOATS[text] if token == "s" else float(_no())
 
 
+def _float32(token: str, text: str) -> float:
+    """The nearest float of 32 bits: of a double in between, each would be rounded twice."""
+    number = _float(token, text)
+    return float(pyarrow.array([text]).cast(pyarrow.float32())[0].as_py()) if isfinite(number) else number
+
+
 def _decimal(precision: int, scale: int) -> Callable[[str, str], Decimal]:
     unit = Decimal(1).scaleb(-scale)
-    limit = Decimal(10) ** (precision - scale)
+    limit = Decimal(1).scaleb(precision - scale)
 
     def convert(token: str, text: str) -> Decimal:
         if token == "w":
@@ -475,10 +484,11 @@ def _decimal(precision: int, scale: int) -> Callable[[str, str], Decimal]:
         elif text in _LENIENT_FLOATS:
             _no()
         number = Decimal(text)
-        if number and number.adjusted() > precision:
+        exponent = int(number.as_tuple().exponent)
+        if abs(exponent) > MOST_EXPONENT or (number and (number.adjusted() > precision or exponent < -MOST_POWER)):
             _no()
         number = number.quantize(unit, ROUND_HALF_UP, _WIDE) if number.adjusted() > -precision - 2 else Decimal(0)
-        return number if abs(number) < limit else _no()
+        return number if number.copy_abs() < limit else _no()
 
     return convert
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pyarrow
 
-from ottla.spark.decoding.registry import DEFAULT_TIMEOUT_MS, Schemas, find_schemas
+from ottla.spark.decoding.registry import DEFAULT_TIMEOUT_MS, Schemas, SchemaText, find_schemas
 from ottla.spark.decoding.schemas import parse_schema
 from ottla.spark.errors import OptionError
 from ottla.spark.given import Given
@@ -65,8 +65,8 @@ class DecodingOptions:
 
     format: ValueFormat = ValueFormat.RAW
     schema: pyarrow.Schema | None = None
-    avro: str = ""
-    avro_reader: str | None = None
+    avro: SchemaText = field(default_factory=SchemaText)
+    avro_reader: SchemaText | None = None
     descriptor_set: bytes = b""
     message: str = ""
     wanted: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ def parse_decoding_options(options: Mapping[str, str]) -> DecodingOptions:
     timeout_ms = given.positive("schemaRegistryTimeoutMs") or DEFAULT_TIMEOUT_MS
     schemas = find_schemas(place.strip(), timeout_ms) if place is not None else None
     framing = given.choice("valueFraming", ("none", "registry"), "none" if schemas is None else "registry")
-    avro, avro_reader = _avro(given, schemas) if kind is ValueFormat.AVRO else ("", None)
+    avro, avro_reader = _avro(given, schemas) if kind is ValueFormat.AVRO else (SchemaText(), None)
     return DecodingOptions(
         format=kind,
         schema=parse_schema(_needed(given, "valueSchema", "columns such as id BIGINT, name STRING"))
@@ -181,7 +181,7 @@ def _framed(kind: ValueFormat, framing: str, schemas: Schemas | None) -> bool:
     return framing == "registry"
 
 
-def _avro(given: Given, schemas: Schemas | None) -> tuple[str, str | None]:
+def _avro(given: Given, schemas: Schemas | None) -> tuple[SchemaText, SchemaText | None]:
     """The schema, and that of the columns if another one is given."""
     number = given.get("valueSchemaId")
     reader = given.get("valueReaderSchema")
@@ -189,7 +189,9 @@ def _avro(given: Given, schemas: Schemas | None) -> tuple[str, str | None]:
         raise OptionError("option valueReaderSchema: with schemaRegistry, valueSchema is the schema of the columns")
     if number is None:
         text = _text_or_file("valueSchema", _needed(given, "valueSchema", "an Avro schema, or the path of its file"))
-        return text, None if reader is None else _text_or_file("valueReaderSchema", reader.strip())
+        if reader is None:
+            return SchemaText(text), None
+        return SchemaText(text), SchemaText(_text_or_file("valueReaderSchema", reader.strip()))
     if "valueSchema" in given:
         raise OptionError("options valueSchema and valueSchemaId contradict each other; give one of them")
     if schemas is None:

@@ -33,7 +33,8 @@ import ptars
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from ottla.spark.decoding.protobuf_messages import column_type, find_message, message_path
+from ottla.spark.decoding.protobuf_messages import column_type, find_message, message_paths, refuse_no_columns
+from ottla.spark.decoding.protobuf_oneofs import has_oneof, several_members
 
 _CONFIG = ptars.PtarsConfig(
     timestamp_tz="UTC", timestamp_unit="us", duration_unit="us", enum_repr="string", list_value_name="element"
@@ -52,7 +53,10 @@ class ProtobufBatches:
     def __init__(self, descriptor_set: bytes, message: str, wanted: Sequence[str] = ()) -> None:
         descriptor = find_message(descriptor_set, message, wanted)
         self._name = message
-        self.path = message_path(descriptor)
+        refuse_no_columns(descriptor, list(wanted) or [field.name for field in descriptor.fields])
+        self.paths = message_paths(descriptor)
+        self._descriptor = descriptor
+        self._has_oneof = has_oneof(descriptor)
         self._handler = ptars.HandlerPool([descriptor.file], config=_CONFIG).get_for_message(descriptor)
         self._class = GetMessageClass(descriptor)
         read = self._handler.schema()
@@ -72,7 +76,22 @@ class ProtobufBatches:
         self._refuse_deep(values)
         with read_together():
             read = self._handler.array_to_record_batch(values)
+            if self._has_oneof:
+                # ptars keeps each member of a oneof that it meets.
+                places = numpy.flatnonzero(several_members(read.to_struct_array(), self._descriptor))
+                if len(places):
+                    read = self._handler.array_to_record_batch(self._rewritten(values, places))
             return [read.column(field.name).cast(field.type) for field in self.schema]
+
+    def _rewritten(self, values: pyarrow.BinaryArray, places: numpy.ndarray) -> pyarrow.BinaryArray:
+        """The values with those at `places` as Google's library writes what it has read. Raises UnreadableError."""
+        messages = values.to_pylist()
+        for place in places.tolist():
+            try:
+                messages[place] = self._class.FromString(messages[place]).SerializeToString()
+            except DecodeError as problem:
+                raise UnreadableError(str(problem), place) from problem
+        return pyarrow.array(messages, pyarrow.binary())
 
     def _refuse_deep(self, values: pyarrow.BinaryArray) -> None:
         """Raises UnreadableError for a message that is long and bad."""
@@ -84,7 +103,20 @@ class ProtobufBatches:
                 raise UnreadableError(str(problem), int(place)) from problem
 
     def _singly(self, values: pyarrow.BinaryArray) -> tuple[list[pyarrow.Array], list[str | None]]:
-        return read_singly(values, self.schema, self._batch, f"not a {self._name}")
+        return read_singly(values, self.schema, self._one, f"not a {self._name}")
+
+    def _one(self, value: pyarrow.BinaryArray) -> list[pyarrow.Array]:
+        """One message. ptars refuses some that are only written in an unusual way."""
+        try:
+            return self._batch(value)
+        except UnreadableError as problem:
+            usual = self._rewritten(value, numpy.zeros(1, numpy.int64))
+            if usual == value:
+                raise
+            try:
+                return self._batch(usual)
+            except UnreadableError:
+                raise problem from None
 
 
 class FramedProtobuf:
@@ -93,7 +125,7 @@ class FramedProtobuf:
     def __init__(self, batches: ProtobufBatches) -> None:
         self.schema = batches.schema
         self._batches = batches
-        self._expected = encode_indexes(batches.path)
+        self._expected = encode_indexes(batches.paths[0])
 
     def decode(self, values: pyarrow.BinaryArray) -> Decoded:
         """Columns of the schema, and a reason for each record that is bad; None where all are good."""
@@ -126,7 +158,7 @@ class FramedProtobuf:
         if found is None:
             return "no message indexes behind the schema id", b""
         path, start = found
-        if path != self._batches.path:
-            shown = ", ".join(map(str, path))
-            return f"another message of its schema, that at [{shown}] instead of {list(self._batches.path)}", b""
+        if path not in self._batches.paths:
+            expected = " or ".join(str(list(each)) for each in self._batches.paths)
+            return f"another message of its schema, that at {list(path)} instead of {expected}", b""
         return None, body[start:]

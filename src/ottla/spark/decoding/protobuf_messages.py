@@ -13,6 +13,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
+#: Types that are read as the bytes that they are written as, where they are only looked for.
+_UNREAD = (descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE, descriptor_pb2.FieldDescriptorProto.TYPE_STRING)
+_CURE = "name the fields that you want with valueColumns"
 #: Decimal digits of the largest uint64.
 UINT64_DIGITS = 20
 
@@ -44,20 +47,46 @@ def find_message(descriptor_set: bytes, name: str, wanted: Sequence[str] = ()) -
         raise ProtobufSchemaError(f"not whole ({problem}); make it with protoc --include_imports") from None
     if not message.fields:
         raise ProtobufSchemaError(f"message {name} has no fields")
-    _refuse_recursion(message, (), "")
     return message
 
 
-def message_path(message: Descriptor) -> tuple[int, ...]:
-    """Where a message stands in its file, as registries write it: its index among those beside it, outer first."""
+def refuse_no_columns(message: Descriptor, names: Sequence[str]) -> None:
+    """Refuse the fields of those names that no column can be. Raises ProtobufSchemaError."""
+    for name in names:
+        _refuse_field(message.fields_by_name[name], (message.full_name,), name)
+
+
+def message_paths(message: Descriptor) -> tuple[tuple[int, ...], ...]:
+    """Where a message stands in its file, as registries write it: its index among those beside it, outer first.
+
+    A field that is a map has a message of its own beside the others, its entry, which only some serializers count. The
+    place without them is the second one, unless it is that of another message.
+    """
+    file = message.file
+    others = [each for top in file.message_types_by_name.values() for each in _with_nested(top) if each is not message]
+    counted, uncounted = _path(message, with_entries=True), _path(message, with_entries=False)
+    is_taken = uncounted in {_path(each, with_entries=True) for each in others if not _is_entry(each)}
+    return (counted,) if is_taken or uncounted == counted else (counted, uncounted)
+
+
+def _path(message: Descriptor, *, with_entries: bool) -> tuple[int, ...]:
     path: list[int] = []
     inner: Descriptor | None = message
     while inner is not None:
         outer = inner.containing_type
         beside = outer.nested_types if outer is not None else list(inner.file.message_types_by_name.values())
-        path.insert(0, [each.full_name for each in beside].index(inner.full_name))
+        counted = [each.full_name for each in beside if with_entries or not _is_entry(each)]
+        path.insert(0, counted.index(inner.full_name))
         inner = outer
     return tuple(path)
+
+
+def _is_entry(message: Descriptor) -> bool:
+    return bool(message.GetOptions().map_entry)
+
+
+def _with_nested(message: Descriptor) -> list[Descriptor]:
+    return [message, *(found for each in message.nested_types for found in _with_nested(each))]
 
 
 def column_type(read: pyarrow.DataType) -> pyarrow.DataType:
@@ -106,6 +135,14 @@ def _keep_only(message: descriptor_pb2.DescriptorProto, name: str, wanted: Seque
         if each not in fields:
             raise ProtobufSchemaError(f"message {name} has no field {each!r}; it has {', '.join(sorted(fields))}")
     kept = [fields[each] for each in wanted]
+    chosen = {field.oneof_index for field in kept if field.HasField("oneof_index")}
+    for field in message.field:
+        # Of the members of a oneof the last one counts, also if it is none that is wanted.
+        if field.name not in wanted and field.HasField("oneof_index") and field.oneof_index in chosen:
+            kept.append(field)
+            if field.type in _UNREAD:
+                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
+                field.ClearField("type_name")
     groups = sorted({field.oneof_index for field in kept if field.HasField("oneof_index")})
     oneofs = [message.oneof_decl[group] for group in groups]
     for field in kept:
@@ -120,13 +157,15 @@ def _keep_only(message: descriptor_pb2.DescriptorProto, name: str, wanted: Seque
     message.CopyFrom(new)
 
 
-def _refuse_recursion(message: Descriptor, within: tuple[str, ...], path: str) -> None:
+def _refuse_field(field: FieldDescriptor, within: tuple[str, ...], path: str) -> None:
+    if field.type == FieldDescriptor.TYPE_GROUP:
+        raise ProtobufSchemaError(f"field {path} is a group, which is not read; {_CURE}")
+    message = field.message_type
+    if message is None:
+        return
     if message.full_name in within:
         raise ProtobufSchemaError(
-            f"field {path} is a {message.full_name} within itself, which no column can be; "
-            "name the fields that you want with valueColumns"
+            f"field {path} is a {message.full_name} within itself, which no column can be; {_CURE}"
         )
-    for field in message.fields:
-        inner: FieldDescriptor = field
-        if inner.message_type is not None:
-            _refuse_recursion(inner.message_type, (*within, message.full_name), f"{path}.{field.name}".lstrip("."))
+    for each in message.fields:
+        _refuse_field(each, (*within, message.full_name), f"{path}.{each.name}")

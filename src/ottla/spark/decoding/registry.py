@@ -1,5 +1,7 @@
 """Schemas by their id: of files, or from a schema registry over HTTP (`GET /schemas/ids/{id}`).
 
+Schemas that another one refers to come with it, from `GET /subjects/{subject}/versions/{version}`.
+
 A registry that cannot be reached is no fault of a record: it ends the task with a sentence, and Spark tries again.
 """
 
@@ -13,14 +15,16 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
-from urllib.parse import SplitResult, unquote, urlsplit
+from typing import Any, Protocol
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from ottla.spark.errors import OptionError, SparkRefusal
 
 DEFAULT_TIMEOUT_MS = 10_000
 #: Schemas that a task keeps; each is asked for once.
 MAX_SCHEMAS = 1_000
+#: Schemas that one refers to, and those that they refer to.
+MAX_REFERENCES = 500
 #: Bytes of an answer, and of a folder's schemas together.
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 MAX_FOLDER_BYTES = 16 * 1024 * 1024
@@ -32,11 +36,19 @@ class SchemaRegistryError(SparkRefusal, RuntimeError):
     """A schema registry cannot be reached or does not answer as one; the message names it and the cure."""
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    """A schema, and those that it refers to, each behind the ones that it uses itself."""
+
+    text: str = ""
+    references: tuple[str, ...] = ()
+
+
 class Schemas(Protocol):
     """Where schemas are looked up."""
 
-    def get(self, schema_id: int) -> str | None:
-        """The text of a schema, None where there is none of that id. Raises SchemaRegistryError."""
+    def get(self, schema_id: int) -> SchemaText | None:
+        """A schema, None where there is none of that id. Raises SchemaRegistryError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +58,10 @@ class FolderSchemas:
     texts: Mapping[int, str]
     folder: str
 
-    def get(self, schema_id: int) -> str | None:
-        """The text of a schema, None where the folder has none of that id."""
-        return self.texts.get(schema_id)
+    def get(self, schema_id: int) -> SchemaText | None:
+        """A schema, None where the folder has none of that id."""
+        text = self.texts.get(schema_id)
+        return None if text is None else SchemaText(text)
 
 
 @dataclass(slots=True)
@@ -57,17 +70,41 @@ class RegistrySchemas:
 
     url: str = field(repr=False)
     timeout_ms: int = DEFAULT_TIMEOUT_MS
-    _known: dict[int, str | None] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[int, SchemaText | None] = field(default_factory=dict, compare=False, repr=False)
 
-    def get(self, schema_id: int) -> str | None:
-        """The text of a schema, None where the registry has none of that id. Raises SchemaRegistryError."""
+    def get(self, schema_id: int) -> SchemaText | None:
+        """A schema, None where the registry has none of that id. Raises SchemaRegistryError."""
         if schema_id not in self._known:
             if len(self._known) >= MAX_SCHEMAS:
                 self._known.clear()
             self._known[schema_id] = self._fetch(schema_id)
         return self._known[schema_id]
 
-    def _fetch(self, schema_id: int) -> str | None:
+    def _fetch(self, schema_id: int) -> SchemaText | None:
+        answer = self._ask(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+        if answer is None:
+            return None
+        references: list[str] = []
+        self._add_references(answer, references, set())
+        return SchemaText(str(answer["schema"]), tuple(references))
+
+    def _add_references(self, answer: dict[str, Any], found: list[str], asked: set[tuple[str, str]]) -> None:
+        """Add the schemas that an answer refers to. One that the registry lacks is a name that the schema lacks."""
+        for each in answer.get("references") or ():
+            subject, version = str(each["subject"]), str(each["version"])
+            if (subject, version) in asked:
+                continue
+            if len(asked) >= MAX_REFERENCES:
+                raise SchemaRegistryError(f"a schema of the registry refers to more than {MAX_REFERENCES} others")
+            asked.add((subject, version))
+            path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+            referred = self._ask(path, f"version {version} of subject {subject}")
+            if referred is not None:
+                self._add_references(referred, found, asked)
+                found.append(str(referred["schema"]))
+
+    def _ask(self, path: str, what: str) -> dict[str, Any] | None:
+        """What the registry answers, None where it has nothing there. Raises SchemaRegistryError."""
         parts = urlsplit(self.url)
         made = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
@@ -77,12 +114,12 @@ class RegistrySchemas:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
         try:
-            connection.request("GET", f"{parts.path.rstrip('/')}/schemas/ids/{schema_id}", headers=headers)
+            connection.request("GET", parts.path.rstrip("/") + path, headers=headers)
             response = connection.getresponse()
             body = response.read(MAX_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException, ssl.SSLError) as problem:
             raise SchemaRegistryError(
-                f"the schema registry at {shown} gives no schema {schema_id} ({type(problem).__name__}: {problem}); "
+                f"the schema registry at {shown} gives no {what} ({type(problem).__name__}: {problem}); "
                 "check option schemaRegistry, and that executors can reach it"
             ) from None
         finally:
@@ -91,12 +128,12 @@ class RegistrySchemas:
             return None
         if response.status != http.HTTPStatus.OK:
             raise SchemaRegistryError(
-                f"the schema registry at {shown} answers {response.status} {response.reason} for schema {schema_id}"
+                f"the schema registry at {shown} answers {response.status} {response.reason} for {what}"
             )
-        return _schema_of(body, shown)
+        return _answer_of(body, shown)
 
 
-def _schema_of(body: bytes, shown: str) -> str:
+def _answer_of(body: bytes, shown: str) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except ValueError:
@@ -105,7 +142,12 @@ def _schema_of(body: bytes, shown: str) -> str:
         raise SchemaRegistryError(
             f'what answers at {shown} is no schema registry: expected {{"schema": "…"}}, got {body[:60]!r}'
         )
-    return str(answer["schema"])
+    references = answer.get("references") or []
+    if not isinstance(references, list) or not all(
+        isinstance(each, dict) and {"subject", "version"} <= set(each) for each in references
+    ):
+        raise SchemaRegistryError(f"the references of a schema at {shown} lack subject or version: {references!r:.60}")
+    return answer
 
 
 def find_schemas(place: str, timeout_ms: int) -> Schemas:

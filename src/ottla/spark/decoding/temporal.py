@@ -1,4 +1,4 @@
-"""Columns that pyarrow's JSON reader gives as text, to their type: dates, timestamps, bytes; and decimals checked.
+"""Columns that the JSON readers give as another type, to theirs: dates, timestamps, bytes from text, and decimals.
 
 Only what pyarrow reads as Spark does is read here; anything else raises UnreadableError, and is then read one by one.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from decimal import Decimal
 
 import numpy
 import pyarrow
@@ -19,6 +18,11 @@ from ottla.spark.decoding.halving import UnreadableError
 SECONDS_COLON = 16
 LENGTH_TO_SECONDS = 19
 DATE_LENGTH = 10
+#: The digits of a decimal of 256 bits. It holds any number with 38 digits on each side of its point.
+WIDEST_DECIMAL = 76
+#: A number that pyarrow's JSON reader must not see if a column is a decimal: it does not look at the size of exponents,
+#: so that such numbers wrap round, or end the process.
+_WILD_NUMBER = r"[:\[,][ \t\r\n]*-?(?:[0-9]{30}|[0-9]+\.[0-9]{39}|[0-9]+(?:\.[0-9]+)?[eE][+-]?0*[1-9][0-9])"
 
 
 def needs_conversion(kind: pyarrow.DataType) -> bool:
@@ -30,16 +34,32 @@ def needs_conversion(kind: pyarrow.DataType) -> bool:
 
 
 def read_as(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """The type as which the JSON reader is to read a column of type `kind`."""
+    """The type as which the JSON readers are to read a column of type `kind`."""
     types = pyarrow.types
     if types.is_temporal(kind) or types.is_binary(kind):
         return pyarrow.string()
+    if types.is_decimal(kind):
+        return pyarrow.decimal256(WIDEST_DECIMAL, kind.scale)
     if types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         return pyarrow.struct([pyarrow.field(field.name, read_as(field.type)) for field in fields])
     if types.is_list(kind):
         return pyarrow.list_(pyarrow.field(kind.field(0).name, read_as(kind.value_type)))
     return kind
+
+
+def has_decimal(kind: pyarrow.DataType) -> bool:
+    """Whether a column of this type is a decimal, or has one in it."""
+    return pyarrow.types.is_decimal(kind) or any(
+        has_decimal(kind.field(index).type) for index in range(kind.num_fields)
+    )
+
+
+def first_wild_number(documents: pyarrow.BinaryArray) -> int | None:
+    """The first document with a number that pyarrow's JSON reader must not see if a column is a decimal."""
+    found = compute.match_substring_regex(documents, _WILD_NUMBER)
+    place = compute.index(found, True).as_py()
+    return None if place < 0 else place
 
 
 def read_columns(array: pyarrow.Array, kind: pyarrow.DataType, time_zone: str) -> pyarrow.Array:
@@ -50,7 +70,7 @@ def read_columns(array: pyarrow.Array, kind: pyarrow.DataType, time_zone: str) -
     if types.is_struct(kind) or types.is_list(kind):
         return _nested(array, kind, time_zone)
     if types.is_decimal(kind):
-        return _checked_decimals(array, kind)
+        return _decimals(array, kind)
     if array.null_count == len(array):
         return pyarrow.nulls(len(array), kind)
     try:
@@ -76,13 +96,12 @@ def _nested(array: pyarrow.Array, kind: pyarrow.DataType, time_zone: str) -> pya
     return pyarrow.Array.from_buffers(kind, len(array), buffers[:2], array.null_count, children=[values])
 
 
-def _checked_decimals(array: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
-    """Check the digits: pyarrow's JSON reader does not see that 12345 has too many digits for decimal(6,2)."""
-    limit = Decimal(10) ** (kind.precision - kind.scale)
-    ends = compute.min_max(array)
-    if any(end is not None and abs(end) >= limit for end in (ends["min"].as_py(), ends["max"].as_py())):
-        raise UnreadableError
-    return array
+def _decimals(array: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
+    """Decimals of 256 bits as those of the column. Raises UnreadableError for one with more digits than it has."""
+    try:
+        return array.cast(kind)
+    except pyarrow.ArrowInvalid as problem:
+        raise UnreadableError from problem
 
 
 def _decoded(array: pyarrow.StringArray) -> pyarrow.BinaryArray:

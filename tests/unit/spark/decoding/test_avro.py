@@ -17,7 +17,10 @@ import pytest
 
 from ottla.spark.decoding import decoder, parse_decoding_options
 from ottla.spark.decoding.avro_batches import AvroBatches
+from ottla.spark.decoding.avro_columns import parse_columns
+from ottla.spark.decoding.avro_schemas import parse_node
 from ottla.spark.errors import OptionError
+from support.played_registry import PlayedRegistry
 
 MOMENT = datetime(2024, 2, 29, 12, 34, 56, 789000, tzinfo=UTC)
 PLACE = {
@@ -69,6 +72,11 @@ def written(schema: dict[str, Any], row: dict[str, Any]) -> bytes:
 
 def framed(schema_id: int, body: bytes) -> bytes:
     return b"\x00" + schema_id.to_bytes(4, "big") + body
+
+
+def _record(kind: str) -> str:
+    """The JSON of a record with one field of a type."""
+    return f'{{"type": "record", "name": "R", "fields": [{{"name": "a", "type": {kind}}}]}}'
 
 
 def decode(values: Sequence[bytes | None], **options: str) -> list[dict[str, Any]]:
@@ -276,35 +284,32 @@ def test_schemas_of_files_and_columns_that_are_wanted(tmp_path: Path) -> None:
 
 def newer(**field: Any) -> dict[str, Any]:
     """The schema with one more field."""
-    return EVENT | {"fields": [*EVENT["fields"], {"name": "added", **field}]}  # type: ignore[misc]
+    return EVENT | {"fields": [*EVENT["fields"], {"name": "added", **field}]}
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "whole_columns"),
+    ("field", "value"),
     [
-        ({"type": ["null", "string"], "default": None}, None, True),
-        ({"type": "long", "default": 7}, 7, True),
-        ({"type": "bytes", "default": "\u00ff\u0000a"}, b"\xff\x00a", True),
-        ({"type": {"type": "fixed", "name": "F", "size": 2}, "default": "\u00e9\u0080"}, b"\xe9\x80", True),
+        ({"type": ["null", "string"], "default": None}, None),
+        ({"type": "long", "default": 7}, 7),
+        ({"type": "bytes", "default": "\u00ff\u0000a"}, b"\xff\x00a"),
+        ({"type": {"type": "fixed", "name": "F", "size": 2}, "default": "\u00e9\u0080"}, b"\xe9\x80"),
         (
             {
                 "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2},
                 "default": "\u00fe\u0001",
             },
             Decimal("-5.11"),
-            True,
         ),
-        ({"type": {"type": "array", "items": "int"}, "default": []}, [], False),
-        ({"type": {"type": "array", "items": "bytes"}, "default": ["\u00ff"]}, [b"\xff"], False),
+        ({"type": {"type": "array", "items": "int"}, "default": []}, []),
+        ({"type": {"type": "array", "items": "bytes"}, "default": ["\u00ff"]}, [b"\xff"]),
     ],
 )
-def test_a_schema_of_the_columns_with_a_field_more(field: dict[str, Any], value: Any, whole_columns: bool) -> None:
+def test_a_schema_of_the_columns_with_a_field_more(field: dict[str, Any], value: Any) -> None:
     reader = json.dumps(newer(**field))
     rows = decode([written(EVENT, event(1))] * 2, valueSchema=json.dumps(EVENT), valueReaderSchema=reader)
     assert [row["added"] for row in rows] == [value, value]
-    from ottla.spark.decoding.avro_schemas import parse_avro
-
-    assert (AvroBatches(parse_avro(json.dumps(EVENT)), parse_avro(reader))._columns is not None) == whole_columns
+    assert AvroBatches(parse_node(json.dumps(EVENT)), parse_columns(reader))._columns is not None
 
 
 def test_a_field_of_another_name() -> None:
@@ -346,6 +351,57 @@ def test_framed_records_of_several_schemas_in_one_batch(tmp_path: Path) -> None:
     assert reasons[4].startswith("not Avro of its schema")
 
 
+def test_a_schema_that_does_not_resolve_leaves_those_of_its_folder_alone(tmp_path: Path) -> None:
+    kind = {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}
+    field: dict[str, Any] = {"name": "kind", "type": kind}
+    schemas = {
+        7: {"type": "record", "name": "R", "fields": [field]},
+        8: {"type": "record", "name": "R", "fields": [field | {"type": kind | {"symbols": ["NEW", "LOST"]}}]},
+        9: {"type": "record", "name": "R", "fields": [{"name": "other", "type": "int"}]},
+        10: {"type": "record", "name": "R", "fields": [{"name": "kind", "type": "Kind"}]},
+    }
+    for schema_id, schema in schemas.items():
+        (tmp_path / f"{schema_id}.avsc").write_text(json.dumps(schema))
+    values = [framed(schema_id, body) for schema_id in (7, 8, 9, 10, 7) for body in (b"\x00", b"\x02")]
+    rows = decode(values, schemaRegistry=str(tmp_path), valueSchemaId="7")
+    assert [row["kind"] for row in rows] == ["NEW", "OLD", "NEW", *[None] * 5, "NEW", "OLD"]
+    assert [row["_bad_reason"] for row in rows[3:8]] == [
+        "not Avro of its schema: enum Kind has no symbol 'LOST', and no default",
+        *["not Avro of its schema: field kind was not written, and has no default"] * 2,
+        *["schema 10 cannot be read: kind: unknown type 'Kind'"] * 2,
+    ]
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_schemas_that_refer_to_others_of_the_registry(by_id: bool) -> None:
+    town = {"type": "record", "name": "Town", "fields": [{"name": "n", "type": "string"}]}
+    place = {
+        "type": "record",
+        "name": "Place",
+        "namespace": "geo",
+        "fields": [{"name": "town", "type": "Town"}, {"name": "twin", "type": ["null", "Town"]}],
+    }
+    order = {"type": "record", "name": "Order", "namespace": "shop", "fields": [
+        {"name": "id", "type": "int"}, {"name": "to", "type": "geo.Place"},
+        {"name": "by", "type": ["null", "geo.Place"]},
+    ]}  # fmt: skip
+    with PlayedRegistry({7: json.dumps(order)}) as registry:
+        registry.references[7] = [{"name": "geo.Place", "subject": "place", "version": 1}]
+        registry.subjects = {
+            "/subjects/place/versions/1": {
+                "schema": json.dumps(place), "references": [{"name": "Town", "subject": "town", "version": 3}],
+            },
+            "/subjects/town/versions/3": {"schema": json.dumps(town)},
+        }  # fmt: skip
+        reader = {"valueSchemaId": "7"} if by_id else {
+            "valueSchema": json.dumps(order | {"fields": [{"name": "id", "type": "long"}]})
+        }  # fmt: skip
+        value = framed(7, b"\x0e" + b"\x02a" + b"\x02\x02b" + b"\x02" + b"\x02c\x00")
+        (row,) = decode([value], schemaRegistry=registry.address, badValueColumn="", **reader)
+    here = {"to": {"town": {"n": "a"}, "twin": {"n": "b"}}, "by": {"town": {"n": "c"}, "twin": None}} if by_id else {}
+    assert row == {"id": 7, "_bad_reason": None} | here
+
+
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
@@ -359,6 +415,39 @@ def test_framed_records_of_several_schemas_in_one_batch(tmp_path: Path) -> None:
             json.dumps({"type": "record", "name": "T", "fields": [{"name": "c", "type": {"type": "record", "name": "N",
             "fields": [{"name": "next", "type": ["null", "N"]}]}}]}), "c.next: 'N' is within itself",
         ),
+        (
+            json.dumps({"type": "record", "name": "N", "namespace": "a",
+            "fields": [{"name": "next", "type": ["null", "N"]}]}), "next: 'a.N' is within itself",
+        ),
+        ("[" * 100_000, "nested more than 100 deep"),
+        (_record('"a"') + " ", "option valueSchema: a: unknown type 'a'"),
+        ('{"type": "record", "fields": []}', "the schema: a record needs a name"),
+        ('{"type": "record", "name": 5, "fields": []}', "the schema: a record needs a name"),
+        ('{"type": "record", "name": "a b", "fields": []}', "the schema: 'a b' is no name"),
+        ('{"type": "record", "name": "R", "namespace": {}, "fields": []}', "a namespace is a text"),
+        ('{"type": "record", "name": "R", "aliases": 5, "fields": []}', "aliases is no list of texts"),
+        ('{"type": "record", "name": "R", "fields": {}}', "the record has no list of fields"),
+        ('{"type": "record", "name": "R", "fields": [5]}', "a field of the record needs"),
+        ('{"type": "record", "name": "R", "fields": [{"name": [], "type": "int"}]}', "a field of the record needs"),
+        (
+            '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, {"name": "a", "type": "int"}]}',
+            "a: the record has this field twice",
+        ),
+        (_record("5"), "a: 5 is no type"), (_record("null"), "a: null is no type"), (_record("{}"), "a: a type needs"),
+        (_record('{"type": ["int", "string"]}'), "several types"),
+        (_record('{"type": {"type": 5}}'), "a: 5 is no type"),
+        (_record('"null"'), "a: null is no column"), (_record("[]"), "a union without types"),
+        (_record('["null", ["int"]]'), "a union directly within a union"),
+        (_record('["int", "int"]'), "'int' is in a union twice"),
+        (_record('{"type": "array"}'), "a: array needs 'items'"),
+        (_record('{"type": "map", "values": []}'), "a union without"),
+        (_record('{"type": "enum", "name": "E"}'), "a: an enum needs a list of symbols"),
+        (_record('{"type": "enum", "name": "E", "symbols": [1]}'), "a: symbols is no list of texts"),
+        (_record('{"type": "enum", "name": "E", "symbols": ["A", "A"]}'), "each of them once"),
+        (_record('{"type": "enum", "name": "E", "symbols": ["A"], "default": ["A"]}'), "is none of its symbols"),
+        (_record('{"type": "fixed", "name": "F"}'), "a: a fixed needs a size"),
+        (_record('{"type": "fixed", "name": "F", "size": "5"}'), "a: a fixed needs a size"),
+        (_record('{"type": "fixed", "name": "R", "size": 5}'), "a: 'R' is defined twice"),
     ],
 )  # fmt: skip
 def test_schemas_that_no_columns_can_have(schema: str, said: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.spark.decoding.registry import RegistrySchemas, SchemaRegistryError, find_schemas
+from ottla.spark.decoding.registry import RegistrySchemas, SchemaRegistryError, SchemaText, find_schemas
 from ottla.spark.errors import OptionError, SparkRefusal
 from support.played_registry import PlayedRegistry
 
@@ -21,7 +21,8 @@ def registry() -> Iterator[PlayedRegistry]:
 
 def test_each_schema_is_asked_for_once(registry: PlayedRegistry) -> None:
     schemas = find_schemas(registry.address + "/api/", 5_000)
-    assert [schemas.get(7), schemas.get(7), schemas.get(8), schemas.get(8)] == ['{"type": "string"}'] * 2 + [None] * 2
+    found = SchemaText('{"type": "string"}')
+    assert [schemas.get(7), schemas.get(7), schemas.get(8), schemas.get(8)] == [found, found, None, None]
     assert registry.asked == ["/api/schemas/ids/7", "/api/schemas/ids/8"]
     assert registry.authorizations == [None, None]
 
@@ -37,6 +38,36 @@ def test_name_and_password_of_the_address_are_sent_and_not_shown(registry: Playe
     assert str(caught.value) == f"the schema registry at {registry.address} answers 401 Unauthorized for schema 8"
     assert isinstance(caught.value, SparkRefusal)  # so that the message comes without a traceback
     assert "p%40ss" not in repr(schemas)
+
+
+def referring(subject: str, version: int) -> dict[str, object]:
+    return {"name": f"shop.{subject}", "subject": subject, "version": version}
+
+
+def test_references_come_with_a_schema_each_once_and_behind_those_it_uses(registry: PlayedRegistry) -> None:
+    registry.references[7] = [referring("place", 2), referring("town/x", 1), referring("gone", 1)]
+    registry.subjects = {
+        "/subjects/place/versions/2": {"schema": "place", "id": 3, "references": [referring("town/x", 1)]},
+        # Each refers to the other, which no registry lets happen.
+        "/subjects/town%2Fx/versions/1": {"schema": "town", "id": 4, "references": [referring("place", 2)]},
+    }
+    found = find_schemas(registry.address, 5_000).get(7)
+    assert found == SchemaText('{"type": "string"}', ("town", "place"))
+    assert registry.asked.count("/subjects/town%2Fx/versions/1") == 1
+
+
+def test_references_without_a_subject_are_named(registry: PlayedRegistry) -> None:
+    registry.references[7] = [{"name": "x"}]
+    with pytest.raises(SchemaRegistryError, match="lack subject or version"):
+        find_schemas(registry.address, 5_000).get(7)
+
+
+def test_references_without_end_are_refused(registry: PlayedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.spark.decoding.registry.MAX_REFERENCES", 3)
+    registry.references[7] = [referring("s", number) for number in range(4)]
+    registry.subjects = {f"/subjects/s/versions/{number}": {"schema": "{}"} for number in range(4)}
+    with pytest.raises(SchemaRegistryError, match="refers to more than 3 others"):
+        find_schemas(registry.address, 5_000).get(7)
 
 
 @pytest.mark.parametrize("address", ["http://:8081", "http://r:x", "http://r:99999", "http://a:secret@r:0"])

@@ -30,12 +30,13 @@ class UnknownFields:
         import pyarrow
         import pyarrow.json
 
-        from ottla.spark.decoding.temporal import read_as
+        from ottla.spark.decoding.temporal import has_decimal, read_as
 
         self._schema = pyarrow.struct(list(schema))
         self._prefix = prefix
         # pyarrow's reader knows no maps; documents with some are looked at one by one.
         self._strict = None
+        self._has_decimal = has_decimal(self._schema)
         if not _has_map(self._schema):
             wanted = pyarrow.schema([pyarrow.field(each.name, read_as(each.type)) for each in schema])
             self._strict = pyarrow.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="error")
@@ -57,10 +58,14 @@ class UnknownFields:
         import pyarrow
         import pyarrow.json
 
+        from ottla.spark.decoding.temporal import first_wild_number
+
         data = b"\n".join(each for each in texts if each)
         if not data:
             return True
         if self._strict is None:
+            return False
+        if self._has_decimal and first_wild_number(pyarrow.array([data], pyarrow.binary())) is not None:
             return False
         reading = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
         try:

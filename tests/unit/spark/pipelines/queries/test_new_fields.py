@@ -40,6 +40,12 @@ def test_one_record_of_many_is_found_beside_bad_ones() -> None:
     assert [(at, each) for at, each in enumerate(found) if each is not None] == [(700, {"new": False})]
 
 
+def test_an_exponent_of_any_size_is_no_end_of_the_process() -> None:
+    """pyarrow's reader converts it without a look at its size."""
+    schema = parse_schema("price DECIMAL(6,2)")
+    assert _of(b'{"price":1e-2000000000}', b'{"price":1,"new":1}', schema=schema) == [None, {"new": 0}]
+
+
 def test_what_is_found_is_the_same_for_all_values_of_a_type() -> None:
     one, other = {"a": 1, "b": [1, 2, "x"], "c": 1.5}, {"c": 2.5, "b": ["y", 3], "a": -7}
     assert _of(one, other, {"a": 1 << 70}) == [{"a": 0, "b": ["", 0], "c": 0.5}] * 2 + [{"a": 0.5}]
