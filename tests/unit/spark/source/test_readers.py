@@ -11,9 +11,10 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ottla.client.errors import ClientTimeoutError, UnknownTopicError
+from ottla.client.errors import ClientTimeoutError, CorruptBatchError, RecordTimestampError, UnknownTopicError
 from ottla.client.model import TopicPartition
 from ottla.env.clock import VirtualClock
+from ottla.records.record import Record, encode_batch
 from ottla.spark.errors import DataLossError, OptionError
 from ottla.spark.source.commits import GroupCommits
 from ottla.spark.source.data_source import OttlaDataSource
@@ -167,6 +168,36 @@ def test_only_the_columns_wanted_are_made(cluster) -> None:
     assert batch.num_rows == 3
     with pytest.raises(OptionError, match="there is no column ofset; there are key, value, topic"):
         OttlaDataSource(BASE | {"columns": "ofset"}).schema()
+
+
+@pytest.mark.parametrize("columns", [None, "offset,timestamp", "value", "offset,value,headers"])
+def test_a_timestamp_beyond_spark_s_range_matters_where_it_is_wanted(fake, columns: str | None) -> None:
+    [p] = fake.topic("a", 0)
+    fake.logs[p].append(encode_batch([Record(0, ms, None, b"v") for ms in (1, 2, 2**62, 4)]))
+    options = {"kafka.bootstrap.servers": fake.bootstrap} | ({} if columns is None else {"columns": columns})
+    source = OttlaDataSource(BASE | options)
+    rows = source.reader(source.schema()).read(PartitionRange("a", 0, 0, 4))
+    if columns is not None and "timestamp" not in columns:
+        assert sum(batch.num_rows for batch in rows) == 4
+        return
+    assert next(rows).column("offset").to_pylist() == [0, 1], "what is before it comes first"
+    with pytest.raises(RecordTimestampError) as caught:
+        next(rows)
+    assert str(caught.value).startswith(f"the record at offset 2 of a-0 has the timestamp {2**62}, ")
+    assert "name the columns that are needed, without timestamp, in the option columns" in str(caught.value)
+
+
+def test_rows_before_a_damaged_batch_come_before_its_error(fake) -> None:
+    [p] = fake.topic("a", 0)
+    fake.fill(p, 30)
+    fake.logs[p].batches[2] = fake.logs[p].batches[2][:-1] + b"?"
+    source = OttlaDataSource(BASE | {"kafka.bootstrap.servers": fake.bootstrap})
+    rows = source.reader(source.schema()).read(PartitionRange("a", 0, 0, 30))
+    assert next(rows).column("offset").to_pylist() == list(range(20))
+    with pytest.raises(
+        CorruptBatchError, match=r"reading a-0 .*: the batch at offset 20 has .*; read from offset 30 on"
+    ):
+        next(rows)
 
 
 def test_decoded_columns_stand_in_the_place_of_the_value(cluster) -> None:
