@@ -224,6 +224,8 @@ class _SegmentReader:
             if length > len(window):
                 window = memoryview(file.pread(length, at))
             entries = list(_whole_entries(window))
+            if not entries:
+                return  # the file was cut meanwhile
             yield from self._split(window, at, entries)
             at += sum(entries[-1])
 
