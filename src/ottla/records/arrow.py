@@ -27,8 +27,11 @@ _MOST_MS = (2**63 - 1) // 1000
 """The farthest timestamps from 1970, in milliseconds, that a column of microseconds holds."""
 
 
-def arrow_schema(*, include_headers: bool = False, include_timestamp: bool = True) -> pyarrow.Schema:
-    """The columns and their types, in the order of Spark's Kafka source. Raises MissingExtraError."""
+def arrow_schema(*, include_headers: bool = False, timestamp_unit: str | None = "us") -> pyarrow.Schema:
+    """The columns and their types, in the order of Spark's Kafka source; without a unit there are no timestamps.
+
+    Raises MissingExtraError.
+    """
     require_extra("reading Arrow", "arrow", "pyarrow")
     import pyarrow
 
@@ -40,8 +43,8 @@ def arrow_schema(*, include_headers: bool = False, include_timestamp: bool = Tru
         ("offset", pyarrow.int64()),
         ("timestampType", pyarrow.int32()),
     ]
-    if include_timestamp:
-        fields.insert(5, ("timestamp", pyarrow.timestamp("us", "UTC")))
+    if timestamp_unit is not None:
+        fields.insert(5, ("timestamp", pyarrow.timestamp(timestamp_unit, "UTC")))
     if include_headers:
         fields.append(("headers", _headers_type()))
     return pyarrow.schema(fields)
@@ -51,8 +54,8 @@ class ArrowRows:
     """Gathers the records of one partition and hands them out as Arrow record batches.
 
     `start` and `end` bound the offsets taken (`end` itself is not). Add batches until `full`, then `take`: that is at
-    `rows_per_batch` rows, or once the records have `bytes_per_batch`. Without the column `timestamp` it does not matter
-    whether Arrow could hold the timestamps. Making one without pyarrow raises MissingExtraError.
+    `rows_per_batch` rows, or once the records have `bytes_per_batch`. Timestamps are microseconds; milliseconds hold
+    those that microseconds cannot, and None leaves the column out. Making one without pyarrow raises MissingExtraError.
     """
 
     def __init__(
@@ -65,15 +68,15 @@ class ArrowRows:
         rows_per_batch: int,
         bytes_per_batch: int = MAX_ROWS_BYTES,
         include_headers: bool = False,
-        include_timestamp: bool = True,
+        timestamp_unit: str | None = "us",
     ) -> None:
         self._start = start
         self._end = end
         self._rows_per_batch = rows_per_batch
         self._bytes_per_batch = min(bytes_per_batch, MAX_ROWS_BYTES)
         self._include_headers = include_headers
-        self._include_timestamp = include_timestamp
-        self._schema = arrow_schema(include_headers=include_headers, include_timestamp=include_timestamp)
+        self._timestamp_unit = timestamp_unit
+        self._schema = arrow_schema(include_headers=include_headers, timestamp_unit=timestamp_unit)
         self._constants = _Constants(topic, partition)
         #: Rows that the last batch added: the next one is expected to add as many.
         self._added = 0
@@ -131,8 +134,8 @@ class ArrowRows:
             _int64(rows.offsets, count, pyarrow.int64()),
             self._constants.timestamp_types(self._timestamp_types),
         ]
-        if self._include_timestamp:
-            columns.insert(5, _timestamps(rows))
+        if self._timestamp_unit is not None:
+            columns.insert(5, _timestamps(rows, self._timestamp_unit))
         if self._include_headers:
             columns.append(_headers_array(rows))
         self._clear()
@@ -205,12 +208,12 @@ def _number(numbers: bytearray, row: int) -> int:
     return int(memoryview(numbers)[8 * row : 8 * row + 8].cast("q")[0])
 
 
-def _timestamps(rows: RowColumns) -> pyarrow.Array:
-    """The timestamps, up to the first one that microseconds cannot hold."""
+def _timestamps(rows: RowColumns, unit: str) -> pyarrow.Array:
+    """The timestamps, up to the first one that the unit cannot hold."""
     import pyarrow
 
     milliseconds = _int64(rows.timestamps, rows.count, pyarrow.timestamp("ms", "UTC"))
-    kind = pyarrow.timestamp("us", "UTC")
+    kind = pyarrow.timestamp(unit, "UTC")
     try:
         return milliseconds.cast(kind)
     except pyarrow.ArrowInvalid:

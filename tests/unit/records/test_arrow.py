@@ -167,11 +167,18 @@ def test_rows_before_a_timestamp_out_of_range_come_first():
 
 
 def test_timestamps_are_of_no_concern_where_they_are_no_column():
-    rows = rows_of(encode_batch([Record(0, 2**62, b"k", b"v")]), include_timestamp=False, include_headers=True)
+    rows = rows_of(encode_batch([Record(0, 2**62, b"k", b"v")]), timestamp_unit=None, include_headers=True)
     [batch] = rows.take()
-    assert batch.schema == arrow_schema(include_timestamp=False, include_headers=True)
+    assert batch.schema == arrow_schema(timestamp_unit=None, include_headers=True)
     assert batch.schema.names == ["key", "value", "topic", "partition", "offset", "timestampType", "headers"]
     assert batch.column("value").to_pylist() == [b"v"]
+
+
+@pytest.mark.parametrize("timestamp", [-(2**63), 2**62, 2**63 - 1])
+def test_milliseconds_hold_any_timestamp(timestamp):
+    [batch] = rows_of(encode_batch([Record(0, timestamp, None, b"v")]), timestamp_unit="ms").take()
+    assert batch.schema == arrow_schema(timestamp_unit="ms")
+    assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [timestamp]
 
 
 def test_timestamps_beyond_64_bits():

@@ -170,7 +170,7 @@ class Client:
         fetch_max_bytes: int | None = None,
         include_headers: bool = False,
         *,
-        include_timestamp: bool = True,
+        timestamp_unit: str | None = "us",
         bytes_per_batch: int | None = None,
         read_committed: bool = False,
         check_crcs: bool = True,
@@ -182,7 +182,8 @@ class Client:
         `read_committed` leaves out the records of aborted transactions, and needs an `end` that is not beyond the last
         stable offset. With a `rack`, records are read from a replica there if the cluster names one (KIP-392). Where
         reading fails (OffsetOutOfRange, CorruptBatchError, …), what came before it is yielded ahead of the error.
-        Raises RecordTimestampError at a record whose timestamp Arrow cannot hold, if that column is included.
+        Raises RecordTimestampError at a record whose timestamp microseconds cannot hold; with the `timestamp_unit` "ms"
+        there is none such, and None leaves the column out.
         """
         from ottla.records.arrow import MAX_ROWS_BYTES, ArrowRows
 
@@ -194,7 +195,7 @@ class Client:
             rows_per_batch=rows_per_batch,
             bytes_per_batch=bytes_per_batch or MAX_ROWS_BYTES,
             include_headers=include_headers,
-            include_timestamp=include_timestamp,
+            timestamp_unit=timestamp_unit,
         )
         isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         settings = {
@@ -212,7 +213,7 @@ class Client:
                 failed = error
             yield from rows.take()
         except TimestampRangeError as error:
-            cure = f"read from offset {error.offset + 1} on, or leave out the column timestamp"
+            cure = f"read it with timestamp_unit='ms' or None, or from offset {error.offset + 1} on"
             raise RecordTimestampError(partition, error.offset, error.timestamp, cure) from error
         if failed is not None:
             raise failed

@@ -85,7 +85,7 @@ def read_rows(
     rows_per_batch: int,
     include_headers: bool,
     fail_on_data_loss: bool,
-    include_timestamp: bool = True,
+    timestamp_unit: str | None = "us",
 ) -> Iterator[pyarrow.RecordBatch]:
     """The rows of a range, as `Client.read_range_arrow` gives them; those before an error come first.
 
@@ -98,7 +98,7 @@ def read_rows(
         wanted.end,
         rows_per_batch=rows_per_batch,
         include_headers=include_headers,
-        include_timestamp=include_timestamp,
+        timestamp_unit=timestamp_unit,
     )
     failed: SparkRefusal | None = None
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -45,10 +45,16 @@ def read_ranges(ranges: Sequence[PartitionRange], options: ReadOptions) -> Itera
         yield from in_columns(chain.from_iterable(batches), options)
 
 
-def optional_columns(options: ReadOptions) -> dict[str, bool]:
+def optional_columns(options: ReadOptions) -> dict[str, Any]:
     """Which columns that are not always made are wanted, as arguments of `read_range_arrow`."""
     names = read_schema(options).names
-    return {"include_headers": "headers" in names, "include_timestamp": "timestamp" in names}
+    return {"include_headers": "headers" in names, "timestamp_unit": "us" if "timestamp" in names else None}
+
+
+def read_as_written(partition: PartitionRange, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of a range with all columns and headers, and timestamps in milliseconds, which hold any of them."""
+    with message_only(), connect(options.connection, options.fetch.poll_timeout_ms) as client:
+        yield from _batches(client, partition, options, {"include_headers": True, "timestamp_unit": "ms"})
 
 
 def in_columns(batches: Iterable[pyarrow.RecordBatch], options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
@@ -75,7 +81,7 @@ def _as(column: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
 
 
 def _batches(
-    client: Client, partition: PartitionRange, options: ReadOptions, extra: dict[str, bool]
+    client: Client, partition: PartitionRange, options: ReadOptions, extra: dict[str, Any]
 ) -> Iterator[pyarrow.RecordBatch]:
     """The records of the range. What was deleted meanwhile is passed over where `failOnDataLoss` is false.
 

@@ -150,7 +150,7 @@ def test_rows_before_a_timestamp_out_of_range_come_first(fake, client, rows_per_
     assert "the record at offset 11 of t-0" in str(error)
     rest = [each for batch in client.read_range_arrow(p, 12, 23) for each in batch.column("offset").to_pylist()]
     assert rest == list(range(12, 23))
-    [whole] = client.read_range_arrow(p, 0, 23, include_timestamp=False)
+    [whole] = client.read_range_arrow(p, 0, 23, timestamp_unit=None)
     assert whole.num_rows == 23
     assert "timestamp" not in whole.schema.names
 

@@ -112,7 +112,7 @@ def test_a_timestamp_that_parquet_and_spark_cannot_hold(tmp_path: Path, plan, ro
         rows(wanted)
     assert "in the option columns, or leave the record out by starting and ending offsets" in str(caught.value)
     assert offsets_until(RecordTimestampError, wanted) == [0, 1]
-    assert len(rows(wanted, include_timestamp=False)) == 4
+    assert len(rows(wanted, timestamp_unit=None)) == 4
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 5, b"\0" * 200_000, b"cut"])

@@ -13,13 +13,16 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from ottla.client.errors import ClientTimeoutError, CorruptBatchError, RecordTimestampError, UnknownTopicError
 from ottla.client.model import TopicPartition
+from ottla.client.sync import Producer
 from ottla.env.clock import VirtualClock
-from ottla.records.record import Record, encode_batch
+from ottla.records.batch import parse_batch_header
+from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.spark.errors import DataLossError, OptionError
 from ottla.spark.source.commits import GroupCommits
 from ottla.spark.source.data_source import OttlaDataSource
 from ottla.spark.source.options import parse_read_options
 from ottla.spark.source.planning import PartitionRange
+from ottla.spark.source.reading import read_as_written
 from ottla.spark.source.schema import source_schema
 from ottla.spark.source.stream import StreamReader
 from support.waiting import wait_until
@@ -27,6 +30,8 @@ from support.waiting import wait_until
 #: Offsets that are lower than expected are asked for again, after a pause; not here.
 BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", "fetchOffset.retryIntervalMs": "0"}
 ALL = ReadAllAvailable()
+#: A timestamp in milliseconds that microseconds cannot hold.
+FARTHEST = 2**63 - 1
 
 
 def _stream(**extra: str | None) -> StreamReader:
@@ -185,6 +190,23 @@ def test_a_timestamp_beyond_spark_s_range_matters_where_it_is_wanted(fake, colum
         next(rows)
     assert str(caught.value).startswith(f"the record at offset 2 of a-0 has the timestamp {2**62}, ")
     assert "name the columns that are needed, without timestamp, in the option columns" in str(caught.value)
+
+
+def test_a_mirror_reads_any_timestamp(fake) -> None:
+    source, target = fake.topic("a", 0, 0)
+    written = [1, FARTHEST, 2, 4]
+    fake.logs[source].append(encode_batch([Record(0, ms, b"k", b"v", (("h", b"x"),)) for ms in written], base_offset=0))
+    options = parse_read_options(BASE | {"kafka.bootstrap.servers": fake.bootstrap}, streaming=True)
+    [rows] = read_as_written(PartitionRange("a", 0, 0, 4), options)
+    assert rows.column("timestamp").cast("int64").to_pylist() == written
+    with Producer(bootstrap_servers=fake.bootstrap) as producer:
+        columns = ["key", "value", "timestamp", "headers"]
+        producer.send_arrow(rows.select(columns), "a", partition=1).result()
+    [batch] = fake.logs[target].batches
+    sent = decode_batch(batch, parse_batch_header(batch))
+    assert [(each.timestamp, each.key, each.value, each.headers) for each in sent] == [
+        (ms, b"k", b"v", (("h", b"x"),)) for ms in written
+    ]
 
 
 def test_rows_before_a_damaged_batch_come_before_its_error(fake) -> None:
