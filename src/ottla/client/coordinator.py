@@ -6,6 +6,7 @@ from typing import Any
 
 from ottla.client.errors import BrokerError
 from ottla.client.model import Node
+from ottla.peer.arguments import fitting
 from ottla.peer.cluster import COORDINATOR, Cluster
 from ottla.peer.errors import COORDINATOR_MOVED
 from ottla.wire.errors import ErrorCode
@@ -26,7 +27,7 @@ class GroupCoordinator:
     async def node(self) -> Node:
         """Return the broker that coordinates the group. Raises BrokerError (retriable) while there is none."""
         if self._node is None:
-            request = FindCoordinatorRequest(key=self._group, key_type=GROUP)
+            request = FindCoordinatorRequest(key=fitting("the id of a group", self._group), key_type=GROUP)
             answer: FindCoordinatorResponse = await self._cluster.request_any(request)
             if answer.error_code != ErrorCode.NONE:
                 raise BrokerError(

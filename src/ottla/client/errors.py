@@ -199,6 +199,19 @@ class LogTruncationError(InvalidOffsetError):
         self.divergent_offsets = dict(divergent_offsets)
 
 
+class RecordTimestampError(ClientError):
+    """A record cannot be read as Arrow: its timestamp, in milliseconds, is beyond what microseconds hold in 64 bits."""
+
+    def __init__(self, partition: TopicPartition, offset: int, timestamp: int, cure: str) -> None:
+        super().__init__(
+            f"the record at offset {offset} of {partition} has the timestamp {timestamp}, in milliseconds beyond the "
+            f"range of Arrow (its producer may have written nanoseconds); {cure}"
+        )
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+
+
 class DeserializationOrigin(Enum):
     """Which part of a record a deserializer failed on (KIP-1036)."""
 

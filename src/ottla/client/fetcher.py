@@ -128,13 +128,13 @@ class RangeFetcher:
         try:
             buffer, headers = batches_from(memoryview(data.records), position)
         except BatchError as error:
-            raise CorruptBatchError(f"{what}: {error}") from error
+            raise damaged(what, error) from error
         if self._check_crcs:
             headers, first = list(takewhile(lambda header: check_crc(buffer, header), headers)), headers[0]
             if not headers:
                 raise CorruptBatchError(
-                    f"{what}: the batch at offset {first.base_offset} has a wrong checksum; read on after offset "
-                    f"{first.last_offset} to leave it out"
+                    f"{what}: the batch at offset {first.base_offset} has a wrong checksum; read from offset "
+                    f"{first.next_offset} on to leave it out"
                 )
         if self._limits.isolation_level != READ_COMMITTED:
             return FetchedBatches(buffer, headers, headers[-1].next_offset)
@@ -143,7 +143,7 @@ class RangeFetcher:
         try:
             committed, looked_at = committed_batches(buffer, headers, aborted_in(data))
         except BatchError as error:
-            raise CorruptBatchError(f"{what}: {error}") from error
+            raise damaged(what, error) from error
         return FetchedBatches(buffer, committed, headers[looked_at - 1].next_offset)
 
     async def _ask(self, position: int) -> PartitionData:
@@ -197,6 +197,13 @@ def batches_from(data: memoryview, position: int) -> tuple[memoryview, list[Batc
     if not headers:
         raise BatchError(f"the broker sent {len(data)} bytes without a whole batch at that offset")
     return buffer, headers
+
+
+def damaged(what: str, error: BatchError) -> CorruptBatchError:
+    """The error for an answer that begins with bytes from which nothing can be read, so that their end is not known."""
+    return CorruptBatchError(
+        f"{what}: {error}; go on behind that batch: ottla log verify shows where the next one begins"
+    )
 
 
 async def ask_leader(

@@ -191,6 +191,7 @@ def offset_and_metadata(partition: TopicPartition, given: Any) -> OffsetAndMetad
     offset, metadata, epoch = OffsetAndMetadata(*given)
     if not isinstance(metadata, str):
         raise InvalidArgumentError(f"the metadata with the offset of {partition} are a text, not {metadata!r:.80}")
+    arguments.fitting(f"the text with the offset of {partition}", metadata)
     return OffsetAndMetadata(
         arguments.whole_number(f"the offset of {partition}", offset),
         metadata,

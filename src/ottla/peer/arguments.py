@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ottla.peer.errors import InvalidArgumentError
 from ottla.peer.model import TopicPartition
+from ottla.wire.strings import too_long
 
 T = TypeVar("T")
 
@@ -54,6 +55,13 @@ def text(what: str, given: Any) -> str:
     """A text that is not empty. InvalidArgumentError."""
     if not isinstance(given, str) or not given.strip():
         raise InvalidArgumentError(f"{what} is a text that is not empty, not {given!r:.80}")
+    return fitting(what, given)
+
+
+def fitting(what: str, given: str) -> str:
+    """A text that can be sent: InvalidArgumentError for one that is longer than strings of Kafka's protocol are."""
+    if (problem := too_long(given)) is not None:
+        raise InvalidArgumentError(f"{what} {problem}: {given[:30]!r}…")
     return given
 
 
@@ -62,6 +70,7 @@ def partition(given: Any, what: str = "a partition") -> TopicPartition:
     if isinstance(given, tuple | list) and len(given) == len(TopicPartition._fields):
         topic, number = given
         if isinstance(topic, str) and topic:
+            fitting("the name of a topic", topic)
             return TopicPartition(topic, whole_number(f"the number of {what} of topic {topic}", number, 0, MAX_INT32))
     raise InvalidArgumentError(f"{what} is a TopicPartition(topic, number), not {given!r:.80}")
 
@@ -109,6 +118,7 @@ def several_names(what: str, given: Iterable[str]) -> list[str]:
     for name in names:
         if not isinstance(name, str):
             raise InvalidArgumentError(f"{what} are texts, not {name!r:.80}")
+        fitting(f"one of the {what}", name)
     return names
 
 
@@ -120,3 +130,6 @@ def check_values(whose: str, values: Mapping[str, Any]) -> None:
         if value is not None and not isinstance(value, str):
             written = str(value).lower() if isinstance(value, bool) else str(value)
             raise InvalidArgumentError(f"{whose}: the value of {name} is given as text, {written!r}, not as {value!r}")
+        fitting(f"{whose}: the name of a setting", name)
+        if value is not None:
+            fitting(f"{whose}: the value of {name}", value)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from ottla.env.environment import Environment
 from ottla.env.process import process_id
-from ottla.peer.arguments import milliseconds
+from ottla.peer.arguments import fitting, milliseconds
 from ottla.peer.bootstrap import connect_to_any
 from ottla.peer.connection import PeerConnection, open_connection
 from ottla.peer.errors import (
@@ -364,7 +364,9 @@ class Cluster:
         A broker that was just started may know neither brokers nor topics yet: nothing is learned from it, and a
         retriable error raised, as Kafka's NetworkClient ignores such an answer.
         """
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        wanted = None
+        if topics is not None:
+            wanted = [MetadataRequestTopic(name=fitting("the name of a topic", name)) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=allow_auto_topic_creation)
         connection = await self.any_connection()
         answer: MetadataResponse = await connection.request(request)

@@ -169,7 +169,7 @@ async def _check(
         checker = Checker(sent, load.partitions, load.record_bytes)
         with Client(servers, "ottla-profile-checker") as client:
             for partition, end in ends.items():
-                for batch in client.read_range_arrow(partition, 0, end, CHECKED_ROWS):
+                for batch in client.read_range_arrow(partition, 0, end, CHECKED_ROWS, timestamp_unit=None):
                     if is_over.is_set():
                         return checker.result()
                     checker.add(partition.partition, batch.column("value"))

@@ -6,11 +6,12 @@ pyarrow is an extra and is imported when the first row set is made.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.records.batch import BatchHeader
 from ottla.records.consumed import append_timestamp
-from ottla.records.errors import BatchError
+from ottla.records.errors import TimestampRangeError
 from ottla.records.extras import require_extra
 from ottla.records.record import batch_records
 from ottla.records.walk import RowColumns
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
 
 MAX_ROWS_BYTES = 64 * 1024 * 1024
 """Record bytes after which a row set is full, however few rows it has: an Arrow binary column ends at 2 GiB."""
+_MOST_MS = (2**63 - 1) // 1000
+"""The farthest timestamps from 1970, in milliseconds, that a column of microseconds holds."""
 
 
-def arrow_schema(*, include_headers: bool = False) -> pyarrow.Schema:
-    """The columns and their types, in the order of Spark's Kafka source. Raises MissingExtraError."""
+def arrow_schema(*, include_headers: bool = False, timestamp_unit: str | None = "us") -> pyarrow.Schema:
+    """The columns and their types, in the order of Spark's Kafka source; without a unit there are no timestamps.
+
+    Raises MissingExtraError.
+    """
     require_extra("reading Arrow", "arrow", "pyarrow")
     import pyarrow
 
@@ -35,9 +41,10 @@ def arrow_schema(*, include_headers: bool = False) -> pyarrow.Schema:
         ("topic", pyarrow.string()),
         ("partition", pyarrow.int32()),
         ("offset", pyarrow.int64()),
-        ("timestamp", pyarrow.timestamp("us", "UTC")),
         ("timestampType", pyarrow.int32()),
     ]
+    if timestamp_unit is not None:
+        fields.insert(5, ("timestamp", pyarrow.timestamp(timestamp_unit, "UTC")))
     if include_headers:
         fields.append(("headers", _headers_type()))
     return pyarrow.schema(fields)
@@ -47,8 +54,8 @@ class ArrowRows:
     """Gathers the records of one partition and hands them out as Arrow record batches.
 
     `start` and `end` bound the offsets taken (`end` itself is not). Add batches until `full`, then `take`: that is at
-    `rows_per_batch` rows, or once the records have `bytes_per_batch`. Making one without pyarrow raises
-    MissingExtraError.
+    `rows_per_batch` rows, or once the records have `bytes_per_batch`. Timestamps are microseconds; milliseconds hold
+    those that microseconds cannot, and None leaves the column out. Making one without pyarrow raises MissingExtraError.
     """
 
     def __init__(
@@ -61,15 +68,15 @@ class ArrowRows:
         rows_per_batch: int,
         bytes_per_batch: int = MAX_ROWS_BYTES,
         include_headers: bool = False,
+        timestamp_unit: str | None = "us",
     ) -> None:
-        self._topic = topic
-        self._partition = partition
         self._start = start
         self._end = end
         self._rows_per_batch = rows_per_batch
         self._bytes_per_batch = min(bytes_per_batch, MAX_ROWS_BYTES)
         self._include_headers = include_headers
-        self._schema = arrow_schema(include_headers=include_headers)
+        self._timestamp_unit = timestamp_unit
+        self._schema = arrow_schema(include_headers=include_headers, timestamp_unit=timestamp_unit)
         self._constants = _Constants(topic, partition)
         #: Rows that the last batch added: the next one is expected to add as many.
         self._added = 0
@@ -108,41 +115,37 @@ class ArrowRows:
         self._added = added
         self._timestamp_types.append((added, int(header.timestamp_type)))
 
-    def take(self) -> list[pyarrow.RecordBatch]:
-        """Everything gathered, in record batches of at most `rows_per_batch` rows; none where there is no row."""
+    def take(self) -> Iterator[pyarrow.RecordBatch]:
+        """Everything gathered, in record batches of at most `rows_per_batch` rows; none where there is no row.
+
+        Raises TimestampRangeError at a record whose timestamp Arrow cannot hold, after the rows before it.
+        """
         import pyarrow
 
         rows, count = self._columns, self._columns.count
         if not count:
             self._clear()
-            return []
+            return
         columns = [
             _binary_array(rows.keys, pyarrow.binary()),
             _binary_array(rows.values, pyarrow.binary()),
             self._constants.topics(count),
             self._constants.partitions(count),
             _int64(rows.offsets, count, pyarrow.int64()),
-            self._timestamp_column(),
             self._constants.timestamp_types(self._timestamp_types),
         ]
+        if self._timestamp_unit is not None:
+            columns.insert(5, _timestamps(rows, self._timestamp_unit))
         if self._include_headers:
             columns.append(_headers_array(rows))
-        whole = pyarrow.RecordBatch.from_arrays(columns, schema=self._schema)
         self._clear()
+        held = min(map(len, columns))
+        whole = pyarrow.RecordBatch.from_arrays([column[:held] for column in columns], schema=self._schema)
         size = self._rows_per_batch
-        return [whole.slice(first, size) for first in range(0, count, size)]
-
-    def _timestamp_column(self) -> pyarrow.Array:
-        import pyarrow
-
-        rows = self._columns
-        milliseconds = _int64(rows.timestamps, rows.count, pyarrow.timestamp("ms", "UTC"))
-        try:
-            return milliseconds.cast(pyarrow.timestamp("us", "UTC"))
-        except pyarrow.ArrowInvalid as error:
-            offsets = memoryview(rows.offsets).cast("q")
-            where = f"{self._topic}-{self._partition}, offsets {offsets[0]} to {offsets[rows.count - 1]}"
-            raise BatchError(f"a timestamp is out of range in {where}: {error}") from None
+        for first in range(0, held, size):
+            yield whole.slice(first, size)
+        if held < count:
+            raise TimestampRangeError(_number(rows.offsets, held), _number(rows.timestamps, held))
 
 
 class _Constants:
@@ -199,6 +202,24 @@ def _int64(numbers: bytearray, count: int, kind: pyarrow.DataType) -> pyarrow.Ar
     import pyarrow
 
     return pyarrow.Array.from_buffers(kind, count, [None, _buffer(numbers, 8 * count)])
+
+
+def _number(numbers: bytearray, row: int) -> int:
+    return int(memoryview(numbers)[8 * row : 8 * row + 8].cast("q")[0])
+
+
+def _timestamps(rows: RowColumns, unit: str) -> pyarrow.Array:
+    """The timestamps, up to the first one that the unit cannot hold."""
+    import pyarrow
+
+    milliseconds = _int64(rows.timestamps, rows.count, pyarrow.timestamp("ms", "UTC"))
+    kind = pyarrow.timestamp(unit, "UTC")
+    try:
+        return milliseconds.cast(kind)
+    except pyarrow.ArrowInvalid:
+        numbers = memoryview(rows.timestamps)[: 8 * rows.count].cast("q")
+        held = next(row for row, number in enumerate(numbers) if abs(number) > _MOST_MS)
+        return milliseconds[:held].cast(kind)
 
 
 def _int32(numbers: array[int]) -> pyarrow.Array:

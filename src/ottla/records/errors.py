@@ -30,5 +30,17 @@ class MissingLibraryError(BatchError):
     """The compression library cannot be imported; the bytes themselves are not at fault."""
 
 
+class TimestampRangeError(ValueError):
+    """The timestamp of the record at `offset`, in milliseconds, is one that Arrow's microseconds cannot hold.
+
+    The batch itself is well-formed.
+    """
+
+    def __init__(self, offset: int, timestamp: int) -> None:
+        super().__init__(f"the record at offset {offset} has the timestamp {timestamp}, which is beyond Arrow's range")
+        self.offset = offset
+        self.timestamp = timestamp
+
+
 class ExpansionError(BatchError):
     """Compressed records would exceed the reader's limit; they are not known to be damaged."""

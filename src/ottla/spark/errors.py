@@ -20,6 +20,11 @@ T = TypeVar("T")
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """The environment variable that PySpark's workers ask when they report an exception."""
+TIMESTAMP_CURE = (
+    "name the columns that are needed, without timestamp, in the option columns, or leave the record out by starting "
+    "and ending offsets"
+)
+"""What helps where a record has a timestamp that Spark cannot hold."""
 
 
 class SparkRefusal(Exception):

@@ -6,11 +6,13 @@ A function is compiled when a class is first read or written in a version, and k
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ottla.wire.compile import Decoder, Encoder, compile_decoder, compile_encoder, has_records
 from ottla.wire.errors import WireError
-from ottla.wire.schema import Message, Schema
+from ottla.wire.schema import Message, Schema, Struct
+from ottla.wire.strings import too_long
 
 __all__ = ["WireError", "decode", "decode_prefix", "encode"]
 
@@ -33,10 +35,29 @@ def encode_parts(message: Message, version: int) -> list[Any]:
     try:
         encoder(message, parts.append)
     except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
-        raise WireError(f"{message.SCHEMA.name} version {version} cannot be encoded: {error}") from error
+        raise _not_encoded(message, version, error) from error
     except WireError as error:
-        raise WireError(f"{message.SCHEMA.name} version {version} cannot be encoded: {error}") from None
+        raise _not_encoded(message, version, error) from None
     return parts
+
+
+def _not_encoded(message: Message, version: int, error: Exception) -> WireError:
+    why = _too_long_string(message, version) or error
+    return WireError(f"{message.SCHEMA.name} version {version} cannot be encoded: {why}")
+
+
+def _too_long_string(value: Any, version: int, name: str = "") -> str | None:
+    """What is wrong with the first string that is too long, if there is one: the compiled encoders know no names."""
+    if isinstance(value, str):
+        problem = too_long(value)
+        return None if problem is None else f"{name} {problem}"
+    found: Iterable[str | None] = ()
+    if isinstance(value, Struct):
+        fields = [each for each in value.SCHEMA.fields if each.present(version)]
+        found = (_too_long_string(getattr(value, each.name, None), version, each.name) for each in fields)
+    elif isinstance(value, list):
+        found = (_too_long_string(each, version, name) for each in value)
+    return next(filter(None, found), None)
 
 
 def decode(cls: type[M], data: bytes | memoryview, version: int, offset: int = 0) -> M:

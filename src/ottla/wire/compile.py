@@ -28,8 +28,8 @@ from typing import Any
 from ottla.wire.errors import WireError
 from ottla.wire.framing import TAGGED_FIELDS_LIMIT, read_varint
 from ottla.wire.schema import BYTES, NEW, RECORDS, STRING, UUID, ArrayKind, Field, Kind, Struct, StructKind
+from ottla.wire.strings import MAX_STRING_LENGTH
 
-MAX_STRING_LENGTH = 0x7FFF
 CACHED_UUIDS = 4096
 
 Decoder = Callable[[bytes | memoryview, int], tuple[Any, int]]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import WireError
+from ottla.wire.strings import MAX_STRING_LENGTH, too_long
 
 _FIXED = struct.Struct(">hhih")  # API key, API version, correlation id, length of the client id
 _SIZE_AND_FIXED = struct.Struct(">ihhih")
@@ -99,8 +100,7 @@ def parse_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int]
 
 def encode_request_header(header: RequestHeader) -> bytes:
     """The bytes of a request header in the version that its API's version demands."""
-    (whole,) = request_frame_parts(header, ())
-    return bytes(whole[SIZE_BYTES:])
+    return b"".join(request_frame_parts(header, ()))[SIZE_BYTES:]
 
 
 def encode_request_frame(header: RequestHeader, body: bytes) -> bytes:
@@ -109,7 +109,10 @@ def encode_request_frame(header: RequestHeader, body: bytes) -> bytes:
 
 
 def request_frame_parts(header: RequestHeader, body: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """As `encode_request_frame`, not joined where it is large: records are not copied."""
+    """As `encode_request_frame`, not joined where it is large: records are not copied.
+
+    Raises WireError where the client id is too long.
+    """
     if header.api_key == ApiKey.CONTROLLED_SHUTDOWN and not header.api_version:
         head = _KEY_VERSION_ID.pack(header.api_key, header.api_version, header.correlation_id)
         return [b"".join((_INT32.pack(len(head) + sum(map(len, body))), head, *body))]
@@ -121,6 +124,8 @@ def request_frame_parts(header: RequestHeader, body: Sequence[bytes | memoryview
         tags_size = 0
     size = _FIXED.size + len(client_id) + sum(map(len, body))
     length = len(client_id) - tags_size
+    if length > MAX_STRING_LENGTH:
+        raise WireError(f"the client id {too_long(header.client_id)}")
     head = _SIZE_AND_FIXED.pack(size, header.api_key, header.api_version, header.correlation_id, length)
     if size <= JOINED_BYTES:
         return [b"".join((head, client_id, *body))]

@@ -16,10 +16,12 @@ from ottla.client.errors import InvalidConfigError
 from ottla.config.settings import Setting
 from ottla.config.values import ConfigError, invalid, parse_value
 from ottla.peer.settings import ConnectionSettings
+from ottla.wire.strings import too_long
 from ottla.zkconsumer.settings import OF_NEWER_CONSUMERS, SETTINGS
 
 KIND = "high-level consumer"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
+_NAMES = ("group.id", "client.id", "consumer.id")
 _OTHER_RESETS = {"earliest": "smallest", "latest": "largest"}
 
 
@@ -98,6 +100,11 @@ def parse_highlevel_config(
             values[name] = parse_value(setting, _text(setting, given[name]) if name in given else setting.default)
         except ConfigError as error:
             problems.append(_explained(name, given.get(name), error))
+    problems.extend(
+        f"{name} {problem}. Give a shorter one."
+        for name in _NAMES
+        if (problem := too_long(values.get(name) or "")) is not None
+    )
     if not problems:
         _settle(values, problems)
     if problems:
@@ -142,7 +149,7 @@ def _settle(values: dict[str, Any], problems: list[str]) -> None:
             problems.append(f"{name} is missing. {cure}.")
     problems.extend(
         f"{name}={values[name]} is not possible: it consists of letters of ASCII, digits, '.', '_' and '-'."
-        for name in ("group.id", "client.id", "consumer.id")
+        for name in _NAMES
         if values[name] and not _LEGAL.match(values[name])
     )
     for name, other in (

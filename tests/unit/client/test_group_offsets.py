@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.errors import BrokerError
+from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.model import TopicPartition
 from ottla.wire.apis import ApiKey
@@ -67,3 +67,10 @@ def test_a_group_with_members_does_not_let_others_commit(fake, with_cluster, cod
 def test_nothing_to_commit(fake, with_cluster):
     with_cluster(fake, lambda cluster: GroupOffsets(cluster, "g").commit({}))
     assert fake.requests == []
+
+
+def test_a_group_id_that_no_request_can_hold(fake, with_cluster):
+    with pytest.raises(
+        InvalidArgumentError, match="the id of a group has 32768 bytes, and a string of Kafka's protocol has"
+    ):
+        with_cluster(fake, lambda cluster: GroupOffsets(cluster, "g" * 32_768).fetch_all())

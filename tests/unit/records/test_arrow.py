@@ -11,7 +11,7 @@ from ottla.records import arrow
 from ottla.records.arrow import ArrowRows, arrow_schema
 from ottla.records.batch import TimestampType, parse_batch_header
 from ottla.records.compression import Compression
-from ottla.records.errors import BatchError
+from ottla.records.errors import BatchError, TimestampRangeError
 from ottla.records.record import Record, encode_batch
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -78,7 +78,7 @@ def test_append_time_holds_for_all_records():
 def test_only_offsets_of_the_range(start, end, offsets):
     records = [Record(offset, offset, b"k", b"%d" % offset, (("h", None),)) for offset in (10, 11, 15, 20)]
     batch = encode_batch(records, base_offset=10, keep_offsets=True)
-    taken = rows_of(batch, start=start, end=end, include_headers=True).take()
+    taken = list(rows_of(batch, start=start, end=end, include_headers=True).take())
     assert [offset for rows in taken for offset in rows.column("offset").to_pylist()] == offsets
     assert [value for rows in taken for value in rows.column("value").to_pylist()] == [b"%d" % o for o in offsets]
 
@@ -87,12 +87,12 @@ def test_rows_are_handed_out_in_pieces():
     batch = encode_batch([Record(0, 0, None, b"%d" % i) for i in range(10)])
     rows = ArrowRows("t", 0, 0, 100, rows_per_batch=4)
     assert not rows.full
-    assert rows.take() == []
+    assert list(rows.take()) == []
     rows.add(batch, parse_batch_header(batch))
     assert rows.full
     assert [piece.num_rows for piece in rows.take()] == [4, 4, 2]
     assert not rows.full
-    assert rows.take() == []
+    assert list(rows.take()) == []
 
 
 def test_it_is_full_before_a_batch_more_would_leave_a_rest():
@@ -137,19 +137,56 @@ def test_large_records_fill_it_too(monkeypatch):
     assert rows_of(encode_batch([Record(0, 0, None, bytes(500))]), bytes_per_batch=500).full
 
 
-@pytest.mark.parametrize("timestamp", [2**63 - 1, -(2**63)])
+FARTHEST_MS = (2**63 - 1) // 1000
+
+
+@pytest.mark.parametrize("timestamp", [2**63 - 1, FARTHEST_MS + 1, -FARTHEST_MS - 1, -(2**63)])
 def test_timestamps_that_microseconds_cannot_hold(timestamp):
     rows = rows_of(encode_batch([Record(0, timestamp, None, None)]))
-    with pytest.raises(BatchError, match="out of range in clicks-3, offsets 0 to 0"):
-        rows.take()
+    with pytest.raises(TimestampRangeError, match=f"the record at offset 0 has the timestamp {timestamp}, "):
+        next(rows.take())
+
+
+@pytest.mark.parametrize("timestamp", [FARTHEST_MS, -FARTHEST_MS])
+def test_the_farthest_timestamps(timestamp):
+    [rows] = rows_of(encode_batch([Record(0, timestamp, None, None)])).take()
+    assert rows.column("timestamp").cast(pa.int64()).to_pylist() == [timestamp * 1000]
+
+
+def test_rows_before_a_timestamp_out_of_range_come_first():
+    batches = [
+        encode_batch([Record(0, ms, None, b"v", (("h", None),)) for ms in times], base_offset=first)
+        for first, times in ((10, (1, 2, 3)), (20, (4, 2**62, 5)))
+    ]
+    rows = rows_of(*batches, rows_per_batch=2, include_headers=True)
+    taken = rows.take()
+    assert [next(taken).column("offset").to_pylist() for _ in range(2)] == [[10, 11], [12, 20]]
+    with pytest.raises(TimestampRangeError) as raised:
+        next(taken)
+    assert (raised.value.offset, raised.value.timestamp) == (21, 2**62)
+
+
+def test_timestamps_are_of_no_concern_where_they_are_no_column():
+    rows = rows_of(encode_batch([Record(0, 2**62, b"k", b"v")]), timestamp_unit=None, include_headers=True)
+    [batch] = rows.take()
+    assert batch.schema == arrow_schema(timestamp_unit=None, include_headers=True)
+    assert batch.schema.names == ["key", "value", "topic", "partition", "offset", "timestampType", "headers"]
+    assert batch.column("value").to_pylist() == [b"v"]
+
+
+@pytest.mark.parametrize("timestamp", [-(2**63), 2**62, 2**63 - 1])
+def test_milliseconds_hold_any_timestamp(timestamp):
+    [batch] = rows_of(encode_batch([Record(0, timestamp, None, b"v")]), timestamp_unit="ms").take()
+    assert batch.schema == arrow_schema(timestamp_unit="ms")
+    assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [timestamp]
 
 
 def test_timestamps_beyond_64_bits():
     records = [Record(0, 2**62, None, None), Record(0, 2**62 + 2**62 - 1, None, None)]
     data = bytearray(encode_batch(records))
     data[27:35] = (2**63 - 1).to_bytes(8, "big")  # the base timestamp
-    with pytest.raises(BatchError, match="a timestamp is out of range in clicks-3, offsets 0 to 1"):
-        rows_of(bytes(data)).take()
+    with pytest.raises(TimestampRangeError, match=f"offset 0 has the timestamp {2**63 - 1}, "):
+        next(rows_of(bytes(data)).take())
 
 
 def test_malformed_records():

@@ -224,3 +224,15 @@ def test_parts_keep_large_things_apart() -> None:
     partition = PartitionProduceData(index=0, records=records)
     request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[partition])])
     assert any(part is records for part in codec.encode_parts(request, 9))
+
+
+@pytest.mark.parametrize("version", [1, 7])
+@pytest.mark.parametrize("name", ["t" * 32_768, "\u00e9" * 16_384])
+def test_a_string_that_is_too_long_is_named(version, name):
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="short"), MetadataRequestTopic(name=name)])
+    with pytest.raises(
+        WireError, match=f"MetadataRequest version {version} cannot be encoded: name has 32768 bytes, and a"
+    ):
+        encode(request, version)
+    longest = MetadataRequest(topics=[MetadataRequestTopic(name="t" * 32_767)])
+    assert decode(MetadataRequest, encode(longest, version), version) == longest

@@ -48,6 +48,13 @@ def test_the_first_controlled_shutdown_has_no_client_id() -> None:
     assert parse_request_header(encode_request_header(header)) == (header, 10)
 
 
+def test_a_client_id_that_is_too_long() -> None:
+    longest = RequestHeader(ApiKey.METADATA, 1, 7, "c" * 32_767)
+    assert parse_request_header(encode_request_header(longest))[0] == longest
+    with pytest.raises(WireError, match="the client id has 32768 bytes, and a string of Kafka's protocol has 32767"):
+        encode_request_header(RequestHeader(ApiKey.METADATA, 1, 7, "c" * 32_768))
+
+
 def test_tagged_fields_of_a_header_are_skipped() -> None:
     frame = bytes.fromhex("0003 0009 00000007 ffff 02 00 01 aa 8101 02 bbbb") + b"body"
     _, offset = parse_request_header(frame)

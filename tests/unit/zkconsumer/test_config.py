@@ -16,6 +16,14 @@ def problems_of(**keywords):
     return str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["group.id", "client.id", "consumer.id"])
+def test_names_that_no_request_can_hold(name):
+    with pytest.raises(
+        InvalidConfigError, match=f"{name} has 32768 bytes, and a string of Kafka's protocol has 32767 at"
+    ):
+        parse_highlevel_config({**NEEDED, name: "x" * 32_768})
+
+
 @pytest.mark.spec("Z5")
 def test_defaults_are_those_of_the_older_consumer():
     config = parse_highlevel_config(NEEDED)

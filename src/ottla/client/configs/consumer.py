@@ -13,8 +13,11 @@ from typing import Any
 from ottla.client.configs.base import ClientConfig, made, settle_client_id, settle_common
 from ottla.client.configs.given import GivenSettings
 from ottla.client.configs.settings import CONSUMER
+from ottla.wire.strings import MAX_STRING_LENGTH
 
 MAX_INSTANCE_ID_LENGTH = 249
+MOST_CLIENT_ID_BYTES = MAX_STRING_LENGTH - len("-00000000-0000-0000-0000-000000000000")
+"""Of a member of a group: brokers make the member's id of its client id, a dash and a UUID."""
 _INSTANCE_ID = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -69,6 +72,8 @@ def parse_consumer_config(config: Mapping[str, Any] | None, keywords: Mapping[st
         _settle_fetch(given)
     group, instance = given.values["group.id"], given.values["group.instance.id"]
     settle_client_id(given, "consumer", group=group, instance=instance)
+    if group is not None and not given.problems:
+        _check_member_id(given)
     return made(ConsumerConfig, given)
 
 
@@ -92,6 +97,22 @@ def _settle_group(given: GivenSettings) -> None:
             f"group.instance.id={instance} is not possible: it has 1 to {MAX_INSTANCE_ID_LENGTH} letters of ASCII, "
             "digits, '.', '_' and '-', and is neither '.' nor '..'."
         )
+
+
+def _check_member_id(given: GivenSettings) -> None:
+    """The client id leaves room for the member's id; where none is given, it was made of the group's name."""
+    size = len(given.values["client.id"].encode(errors="replace"))
+    if size <= MOST_CLIENT_ID_BYTES:
+        return
+    if given.is_given("client.id"):
+        what, cure = f"client.id has {size} bytes", "Give a shorter one."
+    else:
+        what = f"group.id is long, and the client.id that is made of it has {size} bytes"
+        cure = "Give a client.id, or a shorter group.id."
+    given.problems.append(
+        f"{what}; that of a group's member has {MOST_CLIENT_ID_BYTES} at most, since brokers make the member's id of "
+        f"it. {cure}"
+    )
 
 
 def _settle_session(given: GivenSettings) -> None:

@@ -14,6 +14,7 @@ from ottla.client.configs.settings import ADMIN, CLASS_LISTS, CONSUMER, OF_BUILT
 from ottla.client.configs.values import default_of, parse_given
 from ottla.config.settings import HONOURED, LONGEST_NAME, NO_EFFECT, REFUSED, Setting
 from ottla.config.values import ConfigError
+from ottla.wire.strings import too_long
 
 _NO_TLS_OR_LOGIN = "TLS and logins are not supported yet. Remove it, and reach the cluster by a PLAINTEXT listener."
 _REFUSALS = {
@@ -108,6 +109,9 @@ class GivenSettings:
                         yield one
 
     def _take_known(self, setting: Setting, given: object) -> None:
+        if setting.type == "string" and isinstance(given, str) and (problem := too_long(given)) is not None:
+            self.problems.append(f"{setting.name} {problem}. Give a shorter one.")
+            return
         try:
             value = self.values[setting.name] = parse_given(setting, given)
         except ConfigError as error:

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.consumer.aborted import application_batches, committed_batches
 from ottla.client.consumer.subscription_state import PartitionState
-from ottla.client.errors import ClientError, CorruptBatchError, DeserializationOrigin, RecordDeserializationError
-from ottla.client.fetcher import batches_from
+from ottla.client.errors import (
+    ClientError,
+    CorruptBatchError,
+    DeserializationOrigin,
+    RecordDeserializationError,
+    RecordTimestampError,
+)
+from ottla.client.fetcher import batches_from, damaged
 from ottla.client.model import TopicPartition
 from ottla.records.batch import BatchHeader, check_crc
 from ottla.records.consumed import ConsumerRecord, Deserialize, decode_consumed
-from ottla.records.errors import BatchError
+from ottla.records.errors import BatchError, TimestampRangeError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -55,6 +61,7 @@ class CompletedFetch:
         "_at",
         "_buffer",
         "_checked",
+        "_cut_short",
         "_decoding",
         "_failed",
         "_headers",
@@ -104,6 +111,8 @@ class CompletedFetch:
         self._records: Records = []
         self._index = 0
         self._rows: pyarrow.RecordBatch | None = None
+        #: Whether `_rows` end before a record that Arrow cannot hold, within what `_at` has passed.
+        self._cut_short = False
         self._failed: ClientError | None = None
         if error is None:
             self._split(aborted)
@@ -118,7 +127,7 @@ class CompletedFetch:
             else:
                 kept = application_batches(headers)
         except BatchError as error:
-            self.error = CorruptBatchError(f"{what}: {error}")
+            self.error = damaged(what, error)
             return
         if len(kept) < len(headers) and self._decoding.check_crcs:
             kept = self._with_damaged(kept, headers)
@@ -167,9 +176,10 @@ class CompletedFetch:
     def take_rows(self, most: int, *, include_headers: bool = False) -> list[pyarrow.RecordBatch]:
         """Return the next records as one Arrow record batch of at most `most` rows; none if only the position moved.
 
-        The columns are those of `ottla.records.arrow`; deserializers are not used. Raises CorruptBatchError.
+        The columns are those of `ottla.records.arrow`; deserializers are not used. Raises CorruptBatchError, and
+        RecordTimestampError at a record whose timestamp Arrow cannot hold.
         """
-        if self._records:
+        if self._records or self._failed is not None:
             self.rewind(self.position)
         while self._rows is None:
             if self._at >= len(self._headers):
@@ -178,42 +188,52 @@ class CompletedFetch:
             self._rows = self._decode_rows(most, include_headers)
         whole = self._rows
         taken = whole.slice(0, most)
-        if taken.num_rows < whole.num_rows:
-            self._rows = whole.slice(most)
+        has_more = taken.num_rows < whole.num_rows
+        if has_more or self._cut_short:
             offset = int(taken.column(OFFSET_COLUMN)[-1].as_py())
             self.position = offset + 1
             self.epoch = next(each.partition_leader_epoch for each in self._headers if each.next_offset > offset)
+        if has_more:
+            self._rows = whole.slice(most)
+        elif self._cut_short:
+            self.rewind(self.position)
         else:
             self._rows = None
             self._moved_behind(self._headers[self._at - 1])
         return [taken]
 
     def _decode_rows(self, most: int, include_headers: bool) -> pyarrow.RecordBatch | None:
-        """Decode whole batches from the current one on, until there are `most` rows; None if they had no rows."""
+        """Decode whole batches from the current one on, until there are `most` rows; None if they had no rows.
+
+        What comes before a record or batch that cannot be read is returned first.
+        """
         from ottla.records.arrow import ArrowRows
 
         first, count = self._at, len(self._headers)
-        while True:
-            rows = ArrowRows(
-                *self.partition, self.position, self.end, rows_per_batch=MAX_ROWS, include_headers=include_headers
-            )
-            at = first
-            try:
-                while at < count and not (at > first and rows.count >= most) and not rows.full:
-                    self._check(at)
-                    rows.add(self._buffer, self._headers[at])
-                    at += 1
-                made = rows.take()
-            except (BatchError, CorruptBatchError) as error:
-                if at == first:
-                    raise self._unreadable(self._headers[at], error) from error
-                count = at  # the rows before it are returned first
-                continue
-            self._at = at
-            if made:
-                return made[0]
+        rows = ArrowRows(
+            *self.partition, self.position, self.end, rows_per_batch=MAX_ROWS, include_headers=include_headers
+        )
+        at = first
+        try:
+            while at < count and not (at > first and rows.count >= most) and not rows.full:
+                self._check(at)
+                rows.add(self._buffer, self._headers[at])
+                at += 1
+        except (BatchError, CorruptBatchError) as error:
+            if at == first:
+                raise self._unreadable(self._headers[at], error) from error
+        gathered = rows.count
+        try:
+            made = next(rows.take(), None)
+        except TimestampRangeError as error:
+            cure = f"seek to {error.offset + 1} to leave it out, or read it with poll"
+            raise RecordTimestampError(self.partition, error.offset, error.timestamp, cure) from error
+        self._at = at
+        if made is None:
             self._moved_behind(self._headers[at - 1])
-            return None
+        else:
+            self._cut_short = made.num_rows < gathered
+        return made
 
     def _moved_behind(self, header: BatchHeader) -> None:
         """Set the position behind a finished batch; behind the whole fetch if it is the last one."""
@@ -291,6 +311,7 @@ class CompletedFetch:
         """Go back to `position`, which must lie between the beginning of this fetch and what was already returned."""
         self.torn = True  # an interruption may leave the new position beside the old place
         self._records, self._index, self._rows, self._failed = [], 0, None, None
+        self._cut_short = False
         self.position = position
         self._at = next(
             (at for at, each in enumerate(self._headers) if each.next_offset > position), len(self._headers)

@@ -94,6 +94,11 @@ class FetchBuffer:
             if fetch in self._fetches:
                 self._fetches.remove(fetch)
 
+    def put_last(self, partition: TopicPartition) -> None:
+        """Let the data of all other partitions come before that of this one."""
+        with self._lock:
+            self._fetches = deque(sorted(self._fetches, key=lambda fetch: fetch.partition == partition))
+
     def shed(self) -> None:
         """Make room: drop data of partitions that are not read now (paused), which is fetched again when needed.
 

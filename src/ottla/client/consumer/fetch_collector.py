@@ -97,6 +97,7 @@ class FetchCollector:
                 fetch.torn = False
                 if gathered:
                     break
+                self._buffer.put_last(fetch.partition)  # or no other partition would be read until somebody seeks
                 # Positions before the error are kept.
                 for move in moves.values():
                     move.settle()

@@ -22,9 +22,8 @@ from ottla.client.errors import (
     ClientClosedError,
     ClientError,
     CorruptBatchError,
-    OffsetOutOfRange,
     PartlyFailedError,
-    UnknownTopicError,
+    RecordTimestampError,
 )
 from ottla.client.fetcher import FetchedBatches, RangeFetcher
 from ottla.client.group_offsets import GroupOffsets
@@ -34,12 +33,15 @@ from ottla.client.offsets import offsets_at
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.peer.settings import ConnectionSettings
-from ottla.records.errors import BatchError
+from ottla.records.batch import BatchHeader
+from ottla.records.errors import BatchError, TimestampRangeError
 from ottla.records.extras import require_extra
 from ottla.records.record import Record, decode_batch
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from ottla.records.arrow import ArrowRows
 
 __all__ = ["Client", "ClientError", "TopicPartition"]
 
@@ -153,7 +155,7 @@ class Client:
                 try:
                     records = decode_batch(fetched.buffer, header)
                 except BatchError as error:
-                    raise _corrupt(partition, header.base_offset, error) from error
+                    raise _corrupt(partition, header, error) from error
                 if header.base_offset < start or header.next_offset > end:
                     records = [record for record in records if start <= record.offset < end]
                 if records:
@@ -168,6 +170,7 @@ class Client:
         fetch_max_bytes: int | None = None,
         include_headers: bool = False,
         *,
+        timestamp_unit: str | None = "us",
         bytes_per_batch: int | None = None,
         read_committed: bool = False,
         check_crcs: bool = True,
@@ -178,7 +181,9 @@ class Client:
         A batch has fewer rows once its records have `bytes_per_batch` bytes (by default 64 MiB).
         `read_committed` leaves out the records of aborted transactions, and needs an `end` that is not beyond the last
         stable offset. With a `rack`, records are read from a replica there if the cluster names one (KIP-392). Where
-        records or the topic were deleted meanwhile, what was fetched before comes ahead of the error.
+        reading fails (OffsetOutOfRange, CorruptBatchError, …), what came before it is yielded ahead of the error.
+        Raises RecordTimestampError at a record whose timestamp microseconds cannot hold; with the `timestamp_unit` "ms"
+        there is none such, and None leaves the column out.
         """
         from ottla.records.arrow import MAX_ROWS_BYTES, ArrowRows
 
@@ -190,6 +195,7 @@ class Client:
             rows_per_batch=rows_per_batch,
             bytes_per_batch=bytes_per_batch or MAX_ROWS_BYTES,
             include_headers=include_headers,
+            timestamp_unit=timestamp_unit,
         )
         isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         settings = {
@@ -198,21 +204,19 @@ class Client:
             "check_crcs": check_crcs,
             "rack": rack,
         }
-        deleted: ClientError | None = None
+        failed: ClientError | None = None
         try:
-            for fetched in self._fetch(partition, start, end, settings):
-                for header in fetched.headers:
-                    try:
-                        rows.add(fetched.buffer, header)
-                        ready = rows.take() if rows.full else []
-                    except BatchError as error:
-                        raise _corrupt(partition, header.base_offset, error) from error
-                    yield from ready
-        except (OffsetOutOfRange, UnknownTopicError) as error:
-            deleted = error
-        yield from rows.take()
-        if deleted is not None:
-            raise deleted
+            try:
+                for fetched in self._fetch(partition, start, end, settings):
+                    yield from _rows_of(partition, fetched, rows)
+            except ClientError as error:
+                failed = error
+            yield from rows.take()
+        except TimestampRangeError as error:
+            cure = f"read it with timestamp_unit='ms' or None, or from offset {error.offset + 1} on"
+            raise RecordTimestampError(partition, error.offset, error.timestamp, cure) from error
+        if failed is not None:
+            raise failed
 
     def _fetch(
         self, partition: TopicPartition, start: int, end: int, settings: Mapping[str, Any]
@@ -227,5 +231,19 @@ class Client:
                 self._thread.call(fetcher.give_up)
 
 
-def _corrupt(partition: TopicPartition, offset: int, error: BatchError) -> CorruptBatchError:
-    return CorruptBatchError(f"the batch at offset {offset} of {partition} cannot be read: {error}")
+def _rows_of(partition: TopicPartition, fetched: FetchedBatches, rows: ArrowRows) -> Iterator[pyarrow.RecordBatch]:
+    """Add what was fetched to `rows`, and yield them whenever they are full."""
+    for header in fetched.headers:
+        try:
+            rows.add(fetched.buffer, header)
+        except BatchError as error:
+            raise _corrupt(partition, header, error) from error
+        if rows.full:
+            yield from rows.take()
+
+
+def _corrupt(partition: TopicPartition, header: BatchHeader, error: BatchError) -> CorruptBatchError:
+    return CorruptBatchError(
+        f"the batch at offset {header.base_offset} of {partition} cannot be read ({error}); read from offset "
+        f"{header.next_offset} on to leave it out"
+    )

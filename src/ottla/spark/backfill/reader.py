@@ -13,8 +13,7 @@ from ottla.spark.backfill.options import BackfillOptions
 from ottla.spark.backfill.plan import make_plan
 from ottla.spark.backfill.reading import SegmentRange, read_rows
 from ottla.spark.errors import message_only, one_sentence
-from ottla.spark.source.reading import in_columns
-from ottla.spark.source.schema import read_schema
+from ottla.spark.source.reading import in_columns, optional_columns
 from ottla.spark.versions import Versioned
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class SegmentReader(Versioned, DataSourceReader):
             batches = read_rows(
                 partition.wanted,
                 rows_per_batch=read.rows_per_batch,
-                include_headers="headers" in read_schema(read).names,
                 fail_on_data_loss=read.fail_on_data_loss,
+                **optional_columns(read),
             )
             yield from in_columns(batches, read)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ottla.client.errors import RecordTimestampError
+from ottla.client.model import TopicPartition
 from ottla.env.disk import DiskError
 from ottla.records.arrow import ArrowRows
 from ottla.records.batch import (
@@ -18,7 +20,7 @@ from ottla.records.batch import (
     parse_batch_header,
     split_batches,
 )
-from ottla.records.errors import BatchError, MissingLibraryError
+from ottla.records.errors import BatchError, MissingLibraryError, TimestampRangeError
 from ottla.records.message_set import check_message_crc, parse_message_header
 from ottla.records.upgrade import upgrade
 from ottla.spark.backfill.errors import DamagedBatchError, SegmentError
@@ -26,7 +28,7 @@ from ottla.spark.backfill.heads import SMALLEST, is_zero
 from ottla.spark.backfill.missing import sign_of_loss
 from ottla.spark.backfill.segments import OpenSegment, OpenSegments
 from ottla.spark.backfill.transactions import aborted_transactions
-from ottla.spark.errors import DataLossError
+from ottla.spark.errors import TIMESTAMP_CURE, DataLossError, SparkRefusal
 
 if TYPE_CHECKING:
     import pyarrow
@@ -78,9 +80,17 @@ class BatchRun:
 
 
 def read_rows(
-    wanted: SegmentRange, *, rows_per_batch: int, include_headers: bool, fail_on_data_loss: bool
+    wanted: SegmentRange,
+    *,
+    rows_per_batch: int,
+    include_headers: bool,
+    fail_on_data_loss: bool,
+    timestamp_unit: str | None = "us",
 ) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of a range, as `Client.read_range_arrow` gives them. Raises DataLossError, SegmentError."""
+    """The rows of a range, as `Client.read_range_arrow` gives them; those before an error come first.
+
+    Raises DataLossError, SegmentError, RecordTimestampError.
+    """
     rows = ArrowRows(
         wanted.topic,
         wanted.partition,
@@ -88,21 +98,41 @@ def read_rows(
         wanted.end,
         rows_per_batch=rows_per_batch,
         include_headers=include_headers,
+        timestamp_unit=timestamp_unit,
     )
+    failed: SparkRefusal | None = None
+    try:
+        try:
+            yield from _full(rows, wanted, fail_on_data_loss=fail_on_data_loss)
+        except SparkRefusal as error:
+            failed = error
+        yield from rows.take()
+    except TimestampRangeError as error:
+        source = TopicPartition(wanted.topic, wanted.partition)
+        raise RecordTimestampError(source, error.offset, error.timestamp, TIMESTAMP_CURE) from error
+    if failed is not None:
+        raise failed
+
+
+def _full(rows: ArrowRows, wanted: SegmentRange, *, fail_on_data_loss: bool) -> Iterator[pyarrow.RecordBatch]:
+    """Add the range to `rows`, and yield them whenever they are full."""
     try:
         for run in committed_runs(wanted, fail_on_data_loss=fail_on_data_loss):
             for header in run.headers:
-                try:
-                    rows.add(run.buffer, header)
-                    ready = rows.take() if rows.full else []
-                except MissingLibraryError as error:
-                    raise SegmentError(f"{run.path} cannot be read: {error}") from error
-                except BatchError as error:
-                    raise run.damage(header, str(error)) from error
-                yield from ready
+                _add(rows, run, header)
+                if rows.full:
+                    yield from rows.take()
     except DiskError as error:
         raise SegmentError(f"{wanted} cannot be read: {error}") from error
-    yield from rows.take()
+
+
+def _add(rows: ArrowRows, run: BatchRun, header: BatchHeader) -> None:
+    try:
+        rows.add(run.buffer, header)
+    except MissingLibraryError as error:
+        raise SegmentError(f"{run.path} cannot be read: {error}") from error
+    except BatchError as error:
+        raise run.damage(header, str(error)) from error
 
 
 def committed_runs(wanted: SegmentRange, *, fail_on_data_loss: bool) -> Iterator[BatchRun]:
@@ -194,6 +224,8 @@ class _SegmentReader:
             if length > len(window):
                 window = memoryview(file.pread(length, at))
             entries = list(_whole_entries(window))
+            if not entries:
+                return  # the file was cut meanwhile
             yield from self._split(window, at, entries)
             at += sum(entries[-1])
 
@@ -219,9 +251,13 @@ class _SegmentReader:
         raise DamagedBatchError(self._path, at, self._next_offset, reason)
 
     def _split(self, window: memoryview, at: int, entries: list[tuple[int, int]]) -> Iterator[BatchRun]:
-        """The runs of the batches at these places in the window, which lies at `at` in the file."""
+        """The runs of the batches at these places in the window, which lies at `at` in the file.
+
+        Those before a damaged one come before its error.
+        """
         headers: list[BatchHeader] = []
         messages: list[tuple[int, int]] = []
+        damaged: DamagedBatchError | None = None
         for start, length in entries:
             is_batch = window[start + MAGIC_AT] == MAGIC
             if is_batch and messages:
@@ -232,20 +268,32 @@ class _SegmentReader:
                 headers = []
             if is_batch:
                 header = parse_batch_header(window, start)
-                if header.base_offset >= self._end:
-                    self._check_is_behind(window, header, at + start)
-                    self.reached_end = True
-                elif header.last_offset >= self.position:
-                    self._check(window, header, at + start)
-                    headers.append(header)
+                try:
+                    if self._is_wanted(window, header, at + start):
+                        headers.append(header)
+                except DamagedBatchError as error:
+                    damaged = error
             else:
                 messages.append((start, length))
-            if self.reached_end:
+            if self.reached_end or damaged is not None:
                 break
         if headers:
             yield BatchRun(self._path, at, window, headers)
         if messages:
             yield from self._upgraded(window, at, messages)
+        if damaged is not None:
+            raise damaged
+
+    def _is_wanted(self, window: memoryview, header: BatchHeader, at: int) -> bool:
+        """Check a batch, and go behind it if it is wanted. Raises DamagedBatchError."""
+        if header.base_offset >= self._end:
+            self._check_is_behind(window, header, at)
+            self.reached_end = True
+            return False
+        if header.last_offset < self.position:
+            return False
+        self._check(window, header, at)
+        return True
 
     def _check(self, window: memoryview, header: BatchHeader, at: int) -> None:
         """Check a batch that is wanted, and go behind it. Raises DamagedBatchError."""
@@ -270,30 +318,43 @@ class _SegmentReader:
             raise DamagedBatchError(self._path, at, header.base_offset, reason)
 
     def _upgraded(self, window: memoryview, at: int, messages: list[tuple[int, int]]) -> Iterator[BatchRun]:
-        """Messages of old formats that lie one behind the other, as batches."""
+        """Messages of old formats that lie one behind the other, as batches; those before a damaged one come first."""
         wanted = []
+        damaged: DamagedBatchError | None = None
         for start, length in messages:
             entry = window[start : start + length]
             message = parse_message_header(entry)
             if message.offset < self.position:
                 continue
             if not check_message_crc(entry, message):
-                raise DamagedBatchError(self._path, at + start, message.offset, "the message has a wrong checksum")
-            wanted.append(start)
+                reason = "the message has a wrong checksum"
+                damaged = DamagedBatchError(self._path, at + start, message.offset, reason)
+                break
+            wanted.append((start, length))
             self._go_to(message.offset + 1)
             if self.reached_end:
                 break
-        if not wanted:
-            return
-        stop = start + length
+        if wanted:
+            yield from self._as_batches(window, at, wanted)
+        if damaged is not None:
+            raise damaged
+
+    def _as_batches(self, window: memoryview, at: int, messages: list[tuple[int, int]]) -> Iterator[BatchRun]:
+        first = messages[0][0]
+        stop = sum(messages[-1])
         try:
-            buffer = upgrade(window[wanted[0] : stop])
+            buffer = upgrade(window[first:stop])
             headers = split_batches(buffer)
         except MissingLibraryError as error:
             raise SegmentError(f"{self._path} cannot be read: {error}") from error
         except BatchError as error:
-            raise DamagedBatchError(self._path, at + wanted[0], self._next_offset, str(error)) from error
-        yield BatchRun(self._path, at + wanted[0], buffer, headers, is_upgraded=True)
+            if len(messages) == 1:
+                offset = parse_message_header(window[first:stop]).offset
+                raise DamagedBatchError(self._path, at + first, offset, str(error)) from error
+            for each in messages:  # up to the one that is damaged
+                yield from self._as_batches(window, at, [each])
+        else:
+            yield BatchRun(self._path, at + first, buffer, headers, is_upgraded=True)
 
     def _go_to(self, offset: int) -> None:
         self.position = self._next_offset = offset

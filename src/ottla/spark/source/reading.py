@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
 from ottla.client.model import TopicPartition
 from ottla.spark.connection import connect
-from ottla.spark.errors import message_only
+from ottla.spark.errors import TIMESTAMP_CURE, message_only
 from ottla.spark.source.options import ReadOptions
 from ottla.spark.source.partitions import report_deleted
 from ottla.spark.source.planning import PartitionRange
@@ -39,10 +39,22 @@ def read_rows(partition: InputPartition, options: ReadOptions) -> Iterator[pyarr
 
 def read_ranges(ranges: Sequence[PartitionRange], options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
     """The rows of these ranges one after the other, over one connection. Runs in a worker."""
-    include_headers = "headers" in read_schema(options).names
+    extra = optional_columns(options)
     with message_only(), connect(options.connection, options.fetch.poll_timeout_ms) as client:
-        batches = (_batches(client, each, options, include_headers=include_headers) for each in ranges)
+        batches = (_batches(client, each, options, extra) for each in ranges)
         yield from in_columns(chain.from_iterable(batches), options)
+
+
+def optional_columns(options: ReadOptions) -> dict[str, Any]:
+    """Which columns that are not always made are wanted, as arguments of `read_range_arrow`."""
+    names = read_schema(options).names
+    return {"include_headers": "headers" in names, "timestamp_unit": "us" if "timestamp" in names else None}
+
+
+def read_as_written(partition: PartitionRange, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of a range with all columns and headers, and timestamps in milliseconds, which hold any of them."""
+    with message_only(), connect(options.connection, options.fetch.poll_timeout_ms) as client:
+        yield from _batches(client, partition, options, {"include_headers": True, "timestamp_unit": "ms"})
 
 
 def in_columns(batches: Iterable[pyarrow.RecordBatch], options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
@@ -69,14 +81,15 @@ def _as(column: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
 
 
 def _batches(
-    client: Client, partition: PartitionRange, options: ReadOptions, *, include_headers: bool
+    client: Client, partition: PartitionRange, options: ReadOptions, extra: dict[str, Any]
 ) -> Iterator[pyarrow.RecordBatch]:
     """The records of the range. What was deleted meanwhile is passed over where `failOnDataLoss` is false.
 
-    Raises DataLossError. Offsets without a record, as compaction and transactions leave them, are no loss: that is what
-    lies before the first offset of the log, or behind its end.
+    What comes before an error comes first. Raises DataLossError and errors of the client. Offsets without a record, as
+    compaction and transactions leave them, are no loss: that is what lies before the first offset of the log, or behind
+    its end.
     """
-    from ottla.client.errors import OffsetOutOfRange, UnknownTopicError
+    from ottla.client.errors import OffsetOutOfRange, RecordTimestampError, UnknownTopicError
 
     source = TopicPartition(partition.topic, partition.partition)
     fetch, fail = options.fetch, options.fail_on_data_loss
@@ -89,10 +102,10 @@ def _batches(
             rows_per_batch=options.rows_per_batch,
             bytes_per_batch=BYTES_PER_BATCH,
             fetch_max_bytes=fetch.max_bytes,
-            include_headers=include_headers,
             read_committed=fetch.read_committed,
             check_crcs=fetch.check_crcs,
             rack=fetch.rack,
+            **extra,
         )
         try:
             for batch in batches:
@@ -111,3 +124,5 @@ def _batches(
             if fail:
                 raise
             return
+        except RecordTimestampError as error:
+            raise RecordTimestampError(source, error.offset, error.timestamp, TIMESTAMP_CURE) from error

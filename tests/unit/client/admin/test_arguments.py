@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client import NewTopic
 from ottla.client.admin.model import ConfigOperation, ConfigResource
-from ottla.client.errors import BrokerError, InvalidArgumentError
+from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin
 from ottla.wire.apis import ApiKey
@@ -88,3 +88,42 @@ def test_what_a_broker_says_of_settings(fake, admin):
     fake.faults[ApiKey.DESCRIBE_CONFIGS].append(ErrorCode.INVALID_CONFIG)
     with pytest.raises(BrokerError, match=r"^topic t: its settings cannot be described: "):
         admin.describe_configs([TOPIC])
+
+
+LONG = "x" * 32_768
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("delete_topics", [[LONG]]),
+        ("describe_topics", [[LONG]]),
+        ("describe_groups", [[LONG]]),
+        ("delete_groups", [[LONG]]),
+        ("list_group_offsets", [LONG]),
+        ("alter_group_offsets", ["g", {TopicPartition(LONG, 0): 1}]),
+        ("alter_group_offsets", ["g", {TopicPartition("t", 0): (1, LONG)}]),
+        ("delete_group_offsets", ["g", [TopicPartition(LONG, 0)]]),
+        ("create_topics", [[NewTopic("n", 1, 1, configs={"retention.ms": LONG})]]),
+    ],
+)
+def test_texts_that_no_request_can_hold(fake, admin, call, arguments):
+    with pytest.raises(
+        InvalidArgumentError, match="has 32768 bytes, and a string of Kafka's protocol has 32767 at most"
+    ):
+        getattr(admin, call)(*arguments)
+    assert not fake.requests
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("create_topics", [[NewTopic(LONG, 1, 1)]]),
+        ("describe_configs", [[ConfigResource.topic(LONG)]]),
+    ],
+)
+def test_other_texts_are_refused_by_the_name_of_their_field(admin, call, arguments):
+    with pytest.raises(
+        ClientError, match=r"(name|topic) has 32768 bytes, and a string of Kafka's protocol has 32767 at most"
+    ):
+        getattr(admin, call)(*arguments)

@@ -52,6 +52,29 @@ def problems(make: Any, config: dict[str, Any] | None = None, **keywords: Any) -
 
 
 @pytest.mark.parametrize("kind", sorted(CONFIGS))
+@pytest.mark.parametrize("text", ["x" * 32_768, "\u00e9" * 16_384])
+def test_texts_that_no_request_can_hold(kind: str, text: str) -> None:
+    names = {"client.id", "client.rack", "group.id", "group.instance.id", "transactional.id"} & SETTINGS_OF[kind].keys()
+    for name in names:
+        found = problems(PARSERS[kind], {**SERVERS, name: text}, keywords={})
+        assert (
+            found == f"{name} has 32768 bytes, and a string of Kafka's protocol has 32767 at most. Give a shorter one."
+        )
+
+
+def test_a_member_s_client_id_leaves_room_for_its_member_id() -> None:
+    longest = "c" * (32_767 - 37)
+    assert consumer(group_id="g", client_id=longest).client_id == longest
+    assert len(consumer(group_id="g" * 32_767, client_id="c").group_id or "") == 32_767
+    found = problems(consumer, group_id="g", client_id=longest + "c")
+    assert found.startswith("client.id has 32731 bytes; that of a group's member has 32730 at most")
+    found = problems(consumer, group_id="g" * 32_767)
+    assert found.startswith("group.id is long, and the client.id that is made of it has 327")
+    assert found.endswith("Give a client.id, or a shorter group.id.")
+    assert consumer(client_id="c" * 32_767).client_id == "c" * 32_767
+
+
+@pytest.mark.parametrize("kind", sorted(CONFIGS))
 def test_every_setting_has_a_typed_attribute(kind: str) -> None:
     """But for those of security, which are refused unless they are as they are."""
     hints = get_type_hints(CONFIGS[kind])

@@ -6,7 +6,12 @@ import pytest
 
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.subscription_state import PartitionState
-from ottla.client.errors import CorruptBatchError, DeserializationOrigin, RecordDeserializationError
+from ottla.client.errors import (
+    CorruptBatchError,
+    DeserializationOrigin,
+    RecordDeserializationError,
+    RecordTimestampError,
+)
 from ottla.client.model import TopicPartition
 from ottla.records.batch import (
     ATTRIBUTES_AT,
@@ -58,12 +63,13 @@ def drain(fetch, most=1000):
     return found
 
 
-def rows(fetch, most=1000):
-    found = []
+def taken_rows(fetch, most):
     while not fetch.is_drained:
-        for each in fetch.take_rows(most):
-            found += each.column(4).to_pylist()
-    return found
+        yield from fetch.take_rows(most)
+
+
+def rows(fetch, most=1000):
+    return [offset for each in taken_rows(fetch, most) for offset in each.column(4).to_pylist()]
 
 
 @pytest.mark.parametrize("take", [drain, rows])
@@ -131,6 +137,64 @@ def test_arrow_rows_before_a_wrong_checksum_are_handed_out():
     assert fetch.take_rows(1000)[0].num_rows == 20
     with pytest.raises(CorruptBatchError, match="seek to 30"):
         fetch.take_rows(1000)
+
+
+def timed(first, *times):
+    return encode_batch([Record(0, ms, None, b"v") for ms in times], base_offset=first, leader_epoch=first // 10)
+
+
+FAR = 1_764_412_345_678_000_000
+"""What a producer writes that takes nanoseconds for milliseconds."""
+
+
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("most", [1, 3, 1000])
+@pytest.mark.parametrize("first", [0, 2, 4])
+def test_arrow_rows_end_before_a_timestamp_out_of_range_and_go_on_behind_it(first, most):
+    fetch = fetched(timed(0, 1, 2, 3, 4) + timed(10, 5, FAR, 6) + timed(20, 7), offset=first)
+    found = []
+    with pytest.raises(
+        RecordTimestampError, match="offset 11 of t-0 has the timestamp 1764412345678000000, "
+    ) as raised:
+        found.extend(offset for each in taken_rows(fetch, most) for offset in each.column(4).to_pylist())
+    assert found == [*range(first, 4), 10]
+    assert (fetch.position, fetch.epoch) == (11, 1)
+    error = raised.value
+    assert (error.partition, error.offset, error.timestamp) == (P, 11, FAR)
+    assert "seek to 12" in str(error)
+    with pytest.raises(RecordTimestampError):
+        fetch.take_rows(most)
+    fetch.rewind(12)
+    assert rows(fetch, most) == [12, 20]
+
+
+def test_a_timestamp_out_of_range_first_of_all():
+    fetch = fetched(timed(0, FAR) + timed(1, 1))
+    with pytest.raises(RecordTimestampError, match="offset 0 of t-0"):
+        fetch.take_rows(10)
+    assert fetch.position == 0
+
+
+def test_records_have_any_timestamp():
+    fetch = fetched(timed(0, 1, FAR, 2))
+    assert fetch.take_rows(10)[0].num_rows == 1
+    with pytest.raises(RecordTimestampError):
+        fetch.take_rows(10)
+    assert [(record.offset, record.timestamp) for record in fetch.take(10)] == [(1, FAR), (2, 2)]
+
+
+def test_arrow_rows_where_a_deserializer_failed():
+    def fails(topic, headers, data):
+        raise ValueError("no")
+
+    fetch = fetched(batch(0, 3), value=fails)
+    with pytest.raises(RecordDeserializationError):
+        fetch.take(10)
+    assert rows(fetch) == [0, 1, 2]
+    fetch = fetched(batch(0, 10), value=lambda topic, headers, data: 1 / (int(data) - 5))
+    assert len(fetch.take(100)) == 5
+    assert fetch.take_rows(2)[0].column(4).to_pylist() == [5, 6]
+    assert [record.offset for record in fetch.take(100)] == [7, 8, 9]
 
 
 def test_garbage():

@@ -3,14 +3,16 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
 import ottla.client
 from ottla.client.consumer.records import ConsumerRecords
-from ottla.client.errors import BrokerError, IllegalStateError
+from ottla.client.errors import BrokerError, IllegalStateError, RecordTimestampError
 from ottla.client.interceptors import ConsumerInterceptor
 from ottla.client.model import TopicPartition
+from ottla.records.record import Record, encode_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from support.waiting import wait_until
@@ -170,6 +172,41 @@ def test_arrow_batches(fake, consumer):
             break
     assert found == [8, 8]
     assert offsets(consumer.poll(1000)) == list(range(16, 30))
+
+
+FAR = 1_764_412_345_678_000_000
+"""What a producer writes that takes nanoseconds for milliseconds."""
+
+
+@pytest.mark.parametrize("how", ["tables", "batches"])
+def test_arrow_passes_a_timestamp_that_it_cannot_hold(fake, consumer, how):
+    p, other = fake.topic("t", 0, 0)
+    fake.logs[p].append(encode_batch([Record(0, ms, None, b"v") for ms in (1, 2, FAR, 3)]))
+    fake.fill(other, 10)
+    consumer.assign([p, other])
+    found = {0: [], 1: []}
+
+    def take(count):
+        while len(found[0]) + len(found[1]) < count:
+            read_once()
+
+    def read_once():
+        table = consumer.poll_arrow(1000) if how == "tables" else next(iter(consumer.arrow_batches()))
+        for row in table.select(["partition", "offset"]).to_pylist():
+            found[row["partition"]].append(row["offset"])
+
+    def all_of_the_other_partition():
+        with suppress(RecordTimestampError):
+            read_once()
+        return len(found[1]) == 10
+
+    with pytest.raises(RecordTimestampError, match=f"offset 2 of t-0 has the timestamp {FAR}, .*; seek to 3") as raised:
+        take(13)
+    wait_until(all_of_the_other_partition, "the records of the other partition")
+    assert found[0] == [0, 1]
+    consumer.seek(raised.value.partition, raised.value.offset + 1)
+    take(13)
+    assert found == {0: [0, 1, 3], 1: list(range(10))}
 
 
 def test_metrics_by_kafkas_names(fake, consumer):

@@ -16,7 +16,7 @@ import ottla.client.sync
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import OffsetReset, SubscriptionState
-from ottla.client.errors import ClientError, RetriableCommitFailedError
+from ottla.client.errors import ClientError, InvalidArgumentError, RetriableCommitFailedError
 from ottla.client.interceptors import ConsumerInterceptor
 from ottla.client.model import OffsetAndMetadata
 from ottla.peer.cluster import Cluster
@@ -172,12 +172,25 @@ def test_a_commit_that_cannot_be_written(fakes, open_consumer):
     consumer.assign([p])
     consumer.poll(10)
     names = []
-    consumer.commit_async({p: OffsetAndMetadata(5, "x" * 40_000)}, lambda *each: names.append(each))
+    consumer.commit_async({p: OffsetAndMetadata(5, "\ud800")}, lambda *each: names.append(each))
     consumer.commit_async({p: OffsetAndMetadata(6)}, lambda *each: names.append(each))
     deadline = time.monotonic() + 2
     while len(names) < 2 and time.monotonic() < deadline:
         consumer.poll(20)
     assert len(names) == 2
+
+
+@pytest.mark.spec("C3")
+def test_a_commit_with_a_text_that_no_request_can_hold(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    consumer = open_consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([p])
+    for commit in (consumer.commit, consumer.commit_async):
+        with pytest.raises(
+            InvalidArgumentError, match="the text with the offset of t-0 has 40000 bytes, and a string of"
+        ):
+            commit({p: OffsetAndMetadata(5, "x" * 40_000)})
+    assert not fakes.asked(ApiKey.OFFSET_COMMIT)
 
 
 @pytest.mark.spec("C3")

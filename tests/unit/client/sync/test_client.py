@@ -11,11 +11,14 @@ from ottla.client.errors import (
     CorruptBatchError,
     InvalidArgumentError,
     OffsetOutOfRange,
+    RecordTimestampError,
     UnknownTopicError,
 )
 from ottla.client.model import EARLIEST, LATEST
 from ottla.client.sync import Client
+from ottla.records.batch import ATTRIBUTES_AT, CRC_AT
 from ottla.records.compression import Compression
+from ottla.records.crc import crc32c
 from ottla.records.record import Record, encode_batch
 
 QUICK = {
@@ -97,18 +100,59 @@ def test_reading_out_of_range(fake, client):
 
 def test_records_that_cannot_be_read(fake, client):
     [p] = fake.topic("t", 0)
-    broken = bytearray(encode_batch([Record(0, 0, None, b"x")]))
-    broken[60] = 9  # more records than there are
-    fake.logs[p].append(broken)
-    from ottla.records.batch import ATTRIBUTES_AT, CRC_AT
-    from ottla.records.crc import crc32c
-
-    stored = bytearray(fake.logs[p].batches[0])
-    stored[CRC_AT:ATTRIBUTES_AT] = crc32c(stored[ATTRIBUTES_AT:]).to_bytes(4, "big")
-    fake.logs[p].batches[0] = bytes(stored)
+    fake.logs[p].append(corrupt(encode_batch([Record(0, 0, None, b"x")])))
     for read in (client.read_range, client.read_range_arrow):
         with pytest.raises(CorruptBatchError, match="the batch at offset 0 of t-0 cannot be read"):
             list(read(p, 0, 1))
+
+
+def corrupt(data):
+    """The batch with more records than there are, and a checksum that says that this is right."""
+    broken = bytearray(data)
+    broken[60] += 9
+    broken[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(broken)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    return bytes(broken)
+
+
+def offsets_until(error, batches):
+    """The offsets of the rows that come before an error, and the error."""
+    found = []
+    with pytest.raises(error) as raised:
+        found.extend(offset for batch in batches for offset in batch.column("offset").to_pylist())
+    return found, raised.value
+
+
+@pytest.mark.parametrize("rows_per_batch", [7, 1000])
+@pytest.mark.parametrize("fetch_max_bytes", [10, 1 << 20])
+@pytest.mark.parametrize("damage", ["records", "checksum"])
+def test_rows_before_a_damaged_batch_come_first(fake, client, rows_per_batch, fetch_max_bytes, damage):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 40)
+    batches = fake.logs[p].batches
+    batches[2] = corrupt(batches[2]) if damage == "records" else batches[2][:-1] + b"?"
+    range_rows = client.read_range_arrow(p, 5, 40, rows_per_batch, fetch_max_bytes)
+    found, error = offsets_until(CorruptBatchError, range_rows)
+    assert found == list(range(5, 20))
+    assert "the batch at offset 20" in str(error)
+    assert "t-0" in str(error)
+    assert "read from offset 30 on to leave it out" in str(error)
+
+
+@pytest.mark.parametrize("rows_per_batch", [2, 1000])
+def test_rows_before_a_timestamp_out_of_range_come_first(fake, client, rows_per_batch):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 10)
+    fake.logs[p].append(encode_batch([Record(0, ms, None, b"v") for ms in (1, 2**62, 3)]))
+    fake.fill(p, 10)
+    found, error = offsets_until(RecordTimestampError, client.read_range_arrow(p, 0, 23, rows_per_batch))
+    assert found == list(range(11))
+    assert (error.partition, error.offset, error.timestamp) == (p, 11, 2**62)
+    assert "the record at offset 11 of t-0" in str(error)
+    rest = [each for batch in client.read_range_arrow(p, 12, 23) for each in batch.column("offset").to_pylist()]
+    assert rest == list(range(12, 23))
+    [whole] = client.read_range_arrow(p, 0, 23, timestamp_unit=None)
+    assert whole.num_rows == 23
+    assert "timestamp" not in whole.schema.names
 
 
 def test_refused_arguments():

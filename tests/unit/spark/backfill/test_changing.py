@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.env.disk import RealDisk
+from ottla.records.batch import split_batches
 from ottla.spark.backfill.errors import SegmentError
 from ottla.spark.backfill.reading import SegmentRange, read_rows
 from ottla.spark.backfill.segments import SegmentName, segment_names
@@ -196,3 +197,23 @@ def test_a_listing_that_misses_a_file_is_not_believed(
 
     monkeypatch.setattr(RealDisk, "listdir", missing_one)
     assert read() == log.expected()
+
+
+@pytest.mark.parametrize("left", [0, 10, 40])
+def test_a_segment_that_is_cut_while_it_is_read(tmp_path: Path, plan, small, left: int) -> None:
+    """To the middle of a batch; `left` bytes of it are there."""
+    log = TransactedLog(tmp_path, segment_bytes=100_000)
+    for _ in range(20):
+        log.write(1, size=100)
+    log.checkpoint()
+    [wanted] = plan().ranges
+    [segment] = log.directory.glob("*.log")
+    batches = split_batches(segment.read_bytes())
+    rows = read_rows(wanted, rows_per_batch=1, include_headers=False, fail_on_data_loss=True)
+    assert next(rows).column("offset").to_pylist() == [0]
+    with segment.open("r+b") as file:
+        file.truncate(batches[10].position + left)
+    found: list[int] = []
+    with pytest.raises(SegmentError, match=r"truncated meanwhile; plan the read again|is damaged at position"):
+        found.extend(each for batch in rows for each in batch.column("offset").to_pylist())
+    assert found == list(range(1, 10))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.client.errors import RecordTimestampError
 from ottla.records.batch import split_batches
 from ottla.records.compression import Compression
 from ottla.records.crc import crc32c
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record, encode_batch
 from ottla.spark.backfill.errors import DamagedBatchError, SegmentError
-from ottla.spark.backfill.reading import SegmentRange
+from ottla.spark.backfill.reading import SegmentRange, read_rows
 from ottla.storage.checkpoints import HIGH_WATERMARK_FILE, encode_offsets
 from support.storage_logs import FOLDER_NAME, NOW_MS, TOPIC
 from support.transacted_logs import TransactedLog
@@ -56,6 +59,16 @@ def test_a_damaged_batch_is_named_by_file_position_and_offset(
     assert reason in str(caught.value)
     before = SegmentRange(wanted.directory, TOPIC, 0, 0, 12)
     assert len(rows(before)) == 12, "what lies before can be read"
+    assert offsets_until(DamagedBatchError, wanted) == list(range(12)), "and comes before the error"
+
+
+def offsets_until(error: type[Exception], wanted: SegmentRange, **options: Any) -> list[int]:
+    """The offsets of the rows that come before the error."""
+    found: list[int] = []
+    settings = {"rows_per_batch": 5, "include_headers": False, "fail_on_data_loss": True} | options
+    with pytest.raises(error):
+        found.extend(each for batch in read_rows(wanted, **settings) for each in batch.column("offset").to_pylist())
+    return found
 
 
 @pytest.mark.parametrize(
@@ -83,10 +96,23 @@ def test_records_that_cannot_be_decoded_are_damage(tmp_path: Path, plan, rows) -
     whole = bytearray(encode_batch([Record(0, NOW_MS, b"k", b"v")]))
     whole[61] = 0x7E
     whole[17:21] = crc32c(memoryview(whole)[21:]).to_bytes(4, "big")
-    folder(tmp_path, bytes(whole), 1)
+    whole[:8] = (3).to_bytes(8, "big")
+    good = encode_batch(records(0, 3))
+    folder(tmp_path, good + whole, 4)
     [wanted] = plan().ranges
-    with pytest.raises(DamagedBatchError, match=r"position 0, offset 0"):
+    with pytest.raises(DamagedBatchError, match=rf"position {len(good)}, offset 3"):
         rows(wanted)
+    assert offsets_until(DamagedBatchError, wanted) == [0, 1, 2]
+
+
+def test_a_timestamp_that_parquet_and_spark_cannot_hold(tmp_path: Path, plan, rows) -> None:
+    folder(tmp_path, encode_batch([Record(0, ms, None, b"v") for ms in (1, 2, 2**62, 4)]), 4)
+    [wanted] = plan().ranges
+    with pytest.raises(RecordTimestampError, match=rf"offset 2 of {TOPIC}-0 has the timestamp {2**62}, ") as caught:
+        rows(wanted)
+    assert "in the option columns, or leave the record out by starting and ending offsets" in str(caught.value)
+    assert offsets_until(RecordTimestampError, wanted) == [0, 1]
+    assert len(rows(wanted, timestamp_unit=None)) == 4
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 5, b"\0" * 200_000, b"cut"])
@@ -140,6 +166,20 @@ def test_a_damaged_message_of_an_old_format(tmp_path: Path, plan, rows) -> None:
     [wanted] = plan().ranges
     with pytest.raises(DamagedBatchError, match=rf"position {len(first)}, offset 1: the message has a wrong checksum"):
         rows(wanted)
+    assert offsets_until(DamagedBatchError, wanted) == [0]
+
+
+def test_a_damaged_wrapper_of_an_old_format(tmp_path: Path, plan, rows) -> None:
+    """Its checksum is right, and what it holds cannot be decompressed."""
+    first, second = (bytes(encode_messages(records(n, 2), magic=1, compression=Compression.GZIP)) for n in (0, 2))
+    wrapper = bytearray(second)
+    wrapper[-10] ^= 0x55
+    wrapper[12:16] = zlib.crc32(wrapper[16:]).to_bytes(4, "big")
+    folder(tmp_path, first + wrapper, 4)
+    [wanted] = plan().ranges
+    with pytest.raises(DamagedBatchError, match=rf"position {len(first)}, offset 3: "):
+        rows(wanted)
+    assert offsets_until(DamagedBatchError, wanted) == [0, 1]
 
 
 def test_a_batch_larger_than_the_window(tmp_path: Path, plan, rows, small) -> None:

@@ -11,14 +11,18 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ottla.client.errors import ClientTimeoutError, UnknownTopicError
+from ottla.client.errors import ClientTimeoutError, CorruptBatchError, RecordTimestampError, UnknownTopicError
 from ottla.client.model import TopicPartition
+from ottla.client.sync import Producer
 from ottla.env.clock import VirtualClock
+from ottla.records.batch import parse_batch_header
+from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.spark.errors import DataLossError, OptionError
 from ottla.spark.source.commits import GroupCommits
 from ottla.spark.source.data_source import OttlaDataSource
 from ottla.spark.source.options import parse_read_options
 from ottla.spark.source.planning import PartitionRange
+from ottla.spark.source.reading import read_as_written
 from ottla.spark.source.schema import source_schema
 from ottla.spark.source.stream import StreamReader
 from support.waiting import wait_until
@@ -26,6 +30,8 @@ from support.waiting import wait_until
 #: Offsets that are lower than expected are asked for again, after a pause; not here.
 BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", "fetchOffset.retryIntervalMs": "0"}
 ALL = ReadAllAvailable()
+#: A timestamp in milliseconds that microseconds cannot hold.
+FARTHEST = 2**63 - 1
 
 
 def _stream(**extra: str | None) -> StreamReader:
@@ -167,6 +173,53 @@ def test_only_the_columns_wanted_are_made(cluster) -> None:
     assert batch.num_rows == 3
     with pytest.raises(OptionError, match="there is no column ofset; there are key, value, topic"):
         OttlaDataSource(BASE | {"columns": "ofset"}).schema()
+
+
+@pytest.mark.parametrize("columns", [None, "offset,timestamp", "value", "offset,value,headers"])
+def test_a_timestamp_beyond_spark_s_range_matters_where_it_is_wanted(fake, columns: str | None) -> None:
+    [p] = fake.topic("a", 0)
+    fake.logs[p].append(encode_batch([Record(0, ms, None, b"v") for ms in (1, 2, 2**62, 4)]))
+    options = {"kafka.bootstrap.servers": fake.bootstrap} | ({} if columns is None else {"columns": columns})
+    source = OttlaDataSource(BASE | options)
+    rows = source.reader(source.schema()).read(PartitionRange("a", 0, 0, 4))
+    if columns is not None and "timestamp" not in columns:
+        assert sum(batch.num_rows for batch in rows) == 4
+        return
+    assert next(rows).column("offset").to_pylist() == [0, 1], "what is before it comes first"
+    with pytest.raises(RecordTimestampError) as caught:
+        next(rows)
+    assert str(caught.value).startswith(f"the record at offset 2 of a-0 has the timestamp {2**62}, ")
+    assert "name the columns that are needed, without timestamp, in the option columns" in str(caught.value)
+
+
+def test_a_mirror_reads_any_timestamp(fake) -> None:
+    source, target = fake.topic("a", 0, 0)
+    written = [1, FARTHEST, 2, 4]
+    fake.logs[source].append(encode_batch([Record(0, ms, b"k", b"v", (("h", b"x"),)) for ms in written], base_offset=0))
+    options = parse_read_options(BASE | {"kafka.bootstrap.servers": fake.bootstrap}, streaming=True)
+    [rows] = read_as_written(PartitionRange("a", 0, 0, 4), options)
+    assert rows.column("timestamp").cast("int64").to_pylist() == written
+    with Producer(bootstrap_servers=fake.bootstrap) as producer:
+        columns = ["key", "value", "timestamp", "headers"]
+        producer.send_arrow(rows.select(columns), "a", partition=1).result()
+    [batch] = fake.logs[target].batches
+    sent = decode_batch(batch, parse_batch_header(batch))
+    assert [(each.timestamp, each.key, each.value, each.headers) for each in sent] == [
+        (ms, b"k", b"v", (("h", b"x"),)) for ms in written
+    ]
+
+
+def test_rows_before_a_damaged_batch_come_before_its_error(fake) -> None:
+    [p] = fake.topic("a", 0)
+    fake.fill(p, 30)
+    fake.logs[p].batches[2] = fake.logs[p].batches[2][:-1] + b"?"
+    source = OttlaDataSource(BASE | {"kafka.bootstrap.servers": fake.bootstrap})
+    rows = source.reader(source.schema()).read(PartitionRange("a", 0, 0, 30))
+    assert next(rows).column("offset").to_pylist() == list(range(20))
+    with pytest.raises(
+        CorruptBatchError, match=r"reading a-0 .*: the batch at offset 20 has .*; read from offset 30 on"
+    ):
+        next(rows)
 
 
 def test_decoded_columns_stand_in_the_place_of_the_value(cluster) -> None:

@@ -119,9 +119,9 @@ class CopyTask(Versioned):
         self, wanted: PartitionRange, options: ReadOptions, names: MirrorNames
     ) -> Iterator[pyarrow.RecordBatch]:
         """The records to send, with their headers as they are to be."""
-        from ottla.spark.source.reading import read_rows
+        from ottla.spark.source.reading import read_as_written
 
-        for batch in read_rows(wanted, options):
+        for batch in read_as_written(wanted, options):
             records = batch
             if names.carries_origin:
                 records = with_origin(without_returning(batch, names.target_alias), names.source_alias)
@@ -229,7 +229,7 @@ def _records_after(client: Client, remote: TopicPartition, newest: Sync | None, 
         return 0
     if not names.carries_origin:
         return end - start  # Nobody else writes to such a topic.
-    batches = client.read_range_arrow(remote, start, end, include_headers=True)
+    batches = client.read_range_arrow(remote, start, end, include_headers=True, timestamp_unit=None)
     return sum(sent_by(batch, names.source_alias) for batch in batches)
 
 
