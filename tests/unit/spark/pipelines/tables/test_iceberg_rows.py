@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
@@ -188,3 +188,23 @@ def test_the_namespace_is_made_by_another_driver_at_the_same_moment(
     monkeypatch.setattr(SqlCatalog, "create_namespace_if_not_exists", both)
     table = lake.opened()
     assert table.commit(stage(table, 0, numbered(0)))
+
+
+def test_fields_are_added_beside_those_that_may_not_be_null(lake: Lake) -> None:
+    table = lake.opened()
+    inner = StructType(NestedField(3, "a", LongType(), required=True))
+    items = ListType(5, StructType(NestedField(6, "a", LongType(), required=True)), element_required=True)
+    table._location.catalog.create_table(
+        "lake.rows",
+        Schema(NestedField(1, "id", LongType()), NestedField(2, "s", inner), NestedField(4, "items", items)),
+    )
+    rows = pyarrow.table({"id": [0], "s": [{"a": 1, "b": 2}], "items": [[{"a": 3, "b": 4}]]})
+    assert table.commit(stage(table, 0, rows))
+    schema = lake.foreign().schema()
+    assert [schema.find_field(name).required for name in ("s.a", "s.b", "items.element", "items.element.a")] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert read(lake) == rows.to_pylist()
