@@ -15,6 +15,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, StructT
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.iceberg import IcebergBatchTable
+from ottla.spark.pipelines.tables.partition_folders import NULL_VALUE
 from support.staged_tables import Lake, iceberg_sink, numbered, stage
 
 pytestmark = pytest.mark.spec("D3")
@@ -85,7 +86,7 @@ def test_readers_leave_files_out(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        (pyarrow.string(), ["a/b", "a=b%20", "ü '\"\\?#", "..", "", " ", "NULL", None]),
+        (pyarrow.string(), ["a/b", "a=b%20", "ü '\"\\?#", "..", "", " ", "NULL", NULL_VALUE, None]),
         (pyarrow.int64(), [-(2**63), 0, None]),
         (pyarrow.bool_(), [True, False, None]),
         (pyarrow.date32(), [date(1, 1, 1), date(2024, 2, 29), None]),
