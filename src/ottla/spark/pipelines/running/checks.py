@@ -26,7 +26,7 @@ from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.starting import check_fit
 from ottla.spark.pipelines.running.clusters import ReadCluster, read_clusters
 from ottla.spark.pipelines.running.control import Liveness, RunnerNotes
-from ottla.spark.pipelines.running.process import host_name, process_exists
+from ottla.spark.pipelines.running.process import host_name, is_running
 from ottla.spark.pipelines.settings.model import (
     ConsoleSinkSettings,
     DatabaseSinkSettings,
@@ -109,7 +109,7 @@ def _checkpoint(settings: PipelineSettings) -> tuple[bool, str]:
 
 
 def _runner(settings: PipelineSettings, now_ms: int) -> tuple[bool, str]:
-    runner = RunnerNotes(settings.checkpoint).runner(host_name(), now_ms, process_exists)
+    runner = RunnerNotes(settings.checkpoint).runner(host_name(), now_ms, is_running)
     if runner.liveness is Liveness.alive:
         return False, f"one is there already ({runner.reason}); end it by ottla pipeline stop"
     if runner.liveness is Liveness.unknown:

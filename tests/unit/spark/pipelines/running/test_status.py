@@ -15,7 +15,7 @@ from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition
 from ottla.spark.pipelines.running.checks import check_pipeline
 from ottla.spark.pipelines.running.control import Liveness, RunnerHeartbeat, RunnerNotes, RunState
-from ottla.spark.pipelines.running.process import host_name, process_exists
+from ottla.spark.pipelines.running.process import host_name
 from ottla.spark.pipelines.running.status import read_status
 from ottla.spark.pipelines.settings.file import load_pipeline
 from ottla.spark.pipelines.settings.model import PipelineSettings
@@ -75,14 +75,6 @@ def test_a_cluster_that_does_not_answer_leaves_the_checkpoint(cluster, tmp_path:
     found = read_status(_settings(tmp_path, HEAD + SOURCE + CONSOLE), 1_000)
     assert found.problems == ("source: nobody there",)
     assert [(each.position, each.end, each.lag) for each in found.partitions] == [(3, None, None)]
-
-
-def test_processes_are_seen() -> None:
-    import os
-
-    assert process_exists(os.getpid())
-    assert not process_exists(2**22 + 1)
-    assert not process_exists(0)
 
 
 def _checked(folder: Path, text: str) -> dict[str, tuple[bool | None, str]]:
