@@ -148,11 +148,9 @@ def test_run_refuses_a_second_runner_whose_process_is_there_however_old_its_hear
     file: Path, tmp_path: Path
 ) -> None:
     _beat(tmp_path, RunState.starting, pid=os.getppid(), age_s=3_600, start=process_start(os.getppid()))
-    done = _run("run", str(file))
+    done = _run("run", str(file), "-b", "a:1")
     assert done.exit_code == 2
-    assert (
-        f"p runs already (process {os.getppid()} on {host_name()}, starting, last heard of 3600 s ago)" in done.stderr
-    )
+    assert f"p runs already (process {os.getppid()} on {host_name()}, starting, last heard of" in done.stderr
 
 
 def test_run_looks_for_the_report_s_folder_first(file: Path, tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines import points
+from ottla.spark.pipelines.errors import PipelineError, SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink, StagedRows
 from ottla.spark.pipelines.tables.contract import BatchCommit, BatchTable, LastCommit
@@ -56,9 +59,13 @@ class TableSink(BatchSink):
 
     def stage(self, frame: DataFrame, batch: BatchInWork) -> StagedRows:
         """Write the files of one batch where no reader looks; gives what was left out. Raises PipelineError."""
+        with self._while_it_is_ours():
+            staging = self._opened().staging(batch.query_id, batch.batch_id)
+            return self._stage(frame, batch, staging)
+
+    def _stage(self, frame: DataFrame, batch: BatchInWork, staging: Staging) -> StagedRows:
         from ottla.spark.pipelines.writing.splitting import rule_of
 
-        staging = self._opened().staging(batch.query_id, batch.batch_id)
         self._rule = rule_of(staging)
         bad_records: int | None = None
         if self._direct is not None:
@@ -96,11 +103,31 @@ class TableSink(BatchSink):
         if not commit.files and (not self._keep_offsets or batch.start_offsets == batch.end_offsets):
             return
         table = self._opened()
-        if table.commit(commit):
-            points.reach(points.TABLE_COMMITTED)
-        # By the number in the checkpoint, so that runs of few batches each come to it, too.
-        if self._settings.compact_to_bytes is not None and (batch.batch_id + 1) % BATCHES_PER_COMPACTION == 0:
-            table.compact(commit.watermark_ms)
+        with self._while_it_is_ours():
+            if table.commit(commit):
+                points.reach(points.TABLE_COMMITTED)
+            # By the number in the checkpoint, so that runs of few batches each come to it, too.
+            if self._settings.compact_to_bytes is not None and (batch.batch_id + 1) % BATCHES_PER_COMPACTION == 0:
+                table.compact(commit.watermark_ms)
+
+    @contextmanager
+    def _while_it_is_ours(self) -> Iterator[None]:
+        """Work in the table. What fails since another driver has taken over, and removed files, is that driver's doing.
+
+        Raises SupersededError then.
+        """
+        try:
+            yield
+        except SupersededError:
+            raise
+        except Exception as failed:
+            try:
+                self._opened().end_if_superseded()
+            except SupersededError as superseded:
+                raise superseded from failed
+            except PipelineError:
+                pass  # The table cannot be read either: the first error says more.
+            raise
 
     def _opened(self) -> BatchTable:
         from ottla.spark.pipelines.tables.opening import open_table
