@@ -329,3 +329,42 @@ def test_rows_that_no_partition_can_hold_are_dead_letters_and_the_others_are_wri
         assert json.loads(refused["value"]) == {"id": 7, "place": "X", "day": "+10000-01-01"}
     else:
         assert (refused["value"], refused["key"], refused["offset"]) == (late.value, late.key, 2)
+
+
+@pytest.mark.parametrize(
+    ("sink", "sql", "complaint"),
+    [
+        ("rows", "SELECT id, user FROM events", "partition_by names day, which the rows lack; they have id, user"),
+        ("rows", "SELECT id, dya AS day FROM events", "step result: .*dya.* cannot be resolved"),
+        ("letters", "SELECT id, to_date(at) AS day FROM events", "partition_by names day, which the rows lack"),
+    ],
+)
+@pytest.mark.spec("D3")
+def test_a_start_that_fails_makes_nothing_and_the_corrected_file_runs(
+    spark: SparkSession,
+    shared_ottla_server: OttlaServer,
+    unique: str,
+    tmp_path: Path,
+    sink: str,
+    sql: str,
+    complaint: str,
+) -> None:
+    fill_topic(shared_ottla_server, unique, [[_event(n, BASE) for n in range(4)]])
+    path = tmp_path / "table"
+    wrong = TableSinkSettings(format="parquet", path=str(path), partition_by=("day",))
+    letters = TableSinkSettings(format="parquet", path=str(tmp_path / "letters"), partition_by=("topic",))
+    if sink == "letters":
+        letters = replace(letters, partition_by=("day",))
+    settings = pipeline(tmp_path, source(shared_ottla_server, unique, EVENTS), wrong, sql, dead_letters=letters)
+    with pytest.raises(PipelineError, match=complaint):
+        run(spark, settings)
+    assert sorted(each.name for each in tmp_path.iterdir()) == []
+    corrected = pipeline(
+        tmp_path,
+        source(shared_ottla_server, unique, EVENTS),
+        replace(wrong, partition_by=("user",)),
+        "SELECT id, user FROM events",
+        dead_letters=replace(letters, partition_by=("topic",)),
+    )
+    run(spark, corrected)
+    assert pyarrow.dataset.dataset(path, partitioning="hive").to_table().num_rows == 4

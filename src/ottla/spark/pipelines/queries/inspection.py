@@ -16,6 +16,7 @@ from ottla.spark.given import KAFKA_PREFIX
 from ottla.spark.pipelines.queries.sources import RAW
 from ottla.spark.pipelines.settings.model import SourceSettings
 from ottla.spark.pipelines.tables.contract import EndOffsets
+from ottla.spark.pipelines.writing.refusals import DEAD_LETTER_TYPES
 from ottla.spark.source.offsets import EARLIEST
 
 if TYPE_CHECKING:
@@ -30,10 +31,7 @@ if TYPE_CHECKING:
 DEAD_LETTER_COLUMNS = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "reason")
 FIELDS = "new_fields"
 _READ = ("topic", "partition", "offset", "timestamp", "key", "value")
-_FOUND = (
-    "source STRING, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY, "
-    f"reason STRING, {FIELDS} STRING"
-)
+_FOUND = f"{DEAD_LETTER_TYPES}, {FIELDS} STRING"
 #: Options of a source that a read of single ranges keeps, beside the settings of its connection.
 _KEPT = ("failondataloss", "fetchoffset.numretries", "fetchoffset.retryintervalms", "kafkaconsumer.polltimeoutms")
 

@@ -25,8 +25,8 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 #: Days since 1970 of the years that dates as text can have, in all formats and their readers.
 _FIRST_DAY: Final = date.min.toordinal() - _EPOCH
 _LAST_DAY: Final = date.max.toordinal() - _EPOCH
-#: The columns of a dead letter that is a row.
-_LETTER: Final = (
+#: The columns of a dead letter: where it is from, its bytes, and why it is left out.
+DEAD_LETTER_TYPES: Final = (
     "source STRING, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY, "
     "reason STRING"
 )
@@ -116,7 +116,7 @@ def refused_rows(frame: DataFrame, rule: PartitionRule) -> DataFrame:
     values = [quoted(name).alias(f"p{place}") for place, name in enumerate(rule.columns)]
     wanted = frame.select(*values, row.alias("row"))
     task = RefusedRowsTask(rule)
-    return wanted.mapInArrow(lambda batches: task.run(batches), _LETTER)
+    return wanted.mapInArrow(lambda batches: task.run(batches), DEAD_LETTER_TYPES)
 
 
 class RefusedRowsTask(Versioned):
