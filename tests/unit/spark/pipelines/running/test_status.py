@@ -85,7 +85,8 @@ def _checked(folder: Path, text: str) -> dict[str, tuple[bool | None, str]]:
 def test_all_is_well(cluster, tmp_path: Path) -> None:
     cluster.holds("a", (0, 10), (0, 1))
     steps = '[[steps]]\nsql = """SELECT count(*) FROM source GROUP BY window(timestamp, \'1 hour\')"""\n'
-    found = _checked(tmp_path, HEAD + SOURCE + CONSOLE + steps)
+    time = 'watermark_column = "timestamp"\nwatermark_delay = "1 minute"\n'
+    found = _checked(tmp_path, HEAD + SOURCE + time + CONSOLE + steps)
     assert all(passed for passed, _ in found.values()), found
     assert found["source source"][1] == "a: 2 partitions, group p"
 
@@ -116,12 +117,12 @@ CHECKED = {
         "is not there; correct its path",
     ),
     "folder of a database": (
-        HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:none/t.db"\ntable = "t"\nkey_columns = ["k"]\n',
+        HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:none/t.db"\ntable = "t"\nkey_columns = ["key"]\n',
         "sink",
         "is no folder; make it",
     ),
     "no database": (
-        HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:p.toml"\ntable = "t"\nkey_columns = ["k"]\n',
+        HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:p.toml"\ntable = "t"\nkey_columns = ["key"]\n',
         "sink",
         "is no SQLite database",
     ),
