@@ -81,13 +81,13 @@ def _check_before(settings: PipelineSettings, options: RunOptions) -> None:
     """Refuse what would fail at the end of a run, and a second runner beside one that is surely there."""
     from ottla.spark.pipelines.running.control import Liveness, RunnerNotes
     from ottla.spark.pipelines.running.plots import require_plots
-    from ottla.spark.pipelines.running.process import host_name, process_exists
+    from ottla.spark.pipelines.running.process import host_name, is_running
 
     if options.report is not None:
         require_plots()
         if not options.report.absolute().parent.is_dir():
             raise CommandError(f"--report {options.report}: there is no folder {options.report.absolute().parent}")
-    found = RunnerNotes(settings.checkpoint).runner(host_name(), round(time.time() * 1_000), process_exists)
+    found = RunnerNotes(settings.checkpoint).runner(host_name(), round(time.time() * 1_000), is_running)
     if found.liveness is not Liveness.alive or found.heartbeat is None or options.take_over:
         return
     if found.heartbeat.host == host_name() and found.heartbeat.pid != os.getpid():

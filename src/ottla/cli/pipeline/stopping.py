@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.pipeline import COMMAND
 from ottla.spark.pipelines.running.control import Liveness, Runner, RunnerNotes
-from ottla.spark.pipelines.running.process import host_name, process_exists
+from ottla.spark.pipelines.running.process import host_name, is_running
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.settings.model import PipelineSettings
@@ -36,7 +36,7 @@ def stop_command(settings: PipelineSettings, wait_s: float | None) -> int:
 
 
 def _look(notes: RunnerNotes) -> Runner:
-    return notes.runner(host_name(), round(time.time() * 1_000), process_exists)
+    return notes.runner(host_name(), round(time.time() * 1_000), is_running)
 
 
 def _has_ended(runner: Runner, run_id: str) -> bool:

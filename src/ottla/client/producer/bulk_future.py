@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,6 +26,18 @@ class OffsetRange(NamedTuple):
     start: int
     end: int
     record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFailure:
+    """The first of many records that was not delivered: its place, counted as they were handed over, and why.
+
+    With a `count` above 1 the broker refused so many together from `place` on, and did not say for which of them.
+    """
+
+    place: int
+    count: int
+    error: Exception
 
 
 class _Stretch(NamedTuple):
@@ -76,6 +89,16 @@ class BulkFuture:
             if not result.wait(left_s):
                 raise ClientTimeoutError(f"not all records were acknowledged within {timeout_s} s; they may still be")
         return self._ranges()
+
+    def first_failure(self) -> FirstFailure | None:
+        """The first record that was not delivered, once all are done; None if there is none."""
+        place = 0
+        for stretch in self._stretches:
+            for part in _parts(stretch):
+                if part.result.error is not None:
+                    return _first_failure(part, place)
+                place += part.end - part.first
+        return None
 
     def __await__(self) -> Generator[Any, None, list[OffsetRange]]:
         loop = asyncio.get_running_loop()
@@ -130,6 +153,15 @@ def _parts(stretch: _Stretch) -> Iterator[_Stretch]:
         first, end = max(stretch.first, start), min(stretch.end, stop)
         if first < end:
             yield from _parts(_Stretch(result, first - start, end - start))
+
+
+def _first_failure(part: _Stretch, place: int) -> FirstFailure:
+    """Of a stretch of a batch that failed, whose first record is at `place`."""
+    named = [each for each in part.result.record_errors if part.first <= each < part.end]
+    first = min(named, default=part.first)
+    error = part.result.error_of(first)
+    assert error is not None
+    return FirstFailure(place + first - part.first, 1 if named else part.end - part.first, error)
 
 
 def _range(stretch: _Stretch) -> OffsetRange:

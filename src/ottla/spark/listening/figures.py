@@ -137,10 +137,14 @@ def read_progress(progress: Mapping[str, Any]) -> BatchFigures:
 
 
 def _watermark(event_time: object) -> float | None:
-    """The watermark in seconds since 1970. Spark has 1970 itself until the first rows have come."""
+    """The watermark in seconds since 1970; None for one after the year 9999, which Python's times do not have.
+
+    Spark has 1970 itself until the first rows have come.
+    """
     text = event_time.get("watermark") if isinstance(event_time, Mapping) else None
-    seconds = 0.0 if text is None else datetime.fromisoformat(text).timestamp()
-    return seconds or None
+    if text is None or text.startswith("+"):
+        return None
+    return datetime.fromisoformat(text).timestamp() or None
 
 
 def _read_source(number: int, source: Mapping[str, Any]) -> SourceFigures:

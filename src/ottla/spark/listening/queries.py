@@ -113,8 +113,12 @@ class Queries:
 
 
 def _with_lag(query: Query, source: SourceFigures, now_s: float) -> SourceFigures:
-    """The source with its lag as far as its progress shows it; without one where it reads no topics."""
-    if not source.end:
+    """The source with its lag as far as its progress shows it; without one where it reads no topics.
+
+    Nor where the ends of its logs are missing: for a batch that was planned before the query started, and runs again,
+    Spark does not ask for them.
+    """
+    if not source.end or not source.end.keys() <= source.latest.keys():
         return source
     seen = query.seen.setdefault(source.number, SeenEnds())
     seen.add(now_s, source.latest)

@@ -408,6 +408,10 @@ def _archive(
     return batches
 
 
+def _write_slowly(frame: DataFrame, staging: Staging) -> list[StagedFile]:
+    return write_batch(frame, staging).files
+
+
 def _end_of(settings: PipelineSettings, batch_id: int) -> EndOffsets:
     """Where Spark has a batch end."""
     logged = QueryCheckpoint(settings.checkpoint).batch(batch_id)
@@ -448,7 +452,7 @@ def test_a_stream_gives_the_same_rows_on_both_paths(
 
     fast = _archive(settings, direct.frame, write, tmp_path / "fast")
     other = replace(settings, checkpoint=str(tmp_path / "other"))
-    slow = _archive(other, rows, write_batch, tmp_path / "slow")
+    slow = _archive(other, rows, _write_slowly, tmp_path / "slow")
 
     assert [sum(each.rows for each in files) for files in fast] == [sum(each.rows for each in files) for files in slow]
     found = _written(tmp_path / "fast", fast)
@@ -463,7 +467,7 @@ def test_a_stream_gives_the_same_rows_on_both_paths(
     # The same checkpoint goes on with either path, and the group follows.
     late = [[_event(number) for number in range(1_000 + start, 1_200, 2)] for start in range(2)]
     fill(broker, unique, late, create=False)
-    more = _archive(settings, rows, write_batch, tmp_path / "more")
+    more = _archive(settings, rows, _write_slowly, tmp_path / "more")
     assert sum(each.rows for files in more for each in files) == sum(
         1 for each in range(1_000, 1_200) if each % 50 and (each % 7 == 0 or each % 100 < 90)
     )

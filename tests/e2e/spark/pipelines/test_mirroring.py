@@ -20,6 +20,7 @@ from ottla.spark.pipelines.mirroring.figures import read_figures
 from ottla.spark.pipelines.mirroring.formats import GroupCheckpoint
 from ottla.spark.pipelines.mirroring.origins import ORIGIN
 from ottla.spark.pipelines.mirroring.start import start_mirror
+from ottla.spark.pipelines.queries.ending import why_it_ended
 from ottla.spark.pipelines.settings.model import MirrorSettings, PipelineKind, PipelineSettings, TriggerSettings
 from support.filled_topics import add_partitions, fill_topic, read_topic
 from support.ottla_server import OttlaServer
@@ -305,3 +306,41 @@ def test_settings_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(PipelineSettingsError, match=complaint):
         start_mirror(spark, pipeline(shared_ottla_server, shared_ottla_server, unique, tmp_path, **given))
+
+
+@pytest.fixture(scope="module")
+def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaServer]:
+    """A cluster that takes small records only."""
+    server = OttlaServer(tmp_path_factory.mktemp("small"), overrides={"message.max.bytes": "1000"})
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("way", ["the target takes it", "the source forgets it"])
+def test_a_record_that_the_target_refuses_is_named_and_both_ways_lead_on(
+    spark: SparkSession,
+    shared_ottla_server: OttlaServer,
+    small_server: OttlaServer,
+    unique: str,
+    tmp_path: Path,
+    way: str,
+) -> None:
+    records = numbered(0, 10)
+    records[6] = Record(0, records[6].timestamp, b"k", bytes(range(256)) * 20)
+    fill_topic(shared_ottla_server, unique, [records])
+    settings = pipeline(shared_ottla_server, small_server, unique, tmp_path)
+    with pytest.raises(Exception, match="STREAM_FAILED") as failed:
+        run(spark, settings)
+    sentence = str(why_it_ended(failed.value))
+    assert f"the target's topic west.{unique} refuses the record {unique}-0@6 of the source" in sentence
+    with Admin(bootstrap_servers=shared_ottla_server.bootstrap) as admin:
+        if way == "the target takes it":
+            admin.incremental_alter_configs({ConfigResource.topic(unique): {"max.message.bytes": "100000"}})
+        else:
+            admin.delete_records({TopicPartition(unique, 0): 7})
+    run(spark, settings)
+    [found] = values(small_server, f"west.{unique}")
+    refused = set() if way == "the target takes it" else {records[6].value}
+    assert set(found) == {each.value for each in records} - refused

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow
+import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
@@ -18,10 +20,13 @@ from ottla.spark.pipelines.settings.model import (
     PipelineKind,
     StaticTableSettings,
     StepSettings,
+    TableSinkSettings,
     TopicSinkSettings,
 )
+from ottla.spark.pipelines.tables.opening import open_table
 from support.filled_topics import fill_topic, read_topic
 from support.pipeline_settings import database, json_record, pipeline, results, run, source
+from support.staged_tables import delta_sink, iceberg_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -273,3 +278,93 @@ def test_sql_that_does_not_fit_is_refused_by_step(
     both = (settings.sources[0], replace(settings.sources[0], name="again"))
     with pytest.raises(PipelineSettingsError, match="sources events and again both read topic"):
         run(spark, replace(settings, sources=both))
+
+
+TIMED = "id BIGINT, place STRING, at TIMESTAMP"
+
+
+@pytest.mark.parametrize(
+    ("format_name", "sql"),
+    [
+        ("parquet", "SELECT id, place, CAST(at AS DATE) AS day FROM events"),
+        ("parquet", "SELECT id, upper(place) AS place, to_date(at) AS day FROM events"),
+        ("delta", "SELECT id, upper(place) AS place, CAST(at AS DATE) AS day FROM events"),
+        ("iceberg", "SELECT id, place, CAST(at AS DATE) AS day FROM events"),
+    ],
+)
+@pytest.mark.spec("D3")
+def test_rows_that_no_partition_can_hold_are_dead_letters_and_the_others_are_written(
+    spark: SparkSession,
+    shared_ottla_server: OttlaServer,
+    unique: str,
+    tmp_path: Path,
+    format_name: str,
+    sql: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The first and the last statement are of the fast path, whose letters are the records themselves."""
+    late = Record(0, BASE, b"k", b'{"id": 7, "place": "X", "at": "+10000-01-01T00:00:00Z"}')
+    good = [json_record(BASE, id=n, place="X", at="2024-05-06T07:08:09Z") for n in range(4)]
+    fill_topic(shared_ottla_server, unique, [[*good[:2], late, BAD[0], *good[2:]]])
+    columns, path = ("day", "place"), tmp_path / "table"
+    sink = {
+        "parquet": lambda: TableSinkSettings(format="parquet", path=str(path), partition_by=columns),
+        "delta": lambda: delta_sink(path, partition_by=columns),
+        "iceberg": lambda: iceberg_sink(path, partition_by=columns),
+    }[format_name]()
+    letters = TableSinkSettings(format="parquet", path=str(tmp_path / "letters"))
+    settings = pipeline(tmp_path, source(shared_ottla_server, unique, TIMED), sink, sql, dead_letters=letters)
+    run(spark, settings)
+    last = open_table(sink, settings.name).last_commit()
+    assert last is not None
+    assert last.end_offsets == {"events": {unique: {0: 6}}}
+    files = [pyarrow.parquet.read_table(each, partitioning=None) for each in (tmp_path / "table").rglob("*.parquet")]
+    assert sorted(n for each in files for n in each.column("id").to_pylist()) == [0, 1, 2, 3]
+    found = pyarrow.dataset.dataset(letters.path).to_table().to_pylist()
+    reason = "partition column day: a date outside of the years 1 to 9999"
+    [refused] = [each for each in found if each["reason"] == reason]
+    assert len(found) == 2
+    assert f"1 rows of batch 0 are left out: {reason}" in caplog.text
+    if "upper" in sql:
+        assert json.loads(refused["value"]) == {"id": 7, "place": "X", "day": "+10000-01-01"}
+    else:
+        assert (refused["value"], refused["key"], refused["offset"]) == (late.value, late.key, 2)
+
+
+@pytest.mark.parametrize(
+    ("sink", "sql", "complaint"),
+    [
+        ("rows", "SELECT id, user FROM events", "partition_by names day, which the rows lack; they have id, user"),
+        ("rows", "SELECT id, dya AS day FROM events", "step result: .*dya.* cannot be resolved"),
+        ("letters", "SELECT id, to_date(at) AS day FROM events", "partition_by names day, which the rows lack"),
+    ],
+)
+@pytest.mark.spec("D3")
+def test_a_start_that_fails_makes_nothing_and_the_corrected_file_runs(
+    spark: SparkSession,
+    shared_ottla_server: OttlaServer,
+    unique: str,
+    tmp_path: Path,
+    sink: str,
+    sql: str,
+    complaint: str,
+) -> None:
+    fill_topic(shared_ottla_server, unique, [[_event(n, BASE) for n in range(4)]])
+    path = tmp_path / "table"
+    wrong = TableSinkSettings(format="parquet", path=str(path), partition_by=("day",))
+    letters = TableSinkSettings(format="parquet", path=str(tmp_path / "letters"), partition_by=("topic",))
+    if sink == "letters":
+        letters = replace(letters, partition_by=("day",))
+    settings = pipeline(tmp_path, source(shared_ottla_server, unique, EVENTS), wrong, sql, dead_letters=letters)
+    with pytest.raises(PipelineError, match=complaint):
+        run(spark, settings)
+    assert sorted(each.name for each in tmp_path.iterdir()) == []
+    corrected = pipeline(
+        tmp_path,
+        source(shared_ottla_server, unique, EVENTS),
+        replace(wrong, partition_by=("user",)),
+        "SELECT id, user FROM events",
+        dead_letters=replace(letters, partition_by=("topic",)),
+    )
+    run(spark, corrected)
+    assert pyarrow.dataset.dataset(path, partitioning="hive").to_table().num_rows == 4

@@ -47,7 +47,7 @@ def _hashes(frame: DataFrame) -> Counter[str]:
 
 def test_rows_of_every_type_come_back(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.sql(TYPES.format(count=500))
-    files = write_batch(rows, _staging(tmp_path, "place", "folder"))
+    files = write_batch(rows, _staging(tmp_path, "place", "folder")).files
 
     assert len(files) == 12, "rows of a folder are gathered"
     assert sum(each.rows for each in files) == 500
@@ -68,7 +68,7 @@ def test_in_a_stream_and_without_folders(spark: SparkSession, tmp_path: Path) ->
     batches = []
 
     def write(frame: DataFrame, batch_id: int) -> None:
-        batches.append(write_batch(frame, _staging(tmp_path / "out")))
+        batches.append(write_batch(frame, _staging(tmp_path / "out")).files)
 
     stream = spark.readStream.schema("id BIGINT").parquet(str(tmp_path / "in"))
     query = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -99,7 +99,7 @@ def test_a_task_that_is_tried_again_leaves_only_files_that_nobody_names(spark: S
     rows = spark.range(0, 1_000, 1, 2)
     with pytest.raises(Exception, match="planned"):
         write_batch(rows.mapInArrow(fail_once, "id BIGINT"), _staging(tmp_path / "out"))
-    files = write_batch(rows.mapInArrow(fail_once, "id BIGINT"), _staging(tmp_path / "out"))
+    files = write_batch(rows.mapInArrow(fail_once, "id BIGINT"), _staging(tmp_path / "out")).files
     table = pyarrow.dataset.dataset([str(tmp_path / "out" / each.path) for each in files]).to_table()
     assert sorted(table["id"].to_pylist()) == list(range(1_000))
     assert not list((tmp_path / "out").rglob("*.unfinished"))

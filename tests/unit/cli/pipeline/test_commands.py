@@ -14,7 +14,7 @@ from ottla.cli.command import CommandError
 from ottla.cli.main import app
 from ottla.cli.pipeline import load, spark_refusals
 from ottla.spark.pipelines.running.control import RunnerHeartbeat, RunnerNotes, RunState
-from ottla.spark.pipelines.running.process import host_name
+from ottla.spark.pipelines.running.process import host_name, process_start
 from support.ports import free_port
 
 pytestmark = pytest.mark.spec("D3")
@@ -44,9 +44,15 @@ def _run(*arguments: str, password: str = "hunter2") -> Result:
     return CliRunner().invoke(app, ["pipeline", *arguments], env={"PASSWORD": password})
 
 
-def _beat(folder: Path, state: RunState = RunState.running, pid: int | None = None) -> None:
-    now_ms = round(time.time() * 1_000)
-    heartbeat = RunnerHeartbeat("run", host_name(), pid or os.getpid(), now_ms, now_ms, state)
+def _beat(
+    folder: Path,
+    state: RunState = RunState.running,
+    pid: int | None = None,
+    age_s: float = 0,
+    start: str | None = None,
+) -> None:
+    beat_ms = round((time.time() - age_s) * 1_000)
+    heartbeat = RunnerHeartbeat("run", host_name(), pid or os.getpid(), beat_ms, beat_ms, state, start)
     RunnerNotes(str(folder / "checkpoint")).beat(heartbeat)
 
 
@@ -136,6 +142,15 @@ def test_run_refuses_a_second_runner_here(file: Path, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "p runs already" in done.stderr
     assert "--take-over" in done.stderr
+
+
+def test_run_refuses_a_second_runner_whose_process_is_there_however_old_its_heartbeat(
+    file: Path, tmp_path: Path
+) -> None:
+    _beat(tmp_path, RunState.starting, pid=os.getppid(), age_s=3_600, start=process_start(os.getppid()))
+    done = _run("run", str(file), "-b", "a:1")
+    assert done.exit_code == 2
+    assert f"p runs already (process {os.getppid()} on {host_name()}, starting, last heard of" in done.stderr
 
 
 def test_run_looks_for_the_report_s_folder_first(file: Path, tmp_path: Path) -> None:

@@ -63,3 +63,13 @@ def test_many_ends_are_thinned_out_and_the_oldest_stays() -> None:
         seen.add(float(second), {T0: second + 1})
     assert seen.waited(5_000.0, {T0: 0}) == {T0: 5_000.0}
     assert 4_000.0 <= seen.waited(5_000.0, {T0: 500})[T0] <= 4_500.0
+
+
+def test_a_watermark_beyond_the_times_of_python_is_not_known() -> None:
+    at = {
+        "2026-11-23T07:57:40.000Z": 1_795_420_660.0,
+        "1970-01-01T00:00:00.000Z": None,
+        "+10000-01-01T00:00:00.000Z": None,
+    }
+    for text, seconds in at.items():
+        assert read_progress(progress() | {"eventTime": {"watermark": text}}).watermark_s == seconds

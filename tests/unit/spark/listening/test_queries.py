@@ -62,6 +62,18 @@ def test_the_lag_of_a_progress_is_what_was_left_when_its_batch_was_planned() -> 
     assert _lag(query).rows == {T0: 450}
 
 
+def test_a_batch_that_runs_again_after_a_start_says_nothing_of_the_lag() -> None:
+    """Spark has no `latestOffset` of a batch that was planned before the query started."""
+    again = source({"t": {"0": 600}}) | {"latestOffset": None}
+    queries = Queries()
+    query = queries.progressed(read_progress(progress(again, batch=5)), 50.0)
+    assert batch_line(query).endswith("t with an unknown lag")
+    queries.measured(QUERY, 0, Lag({T0: 4000}, {T0: 9.0}, Basis.CLUSTER))
+    assert _lag(query).rows == {T0: 4000}
+    later = read_progress(progress(source({"t": {"0": 600, "1": 1}}, {"t": {"0": 600}})))
+    assert batch_line(queries.progressed(later, 51.0)).endswith("t with an unknown lag")
+
+
 def test_a_line_for_each_batch() -> None:
     queries = Queries()
     batch = read_progress(progress(source({"t": {"0": 600}}, {"t": {"0": 1600}}, rows=4000), source(7), batch=3))

@@ -12,8 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.errors import DeliveryError, RecordTooLargeError
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
+from ottla.client.producer.bulk_future import BulkFuture, FirstFailure
 from ottla.spark.errors import one_sentence
+from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.mirroring.ends import DEFAULTS, MirrorEnd, source_of, target_of
 from ottla.spark.pipelines.mirroring.naming import MirrorNames
 from ottla.spark.pipelines.mirroring.origins import sent_by, with_origin, without_returning
@@ -21,11 +24,12 @@ from ottla.spark.pipelines.mirroring.topics import TopicFollower
 from ottla.spark.pipelines.mirroring.translation import Sync, SyncHistory
 from ottla.spark.source.planning import PartitionRange
 from ottla.spark.versions import Versioned
+from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from ottla.client.producer.bulk_future import BulkFuture, OffsetRange
+    from ottla.client.producer.bulk_future import OffsetRange
     from ottla.client.sync import Admin, Client, Producer
     from ottla.spark.pipelines.settings.model import MirrorSettings
     from ottla.spark.source.options import ReadOptions
@@ -38,6 +42,13 @@ RESULT = "topic STRING, partition INT, upstream LONG, downstream LONG, records L
 
 RESULT_NAMES = [column.partition(" ")[0] for column in RESULT.split(", ")]
 
+#: What a broker refuses a record for, whoever sends it.
+_OF_A_RECORD = (
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.INVALID_RECORD,
+)
 #: Target topics, by cluster, that a worker process knows to have enough partitions.
 _ready: dict[tuple[str, str], int] = {}
 
@@ -150,23 +161,40 @@ class RangeSender:
         """Send records that are behind those sent so far."""
         offsets = records.column("offset")
         columns = ["key", "value", "timestamp", "headers"]
-        future = self._producer.send_arrow(
-            records.select(columns), self._remote.topic, partition=self._remote.partition
-        )
+        future = BulkFuture()
+        try:
+            self._producer.send_arrow(
+                records.select(columns), self._remote.topic, partition=self._remote.partition, into=future
+            )
+        except RecordTooLargeError as error:
+            # A record that is too large for a request is a batch of its own: all before it were handed over.
+            raise self._refused(FirstFailure(future.count, 1, error), offsets) from None
         self._pending.append((offsets, future))
         # The last one waits for `finished`, even where it is acknowledged by now: it gets the sync of its last record.
         while len(self._pending) > 1 and self._pending[0][1].done():
             self._acknowledged(*self._pending.popleft())
 
     def finished(self) -> CopiedRange:
-        """Wait for all acknowledgements. Raises DeliveryError."""
-        self._producer.flush()
+        """Wait for all acknowledgements. Raises DeliveryError, PipelineError for a record that the target refuses."""
+        failed: DeliveryError | None = None
+        try:
+            self._producer.flush()
+        except DeliveryError as error:  # The futures know which of the records it was.
+            failed = error
         while self._pending:
             self._acknowledged(*self._pending.popleft(), is_last=not self._pending)
+        if failed is not None:
+            raise failed
         return self._copied
 
     def _acknowledged(self, offsets: pyarrow.Int64Array, future: BulkFuture, *, is_last: bool = False) -> None:
-        ranges = future.result()
+        try:
+            ranges = future.result()
+        except DeliveryError:
+            failure = future.first_failure()
+            if failure is None or getattr(failure.error, "code", None) not in _OF_A_RECORD:
+                raise
+            raise self._refused(failure, offsets) from None
         count = len(offsets)
         for row in range(self._rows_to_sync, count, SYNC_EVERY):
             self._sync(Sync(offsets[row].as_py(), _offset_at(ranges, row)))
@@ -178,6 +206,17 @@ class RangeSender:
             self._copied.repeated += _how_many_up_to(offsets, self._newest.upstream)
         if is_last:
             self._copied.syncs.add(Sync(offsets[count - 1].as_py(), _offset_at(ranges, count - 1)))
+
+    def _refused(self, failure: FirstFailure, offsets: pyarrow.Int64Array) -> PipelineError:
+        source = self._copied.partition
+        first, last = (offsets[place].as_py() for place in (failure.place, failure.place + failure.count - 1))
+        which = f"the record {source}@{first}" if first == last else f"one of the records {source}@{first} to {last}"
+        return PipelineError(
+            f"the target's topic {self._remote.topic} refuses {which} of the source: {failure.error}. Two ways on: let "
+            "the target take it, by settings of its brokers or of the source's topic, which the mirror sets there too; "
+            f"or delete the source's records up to it, by delete_records({{{source}: {last + 1}}}) of an admin client, "
+            "and the mirror goes on behind it"
+        )
 
     def _sync(self, sync: Sync) -> None:
         """Add a sync, unless it says what the newest of the batch before says."""

@@ -17,14 +17,16 @@ from ottla.spark.pipelines.queries.checkpoint import LoggedBatch, QueryCheckpoin
 from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS, FIELDS, BatchRange, findings, later_of
 from ottla.spark.pipelines.queries.new_fields import add_document, names_in, typed
 from ottla.spark.pipelines.queries.schemas import add_fields
-from ottla.spark.pipelines.queries.sources import RAW, by_source
+from ottla.spark.pipelines.queries.sources import by_source
 from ottla.spark.pipelines.queries.starting import Start
 from ottla.spark.pipelines.settings.model import NewFields, PipelineSettings, SourceSettings
-from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
+from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink, StagedRows
 from ottla.spark.pipelines.tables.contract import EndOffsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from ottla.spark.pipelines.writing.direct import RecordRefusals
 
 JSON = "json"
 log = logging.getLogger(__name__)
@@ -46,11 +48,10 @@ class BatchFunction:
             batch = self._in_work(batch_id)
             for source in self.settings.sources:
                 self._inspect(frame.sparkSession, source, batch)
-            bad_records = self.sink.stage(frame, batch)
-            if bad_records != 0:
-                self._take_dead_letters(frame.sparkSession, batch)
-            if bad_records:
-                log.warning("%s: %d records of batch %d do not parse", batch.pipeline, bad_records, batch.batch_id)
+            staged = self.sink.stage(frame, batch)
+            if staged.bad_records != 0 or staged.refused.rows:
+                self._take_dead_letters(frame, batch, staged)
+            _warn(batch, staged)
             self.sink.take(frame, batch)
 
     def _in_work(self, batch_id: int) -> BatchInWork:
@@ -112,28 +113,49 @@ class BatchFunction:
             )
 
     def _findings(
-        self, spark: SparkSession, source: SourceSettings, batch: BatchInWork, after: EndOffsets | None = None
+        self,
+        spark: SparkSession,
+        source: SourceSettings,
+        batch: BatchInWork,
+        after: EndOffsets | None = None,
+        refusals: RecordRefusals | None = None,
     ) -> DataFrame | None:
         span = BatchRange(
             later_of(batch.start_offsets.get(source.name, {}), after or {}), batch.end_offsets.get(source.name, {})
         )
         wanted = self.settings.new_fields is not NewFields.ignore and source.value_format == JSON
-        return findings(spark, source, self.options[source.name], span, new_fields=wanted)
+        return findings(spark, source, self.options[source.name], span, new_fields=wanted, refusals=refusals)
 
-    def _take_dead_letters(self, spark: SparkSession, batch: BatchInWork) -> None:
+    def _take_dead_letters(self, frame: DataFrame, batch: BatchInWork, staged: StagedRows) -> None:
         if self.dead_letters is None:
             return
-        letters: DataFrame | None = None
+        refusals = self.sink.record_refusals() if staged.refused.rows else None
+        letters = self.sink.refused_rows(frame) if staged.refused.rows else None
         for source in self.settings.sources:
-            found = None
-            if source.value_format != RAW:
-                found = self._findings(spark, source, batch, after=self.start.dead_letters.get(source.name, {}))
+            after = self.start.dead_letters.get(source.name, {})
+            found = self._findings(frame.sparkSession, source, batch, after=after, refusals=refusals)
             if found is not None:
                 bad = found.where("reason IS NOT NULL").select(*DEAD_LETTER_COLUMNS)
                 letters = bad if letters is None else letters.unionAll(bad)
-        if letters is not None:
-            self.dead_letters.stage(letters, batch)
-            self.dead_letters.take(letters, batch)
+        if letters is None:
+            return
+        refused = self.dead_letters.stage(letters, batch).refused
+        if refused.rows:
+            raise PipelineError(f"{refused.rows} dead letters have no place: {refused.reason}; change their table")
+        self.dead_letters.take(letters, batch)
+
+
+def _warn(batch: BatchInWork, staged: StagedRows) -> None:
+    if staged.bad_records:
+        log.warning("%s: %d records of batch %d do not parse", batch.pipeline, staged.bad_records, batch.batch_id)
+    if staged.refused.rows:
+        log.warning(
+            "%s: %d rows of batch %d are left out: %s",
+            batch.pipeline,
+            staged.refused.rows,
+            batch.batch_id,
+            staged.refused.reason,
+        )
 
 
 def _refusal(source: SourceSettings, row: Mapping[str, object]) -> str:

@@ -17,6 +17,7 @@ from ottla.spark.pipelines.settings.model import NewFields, PipelineKind, Pipeli
 from ottla.spark.pipelines.sinks.opening import open_dead_letters, open_sink
 from ottla.spark.pipelines.sinks.sink import BatchSink
 from ottla.spark.pipelines.sinks.tables import TableSink
+from ottla.spark.pipelines.writing.refusals import DEAD_LETTER_TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,26 +44,42 @@ def start_pipeline(
         )
     sink, dead_letters = open_sink(settings), open_dead_letters(settings)
     checkpoint = QueryCheckpoint(settings.checkpoint)
+    # Nothing is made before the columns are known: a table keeps what it was first opened with.
+    checked = _options(checkpoint, settings, {each.name: each.starting_offsets for each in settings.sources})
+    rows = _rows(spark, settings, checked)
+    sink.check(rows)
+    if dead_letters is not None:
+        dead_letters.check(spark.createDataFrame([], DEAD_LETTER_TYPES))
     last = sink.prepare()
     last_letters = dead_letters.prepare() if dead_letters is not None else None
     start = decide_start(checkpoint, settings, last, last_letters, continue_from_table=continue_from_table)
     finished = checkpoint.newest_finished() is not None
-    options = {
-        each.name: read_options(
-            each,
-            schema=schema_in_use(checkpoint, settings, each),
-            starting=starting_option(start, each, finished=finished),
-        )
-        for each in settings.sources
-    }
-    sources = {each.name: source_view(spark, each, options[each.name]) for each in settings.sources}
-    rows = result_of(spark, settings, sources)
-    sink.check(rows)
+    starting = {each.name: starting_option(start, each, finished=finished) for each in settings.sources}
+    options = _options(checkpoint, settings, starting)
+    if options != checked:
+        rows = _rows(spark, settings, options)
     rows = _without_spark(spark, settings, options, sink, rows)
     function = BatchFunction(settings, options, start, sink, dead_letters)
     writer = rows.writeStream.queryName(settings.name).outputMode(settings.output_mode)
     writer = _triggered(writer.option("checkpointLocation", settings.checkpoint), settings.trigger)
     return writer.foreachBatch(function).start()
+
+
+def _options(
+    checkpoint: QueryCheckpoint, settings: PipelineSettings, starting: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """The options of each source's stream, by its name."""
+    return {
+        each.name: read_options(each, schema=schema_in_use(checkpoint, settings, each), starting=starting[each.name])
+        for each in settings.sources
+    }
+
+
+def _rows(spark: SparkSession, settings: PipelineSettings, options: Mapping[str, Mapping[str, str]]) -> DataFrame:
+    """What the last step gives. Raises PipelineSettingsError for columns that are not there."""
+    return result_of(
+        spark, settings, {each.name: source_view(spark, each, options[each.name]) for each in settings.sources}
+    )
 
 
 def _without_spark(

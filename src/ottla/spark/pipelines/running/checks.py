@@ -9,12 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ottla.client.errors import ClientError
 from ottla.records.extras import missing_extra
@@ -23,20 +24,26 @@ from ottla.spark.errors import SparkRefusal
 from ottla.spark.given import KAFKA_PREFIX
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
+from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS
 from ottla.spark.pipelines.queries.starting import check_fit
 from ottla.spark.pipelines.running.clusters import ReadCluster, read_clusters
 from ottla.spark.pipelines.running.control import Liveness, RunnerNotes
-from ottla.spark.pipelines.running.process import host_name, process_exists
+from ottla.spark.pipelines.running.process import host_name, is_running
+from ottla.spark.pipelines.running.sql_columns import Columns, View, lacking, look_at, read_views
 from ottla.spark.pipelines.settings.model import (
     ConsoleSinkSettings,
     DatabaseSinkSettings,
     PipelineSettings,
     SinkSettings,
+    StepSettings,
     TableSinkSettings,
     TopicSinkSettings,
 )
 from ottla.spark.pipelines.settings.parts import SQLITE
 from ottla.spark.source.partitions import selected_partitions
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 _SPARK = (("pyspark", "spark"), ("pyarrow", "spark"))
 _WINDOW = re.compile(r"\bwindow\s*\(", re.IGNORECASE)
@@ -109,7 +116,7 @@ def _checkpoint(settings: PipelineSettings) -> tuple[bool, str]:
 
 
 def _runner(settings: PipelineSettings, now_ms: int) -> tuple[bool, str]:
-    runner = RunnerNotes(settings.checkpoint).runner(host_name(), now_ms, process_exists)
+    runner = RunnerNotes(settings.checkpoint).runner(host_name(), now_ms, is_running)
     if runner.liveness is Liveness.alive:
         return False, f"one is there already ({runner.reason}); end it by ottla pipeline stop"
     if runner.liveness is Liveness.unknown:
@@ -143,15 +150,60 @@ def _mirror_target(settings: PipelineSettings, timeout_ms: int) -> tuple[bool, s
 
 
 def _sql(settings: PipelineSettings) -> Iterator[CheckResult]:
-    views = [*(each.name for each in settings.sources), *(each.name for each in settings.tables)]
     if find_spec("sqlglot") is None:
         return
+    views = {each.name.lower(): each for each in read_views(settings)}
+    last = next(iter(views.values())) if len(views) == 1 else None
     for step in settings.steps:
-        yield _looked(f"step {step.name}", partial(_step, step.sql, views))
-        views.append(step.name)
+        last = View(step.name, is_stream=True)
+
+        def look(step: StepSettings = step) -> tuple[bool, str]:
+            nonlocal last
+            passed, detail, last = _step(step, views, settings.output_mode)
+            return passed, detail
+
+        yield _looked(f"step {step.name}", look)
+        views[step.name.lower()] = last
+    yield from _columns_of_sinks(settings, None if last is None else last.columns)
 
 
-def _step(text: str, views: Sequence[str]) -> tuple[bool, str]:
+def _columns_of_sinks(settings: PipelineSettings, columns: Columns) -> Iterator[CheckResult]:
+    """What the sinks' settings name and their rows lack; nothing where all is there or cannot be known."""
+    for what, sink, given in (
+        ("sink columns", settings.sink, columns),
+        ("dead letters columns", settings.dead_letters, DEAD_LETTER_COLUMNS),
+    ):
+        problem = None
+        if isinstance(sink, TableSinkSettings):
+            problem = lacking("partition_by", sink.partition_by, given)
+        elif isinstance(sink, TopicSinkSettings | DatabaseSinkSettings):
+            problem = lacking("key_columns", sink.key_columns, given)
+        if problem is not None:
+            yield CheckResult(what, False, problem)
+
+
+def _step(step: StepSettings, views: Mapping[str, View], output_mode: str) -> tuple[bool, str, View]:
+    nothing = View(step.name, is_stream=True)
+    passed, detail, tree = _parsed(step.sql, [each.name for each in views.values()])
+    if tree is None:
+        return passed, detail, nothing
+    found = look_at(step.name, tree, views, output_mode)
+    if found.problem is not None:
+        return False, found.problem, found.view
+    view = replace(found.view, has_watermark=found.view.has_watermark or step.watermark_column is not None)
+    columns = view.columns
+    for setting, names in (
+        ("watermark_column", (step.watermark_column,) if step.watermark_column is not None else ()),
+        ("deduplicate_by", step.deduplicate_by),
+    ):
+        problem = lacking(setting, names, columns)
+        if problem is not None:
+            return False, problem, view
+    shown = "columns are looked up when it starts" if columns is None else f"gives {', '.join(columns)}"
+    return True, f"{detail}; {shown}", view
+
+
+def _parsed(text: str, views: Sequence[str]) -> tuple[bool, str, exp.Query | None]:
     import sqlglot
     from sqlglot import exp
 
@@ -160,9 +212,9 @@ def _step(text: str, views: Sequence[str]) -> tuple[bool, str]:
         parsed = sqlglot.parse(_WINDOW.sub("event_window(", text), dialect="spark")
     except sqlglot.errors.SqlglotError as problem:
         first = (str(problem).strip().splitlines() or [""])[0]
-        return False, f"it is not SQL as sqlglot reads Spark's: {_plain(first)}"
+        return False, f"it is not SQL as sqlglot reads Spark's: {_plain(first)}", None
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Query):
-        return False, "a step is one SELECT; make several steps of several"
+        return False, "a step is one SELECT; make several steps of several", None
     inner = {each.alias_or_name.lower() for each in parsed[0].find_all(exp.CTE)}
     known = {each.lower(): each for each in views}
     for table in parsed[0].find_all(exp.Table):
@@ -171,9 +223,9 @@ def _step(text: str, views: Sequence[str]) -> tuple[bool, str]:
             continue
         near = difflib.get_close_matches(name.lower(), known, n=1)
         cure = f"did you mean {known[near[0]]}?" if near else f"so far there are {', '.join(views)}"
-        return False, f"there is no view {name!r}; {cure}"
+        return False, f"there is no view {name!r}; {cure}", None
     used = sorted({known[each.name.lower()] for each in parsed[0].find_all(exp.Table) if each.name.lower() in known})
-    return True, f"reads {', '.join(used) or 'no view'}; columns are looked up when it starts"
+    return True, f"reads {', '.join(used) or 'no view'}", parsed[0]
 
 
 def _plain(text: str) -> str:

@@ -1,7 +1,7 @@
 """How processes learn of a pipeline's runner, and ask it to stop: two notes in the checkpoint, on any file system.
 
-The runner writes a heartbeat every `BEAT_INTERVAL_S`; a stop request names the run that it is for, so that an old one
-stops nothing.
+The runner writes a heartbeat every `BEAT_INTERVAL_S`, from before Spark starts until it has ended. A stop request names
+the run that it is for, so that an old one stops nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunnerHeartbeat:
-    """A runner's last word: which run, where, and when (ms since 1970, by the runner's clock)."""
+    """A runner's last word: which run, where, and when (ms since 1970, by the runner's clock).
+
+    `process_start` tells its process from a later one with the same number; None where the system does not say it.
+    """
 
     run_id: str
     host: str
@@ -47,6 +50,7 @@ class RunnerHeartbeat:
     started_ms: int
     beat_ms: int
     state: RunState
+    process_start: str | None = None
 
 
 class Liveness(StrEnum):
@@ -93,21 +97,25 @@ class RunnerNotes:
         found = self._checkpoint.note(_STOP)
         return found is not None and found.get("run_id") == run_id
 
-    def runner(self, host: str, now_ms: int, process_exists: Callable[[int], bool]) -> Runner:
+    def runner(self, host: str, now_ms: int, is_running: Callable[[int, str | None], bool]) -> Runner:
         """The runner as a process on `host` sees it. Raises PipelineError."""
-        return judge(self.heartbeat(), host, now_ms, process_exists)
+        return judge(self.heartbeat(), host, now_ms, is_running)
 
 
-def judge(heartbeat: RunnerHeartbeat | None, host: str, now_ms: int, process_exists: Callable[[int], bool]) -> Runner:
-    """Whether the runner of a heartbeat is there, asked on `host`."""
+def judge(
+    heartbeat: RunnerHeartbeat | None, host: str, now_ms: int, is_running: Callable[[int, str | None], bool]
+) -> Runner:
+    """Whether the runner of a heartbeat is there, asked on `host`, whose processes `is_running` knows."""
     if heartbeat is None:
         return Runner(None, Liveness.never, "no runner has been here")
     at, age_s = f"process {heartbeat.pid} on {heartbeat.host}", max(0.0, (now_ms - heartbeat.beat_ms) / 1_000)
     if heartbeat.state.has_ended:
         return Runner(heartbeat, Liveness.ended, f"{at} {heartbeat.state} {age_s:.0f} s ago")
-    if heartbeat.host == host and not process_exists(heartbeat.pid):
+    if heartbeat.host == host and not is_running(heartbeat.pid, heartbeat.process_start):
         return Runner(heartbeat, Liveness.ended, f"{at} is gone, and did not say that it ends: killed?")
-    if age_s <= STALE_S:
+    # A process that is there is alive however old its beat is: it may be halted, or its disk slow.
+    is_ours = heartbeat.host == host and heartbeat.process_start is not None
+    if age_s <= STALE_S or is_ours:
         return Runner(heartbeat, Liveness.alive, f"{at}, {heartbeat.state}, last heard of {age_s:.0f} s ago")
     if heartbeat.host == host:
         return Runner(heartbeat, Liveness.unknown, f"{at} is there, and was last heard of {age_s:.0f} s ago: halted?")
@@ -123,6 +131,7 @@ def _heartbeat(found: Mapping[str, Any]) -> RunnerHeartbeat:
             started_ms=int(found["started_ms"]),
             beat_ms=int(found["beat_ms"]),
             state=RunState(found["state"]),
+            process_start=None if found.get("process_start") is None else str(found["process_start"]),
         )
     except (KeyError, TypeError, ValueError):
         raise PipelineError(

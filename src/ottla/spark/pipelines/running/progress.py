@@ -115,13 +115,14 @@ class RunHistory:
 def sample(batch: BatchFigures, at_s: float) -> BatchSample:
     """A batch as the report needs it."""
     lags = [each.lag for each in batch.sources if each.lag is not None]
+    is_known = all(each.lag is not None for each in batch.sources if each.end)
     seconds = [each.most_seconds for each in lags if each.most_seconds is not None]
     return BatchSample(
         at_s=at_s,
         number=batch.number,
         rows=batch.rows,
         seconds=batch.seconds,
-        lag_rows=sum(each.total_rows for each in lags) if lags else None,
+        lag_rows=sum(each.total_rows for each in lags) if lags and is_known else None,
         lag_s=max(seconds, default=None),
         watermark_behind_s=None if batch.watermark_s is None else at_s - batch.watermark_s,
         state_rows=batch.state_rows,

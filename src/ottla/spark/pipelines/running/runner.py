@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.running.control import BEAT_INTERVAL_S, RunnerHeartbeat, RunnerNotes, RunState
-from ottla.spark.pipelines.running.process import host_name
+from ottla.spark.pipelines.running.process import host_name, process_start
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,10 @@ class Ending:
 
 
 class PipelineRunner:
-    """One run of a pipeline: its heartbeats, and its end. `on_poll` is called between two looks at the query."""
+    """One run of a pipeline: its heartbeats, and its end. `on_poll` is called between two looks at the query.
+
+    A thread writes the heartbeats from `announce` to `close`: the start of Spark, and its end, may take minutes.
+    """
 
     def __init__(
         self,
@@ -76,21 +80,25 @@ class PipelineRunner:
         self._started_ms = round(now_s() * 1_000)
         self.run_id = uuid.uuid4().hex
         self._state = RunState.starting
-        self._beat_at_s = 0.0
+        self._writing = threading.Lock()
+        self._has_closed = threading.Event()
         self._looked_at_s = 0.0
         self._trouble_is_known = False
 
     def announce(self) -> None:
-        """Write the first heartbeat. Raises PipelineError where the checkpoint cannot be written."""
+        """Write the first heartbeat, and the others from now on.
+
+        Raises PipelineError where the checkpoint cannot be written.
+        """
         self._notes.beat(self._heartbeat())
-        self._beat_at_s = self._now_s()
+        threading.Thread(target=self._keep_beating, name="ottla-pipeline-heartbeat", daemon=True).start()
 
     def follow(self, query: FollowedQuery) -> Ending:
         """Wait for the end of the query, or end it when it is asked to end."""
         self._change(RunState.running)
         try:
             while not query.awaitTermination(_seconds(POLL_S)):
-                self._tick()
+                self._on_poll()
                 if self._wish.after_batch or self._is_asked():
                     self._change(RunState.stopping)
                     self._end_after_batch(query)
@@ -101,6 +109,7 @@ class PipelineRunner:
 
     def close(self, *, failed: bool) -> None:
         """Write the last heartbeat."""
+        self._has_closed.set()
         self._change(RunState.failed if failed else RunState.stopped)
 
     def _end_after_batch(self, query: FollowedQuery) -> None:
@@ -109,13 +118,12 @@ class PipelineRunner:
         while query.isActive and not self._wish.at_once:
             if not query.status["isTriggerActive"] or _last_batch(query) != batch:
                 break
-            self._tick()
+            self._on_poll()
             query.awaitTermination(_seconds(POLL_S))
         query.stop()
 
-    def _tick(self) -> None:
-        self._on_poll()
-        if self._now_s() - self._beat_at_s >= BEAT_INTERVAL_S:
+    def _keep_beating(self) -> None:
+        while not self._has_closed.wait(BEAT_INTERVAL_S):
             self._beat()
 
     def _is_asked(self) -> bool:
@@ -129,15 +137,18 @@ class PipelineRunner:
             return False
 
     def _change(self, state: RunState) -> None:
-        self._state = state
+        with self._writing:
+            self._state = state
         self._beat()
 
     def _beat(self) -> None:
-        self._beat_at_s = self._now_s()
-        try:
-            self._notes.beat(self._heartbeat())
-        except PipelineError as problem:
-            self._note_trouble(problem)
+        with self._writing:
+            if self._has_closed.is_set() and not self._state.has_ended:
+                return  # The last word is that of `close`.
+            try:
+                self._notes.beat(self._heartbeat())
+            except PipelineError as problem:
+                self._note_trouble(problem)
 
     def _note_trouble(self, problem: PipelineError) -> None:
         """A pipeline whose heartbeat cannot be written runs on; the log says so once."""
@@ -153,6 +164,7 @@ class PipelineRunner:
             started_ms=self._started_ms,
             beat_ms=round(self._now_s() * 1_000),
             state=self._state,
+            process_start=process_start(os.getpid()),
         )
 
 

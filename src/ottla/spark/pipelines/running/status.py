@@ -13,7 +13,7 @@ from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.running.clusters import ReadCluster, read_clusters
 from ottla.spark.pipelines.running.control import Runner, RunnerNotes
-from ottla.spark.pipelines.running.process import host_name, process_exists
+from ottla.spark.pipelines.running.process import host_name, is_running
 from ottla.spark.pipelines.settings.model import PipelineSettings
 from ottla.spark.source.offsets import by_partition
 from ottla.spark.source.partitions import latest_offsets, selected_partitions
@@ -96,7 +96,7 @@ def read_status(settings: PipelineSettings, timeout_ms: int, now_s: Callable[[],
         finished_batch=finished,
         finished_ms=None if finished is None else _finished_ms(settings.checkpoint, finished),
         watermark_ms=None if newest is None else newest.watermark_ms,
-        runner=RunnerNotes(settings.checkpoint).runner(host_name(), round(now_s() * 1_000), process_exists),
+        runner=RunnerNotes(settings.checkpoint).runner(host_name(), round(now_s() * 1_000), is_running),
         partitions=tuple(partitions),
         problems=tuple(problems),
     )

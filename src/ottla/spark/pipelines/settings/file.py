@@ -61,7 +61,7 @@ def load_pipeline(path: Path, environment: Mapping[str, str]) -> PipelineSetting
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise PipelineSettingsError(f"{path} has more than {MAX_FILE_BYTES >> 20} MiB")
-        top = tomllib.loads(content.decode())
+        top = tomllib.loads(content.decode("utf-8-sig"))  # Editors of Windows put a byte order mark first.
     except OSError as problem:
         raise PipelineSettingsError(f"cannot read {path}: {problem.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:

@@ -69,7 +69,7 @@ class References:
         try:
             with (self._folder / path).open("rb") as file:
                 content = file.read(MAX_SECRET_BYTES + 1)
-            value = content.decode().rstrip("\r\n")
+            value = content.decode("utf-8-sig").rstrip("\r\n")
         except OSError as problem:
             raise PipelineSettingsError(f"{where}: the file {path} cannot be read ({problem.strerror})") from None
         except UnicodeDecodeError:

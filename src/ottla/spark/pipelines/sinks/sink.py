@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.spark.pipelines.tables.contract import EndOffsets, LastCommit
+from ottla.spark.pipelines.writing.refusals import RefusedRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from ottla.spark.pipelines.writing.direct import RecordRefusals
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,14 @@ class BatchInWork:
     watermark_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """What a sink left out of a batch: `bad_records` did not parse, None where it cannot say; and rows of its own."""
+
+    bad_records: int | None = None
+    refused: RefusedRows = field(default_factory=RefusedRows)
+
+
 class BatchSink(Protocol):
     """One place for rows. It travels to the process that runs batches, and keeps nothing open on the way."""
 
@@ -41,11 +52,16 @@ class BatchSink(Protocol):
         """Refuse rows with these columns, if they do not fit. Raises PipelineError."""
         ...
 
-    def stage(self, frame: DataFrame, batch: BatchInWork) -> int | None:
-        """Do what can be done before anything is seen; gives how many records did not parse, None where it cannot say.
+    def stage(self, frame: DataFrame, batch: BatchInWork) -> StagedRows:
+        """Do what can be done before anything is seen; gives what was left out. Raises PipelineError."""
+        return StagedRows()
 
-        Raises PipelineError.
-        """
+    def record_refusals(self) -> RecordRefusals | None:
+        """What finds the records whose rows `stage` left out; None where rows are not of single records."""
+        return None
+
+    def refused_rows(self, frame: DataFrame) -> DataFrame | None:
+        """The rows of `frame` that `stage` left out, as dead letters; None where `record_refusals` finds them."""
         return None
 
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:

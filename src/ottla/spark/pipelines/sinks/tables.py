@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines import points
+from ottla.spark.pipelines.errors import PipelineError, SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
-from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
+from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink, StagedRows
 from ottla.spark.pipelines.tables.contract import BatchCommit, BatchTable, LastCommit
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
-    from ottla.spark.pipelines.tables.contract import StagedFile, Staging
-    from ottla.spark.pipelines.writing.direct import DirectWriter
+    from ottla.spark.pipelines.tables.contract import Staging
+    from ottla.spark.pipelines.writing.direct import DirectWriter, RecordRefusals
+    from ottla.spark.pipelines.writing.manifests import WrittenRows
+    from ottla.spark.pipelines.writing.refusals import PartitionRule
 
 #: Batches between two looks for small files: each look lists the table, or reads its log.
 BATCHES_PER_COMPACTION = 20
@@ -29,6 +34,7 @@ class TableSink(BatchSink):
         self._pipeline = pipeline
         self._table: BatchTable | None = None
         self._staged: BatchCommit | None = None
+        self._rule: PartitionRule | None = None
         self._direct: DirectWriter | None = None
 
     def take_ranges(self, writer: DirectWriter) -> None:
@@ -51,25 +57,41 @@ class TableSink(BatchSink):
 
         check_partition_columns(arrow_schema(rows), self._settings.partition_by)
 
-    def stage(self, frame: DataFrame, batch: BatchInWork) -> int | None:
-        """Write the files of one batch where no reader looks; gives how many records did not parse, if tasks read them.
+    def stage(self, frame: DataFrame, batch: BatchInWork) -> StagedRows:
+        """Write the files of one batch where no reader looks; gives what was left out. Raises PipelineError."""
+        with self._while_it_is_ours():
+            staging = self._opened().staging(batch.query_id, batch.batch_id)
+            return self._stage(frame, batch, staging)
 
-        Raises PipelineError.
-        """
-        staging = self._opened().staging(batch.query_id, batch.batch_id)
+    def _stage(self, frame: DataFrame, batch: BatchInWork, staging: Staging) -> StagedRows:
+        from ottla.spark.pipelines.writing.splitting import rule_of
+
+        self._rule = rule_of(staging)
         bad_records: int | None = None
         if self._direct is not None:
             watermark_ms = self._direct.watermark_ms
             source = self._direct.source
             start = batch.start_offsets.get(source, {}) if batch.batch_id else None
             written = self._direct.write(frame.sparkSession, staging, start, batch.end_offsets.get(source, {}))
-            schema, files, bad_records = self._direct.schema, written.files, written.bad_records
+            schema, files, refused = self._direct.schema, written.files, written.refused
+            bad_records = written.bad_records
         else:
             watermark_ms = batch.watermark_ms
-            schema, files = _write_rows(frame, staging)
+            schema, rows = _write_rows(frame, staging)
+            files, refused = rows.files, rows.refused
         self._staged = BatchCommit(batch.query_id, batch.batch_id, batch.end_offsets, watermark_ms, schema, files)
         points.reach(points.FILES_WRITTEN)
-        return bad_records
+        return StagedRows(bad_records, refused)
+
+    def record_refusals(self) -> RecordRefusals | None:
+        """Of tasks that read records themselves: what finds those whose rows they left out."""
+        return None if self._direct is None or self._rule is None else self._direct.record_refusals(self._rule)
+
+    def refused_rows(self, frame: DataFrame) -> DataFrame | None:
+        """Of Spark's rows: those that were left out, as dead letters."""
+        from ottla.spark.pipelines.writing.refusals import refused_rows
+
+        return None if self._direct is not None or self._rule is None else refused_rows(frame, self._rule)
 
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Commit the batch that was staged; one that is there already adds nothing.
@@ -81,11 +103,31 @@ class TableSink(BatchSink):
         if not commit.files and (not self._keep_offsets or batch.start_offsets == batch.end_offsets):
             return
         table = self._opened()
-        if table.commit(commit):
-            points.reach(points.TABLE_COMMITTED)
-        # By the number in the checkpoint, so that runs of few batches each come to it, too.
-        if self._settings.compact_to_bytes is not None and (batch.batch_id + 1) % BATCHES_PER_COMPACTION == 0:
-            table.compact(commit.watermark_ms)
+        with self._while_it_is_ours():
+            if table.commit(commit):
+                points.reach(points.TABLE_COMMITTED)
+            # By the number in the checkpoint, so that runs of few batches each come to it, too.
+            if self._settings.compact_to_bytes is not None and (batch.batch_id + 1) % BATCHES_PER_COMPACTION == 0:
+                table.compact(commit.watermark_ms)
+
+    @contextmanager
+    def _while_it_is_ours(self) -> Iterator[None]:
+        """Work in the table. What fails since another driver has taken over, and removed files, is that driver's doing.
+
+        Raises SupersededError then.
+        """
+        try:
+            yield
+        except SupersededError:
+            raise
+        except Exception as failed:
+            try:
+                self._opened().end_if_superseded()
+            except SupersededError as superseded:
+                raise superseded from failed
+            except PipelineError:
+                pass  # The table cannot be read either: the first error says more.
+            raise
 
     def _opened(self) -> BatchTable:
         from ottla.spark.pipelines.tables.opening import open_table
@@ -95,7 +137,7 @@ class TableSink(BatchSink):
         return self._table
 
 
-def _write_rows(frame: DataFrame, staging: Staging) -> tuple[pyarrow.Schema, list[StagedFile]]:
+def _write_rows(frame: DataFrame, staging: Staging) -> tuple[pyarrow.Schema, WrittenRows]:
     from ottla.spark.pipelines.writing.schemas import arrow_schema
     from ottla.spark.pipelines.writing.tasks import write_batch
 

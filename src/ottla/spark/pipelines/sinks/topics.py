@@ -55,14 +55,16 @@ class TopicSink(BatchSink):
         from ottla.spark.sink.options import parse_write_options
 
         options = parse_write_options(self._options() | {"topic": self._settings.topic})
-        check_columns(as_records(rows, self._settings).schema, options)
+        check_columns(self._records(rows).schema, options)
 
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Send the rows, and wait until they are acknowledged. Raises PipelineError for columns that do not fit."""
-        records = letters_as_records(frame) if self._dead_letters else as_records(frame, self._settings)
-        records.write.format("ottla").options(**self._options()).option("topic", self._settings.topic).mode(
-            "append"
-        ).save()
+        self._records(frame).write.format("ottla").options(**self._options()).option(
+            "topic", self._settings.topic
+        ).mode("append").save()
+
+    def _records(self, rows: DataFrame) -> DataFrame:
+        return letters_as_records(rows) if self._dead_letters else as_records(rows, self._settings)
 
     def _options(self) -> dict[str, str]:
         given = dict(self._settings.options)

@@ -98,6 +98,10 @@ class BatchTable(Protocol):
         """
         ...
 
+    def end_if_superseded(self) -> None:
+        """Raise SupersededError if another driver has taken over since `recover`; what is read may fail, too."""
+        ...
+
     def recover(self) -> None:
         """Finish or remove what a driver that died left behind. Called before the first batch of a driver."""
         ...

@@ -135,6 +135,15 @@ class LogTable(ABC):
         self._attempts.committed(batch.query_id, batch.batch_id, files)
         return True
 
+    def end_if_superseded(self) -> None:
+        """See `BatchTable.end_if_superseded`."""
+        self._read()
+        if self._driver.is_shut_out(self._state):
+            raise self._superseded()
+
+    def _superseded(self) -> SupersededError:
+        return SupersededError(f"another driver of this pipeline has taken over {self._name}; this driver ends")
+
     def recover(self) -> None:
         """Shut older drivers of this pipeline out, and remove what they wrote and did not commit."""
         number = self._driver.number
@@ -207,7 +216,7 @@ class LogTable(ABC):
             if is_made:
                 return True
             if self._driver.is_shut_out(self._state):
-                raise SupersededError(f"another driver of this pipeline has taken over {self._name}; this driver ends")
+                raise self._superseded()
             return self._state.compactions >= number or not old <= live
 
         try:

@@ -16,9 +16,10 @@ from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSetting
 from ottla.spark.pipelines.tables.contract import EndOffsets, StagedFile, Staging
 from ottla.spark.pipelines.writing.expressions import Expression, OneSelect, as_array
 from ottla.spark.pipelines.writing.files import write_files
-from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, as_rows, files_of
+from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, as_last_row, as_rows, written_rows
 from ottla.spark.pipelines.writing.memory import take_memory_of_the_system
 from ottla.spark.pipelines.writing.plan import SqlPlan, SqlRules, plan_steps
+from ottla.spark.pipelines.writing.refusals import PartitionRule, RefusedRows
 from ottla.spark.pipelines.writing.schemas import arrow_schema, arrow_schema_of
 from ottla.spark.pipelines.writing.splitting import check_partition_columns
 from ottla.spark.versions import Versioned
@@ -34,15 +35,18 @@ if TYPE_CHECKING:
 RECORDS_PER_TASK = 100_000
 #: More records than this are not given to one task, where all cores have one: a task that fails is run again whole.
 MOST_RECORDS_PER_TASK = 250_000
+#: A column beside those of a source's view, whose names SQL can say: where a row was.
+_PLACE = "\0place"
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 _REPORT_COLUMNS = f"{MANIFEST_COLUMNS}, bad_records BIGINT, latest_event_ms BIGINT"
 
 
 @dataclass(frozen=True, slots=True)
 class DirectBatch:
-    """What the tasks of one batch did: the files, and how many records did not parse."""
+    """What the tasks of one batch did: the files, the rows that they left out, how many records did not parse."""
 
     files: list[StagedFile]
+    refused: RefusedRows
     bad_records: int
 
 
@@ -85,6 +89,10 @@ class DirectWriter:
         """The watermark of the batches written so far by this object; None where there is none (yet)."""
         return None if self._latest_event_ms is None else max(0, self._latest_event_ms - self._delay_ms)
 
+    def record_refusals(self, rule: PartitionRule) -> RecordRefusals:
+        """What says of single records why no partition can hold their rows."""
+        return RecordRefusals(self._selection.conditions, rule)
+
     def write(self, spark: SparkSession, staging: Staging, start: EndOffsets | None, end: EndOffsets) -> DirectBatch:
         """Write the records of the batch from `start` to `end` to files below `staging`.
 
@@ -96,7 +104,7 @@ class DirectWriter:
         check_partition_columns(self.schema, staging.partition_by)
         work = into_tasks(plan_batch(self._options, start, end), _cores(spark))
         if not work:
-            return DirectBatch([], 0)
+            return DirectBatch([], RefusedRows(), 0)
         task = DirectTask(self._options, self._selection, self.schema, staging, work)
         numbers = spark.range(0, len(work), 1, len(work))
         reports = numbers.mapInArrow(lambda batches: task.run(batches), _REPORT_COLUMNS).toArrow().to_pylist()
@@ -104,7 +112,29 @@ class DirectWriter:
         if self._latest_event_ms is not None:
             latest.append(self._latest_event_ms)
         self._latest_event_ms = max(latest, default=None)
-        return DirectBatch(files_of(reports), sum(each["bad_records"] for each in reports))
+        written = written_rows(reports)
+        return DirectBatch(written.files, written.refused, sum(each["bad_records"] for each in reports))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRefusals:
+    """Says of records why no partition can hold the rows that SQL makes of them, one each at most."""
+
+    conditions: OneSelect
+    rule: PartitionRule
+
+    def of(self, view: pyarrow.RecordBatch) -> list[str | None]:
+        """The reason for each record of the source's view, None where there is none."""
+        import pyarrow
+
+        found: list[str | None] = [None] * view.num_rows
+        places = pyarrow.array(range(view.num_rows), pyarrow.int64())
+        kept = self.conditions.kept(view.append_column(_PLACE, places))
+        if kept.num_rows:
+            reasons = self.rule.refusals(self.conditions.selected(kept))
+            for place, reason in zip(kept.column(_PLACE).to_pylist(), reasons, strict=True):
+                found[place] = reason
+        return found
 
 
 class DirectTask(Versioned):
@@ -124,6 +154,7 @@ class DirectTask(Versioned):
         self._staging = staging
         self._work = work
         self._bad_records = 0
+        self._refused = RefusedRows()
         self._latest_event_ms: int | None = None
 
     def run(self, numbers: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -132,9 +163,9 @@ class DirectTask(Versioned):
         mine = [self._work[number] for batch in numbers for number in batch.column(0).to_pylist()]
         with message_only():
             for ranges in mine:
-                for file in write_files(self._rows(ranges), self._staging, self._schema):
+                for file in write_files(self._rows(ranges), self._staging, self._schema, self._refused):
                     yield _with_report(as_rows([file]), 0, None)
-        yield _with_report(as_rows([None]), self._bad_records, self._latest_event_ms)
+        yield _with_report(as_last_row(self._refused), self._bad_records, self._latest_event_ms)
 
     def _rows(self, ranges: Sequence[PartitionRange]) -> Iterator[pyarrow.RecordBatch]:
         from ottla.spark.source.reading import read_ranges

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines.tables.contract import StagedFile, Staging
 from ottla.spark.pipelines.tables.partition_folders import partition_folder
-from ottla.spark.pipelines.writing.splitting import PartitionValues, split
+from ottla.spark.pipelines.writing.refusals import RefusedRows
+from ottla.spark.pipelines.writing.splitting import PartitionValues, rule_of, split
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,12 +36,14 @@ _WITH_RENAME = ("local", "hdfs")
 class PartFiles:
     """Open files by partition values. Used in `with`: where that ends by an error, open files are removed."""
 
-    def __init__(self, staging: Staging, schema: pyarrow.Schema) -> None:
+    def __init__(self, staging: Staging, schema: pyarrow.Schema, refused: RefusedRows | None = None) -> None:
         """`schema` is that of the rows, partition columns included. Raises PipelineError."""
         from ottla.spark.pipelines.tables.filesystems import open_filesystem
 
         self._staging = staging
         self._schema = schema
+        self._rule = rule_of(staging)
+        self._refused = refused
         kept = [each for each in schema if staging.keep_partition_columns or each.name not in staging.partition_by]
         self._columns = [each.name for each in kept]
         self._file_schema = _schema_of(kept)
@@ -82,7 +85,7 @@ class PartFiles:
             return
         whole = self._gathered[0] if len(self._gathered) == 1 else pyarrow.concat_batches(self._gathered)
         self._gathered, self._gathered_bytes = [], 0
-        for values, rows in split(whole, self._staging.partition_by):
+        for values, rows in split(whole, self._rule, self._refused):
             file = self._open.get(values)
             if file is None:
                 if len(self._open) >= self._most_open:
@@ -105,12 +108,15 @@ class PartFiles:
         return self._open.pop(values).close(values)
 
 
-def write_files(rows: Iterable[pyarrow.RecordBatch], staging: Staging, schema: pyarrow.Schema) -> Iterator[StagedFile]:
+def write_files(
+    rows: Iterable[pyarrow.RecordBatch], staging: Staging, schema: pyarrow.Schema, refused: RefusedRows | None = None
+) -> Iterator[StagedFile]:
     """Write all rows to files below `staging`; gives each file once it is whole. Raises OSError, PipelineError.
 
     `rows` have the columns of `schema` in its order, in types that cast to its types. Without rows there is no file.
+    Rows that no partition can hold are left out and counted in `refused`; without it they raise PipelineError.
     """
-    with PartFiles(staging, schema) as files:
+    with PartFiles(staging, schema, refused) as files:
         for batch in rows:
             yield from files.write(batch)
         yield from files.close()

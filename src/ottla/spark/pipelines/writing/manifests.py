@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines.tables.contract import StagedFile
+from ottla.spark.pipelines.writing.refusals import RefusedRows
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
 #: The columns of a row, in Spark's DDL.
-MANIFEST_COLUMNS = "path STRING, partition ARRAY<STRING>, rows BIGINT, size_bytes BIGINT, footer BINARY"
+MANIFEST_COLUMNS = (
+    "path STRING, partition ARRAY<STRING>, rows BIGINT, size_bytes BIGINT, footer BINARY, refused_rows BIGINT, "
+    "refusal STRING"
+)
 
 
-def as_rows(files: Iterable[StagedFile | None]) -> pyarrow.RecordBatch:
-    """A row for each file, of nulls for None."""
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """What the tasks of one batch wrote: the files, and the rows that they left out."""
+
+    files: list[StagedFile]
+    refused: RefusedRows
+
+
+def as_rows(files: Iterable[StagedFile]) -> pyarrow.RecordBatch:
+    """A row for each file."""
+    return _rows(list(files), RefusedRows())
+
+
+def as_last_row(refused: RefusedRows) -> pyarrow.RecordBatch:
+    """The row of no file with which a task says what it left out."""
+    return _rows([None], refused)
+
+
+def _rows(found: Sequence[StagedFile | None], refused: RefusedRows) -> pyarrow.RecordBatch:
     import pyarrow
-
-    found = list(files)
 
     def column(name: str, kind: pyarrow.DataType) -> pyarrow.Array:
         return pyarrow.array([None if each is None else getattr(each, name) for each in found], kind)
@@ -32,19 +52,24 @@ def as_rows(files: Iterable[StagedFile | None]) -> pyarrow.RecordBatch:
             "rows": column("rows", pyarrow.int64()),
             "size_bytes": column("size_bytes", pyarrow.int64()),
             "footer": column("footer", pyarrow.binary()),
+            "refused_rows": pyarrow.array([refused.rows] * len(found), pyarrow.int64()),
+            "refusal": pyarrow.array([refused.reason] * len(found), pyarrow.string()),
         }
     )
 
 
-def files_of(rows: Iterable[Mapping[str, Any]]) -> list[StagedFile]:
-    """The files of rows; those of nulls are passed over."""
-    return [
-        StagedFile(row["path"], tuple(row["partition"]), row["rows"], row["size_bytes"], row["footer"])
-        for row in rows
-        if row["path"] is not None
-    ]
+def written_rows(rows: Iterable[Mapping[str, Any]]) -> WrittenRows:
+    """What the rows of all tasks say."""
+    files, refused = [], RefusedRows()
+    for row in rows:
+        if row["path"] is not None:
+            files.append(
+                StagedFile(row["path"], tuple(row["partition"]), row["rows"], row["size_bytes"], row["footer"])
+            )
+        refused.add(row["refused_rows"], row["refusal"])
+    return WrittenRows(files, refused)
 
 
-def collect_files(manifests: DataFrame) -> list[StagedFile]:
-    """Run the query of `manifests` and give its files; only their rows come to the driver, no data."""
-    return files_of(manifests.toArrow().to_pylist())
+def collect(manifests: DataFrame) -> WrittenRows:
+    """Run the query of `manifests`, and give what it wrote; only manifests come to the driver, no data."""
+    return written_rows(manifests.toArrow().to_pylist())

@@ -6,18 +6,33 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.writing.refusals import PartitionRule, RefusedRows
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from ottla.spark.pipelines.tables.contract import Staging
 
 #: The values of partition columns as text, None for null.
 PartitionValues = tuple[str | None, ...]
 
 
-def split(batch: pyarrow.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[PartitionValues, pyarrow.RecordBatch]]:
-    """The rows of each combination of values that the batch has, in the batch's order, with all columns."""
+def rule_of(staging: Staging) -> PartitionRule:
+    """What the partition columns of files there may hold."""
+    return PartitionRule(staging.partition_by, as_text=not staging.keep_partition_columns)
+
+
+def split(
+    batch: pyarrow.RecordBatch, rule: PartitionRule, refused: RefusedRows | None = None
+) -> Iterator[tuple[PartitionValues, pyarrow.RecordBatch]]:
+    """The rows of each combination of values that the batch has, in the batch's order, with all columns.
+
+    Rows whose values name no partition are counted in `refused`. Raises PipelineError for them where it is None.
+    """
+    import pyarrow
     import pyarrow.compute as pc
 
+    columns = rule.columns
     if not columns or not batch.num_rows:
         if batch.num_rows:
             yield (), batch
@@ -26,12 +41,16 @@ def split(batch: pyarrow.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[
     order = pc.sort_indices(codes)
     ends = pc.run_end_encode(codes.take(order)).run_ends.to_pylist()
     starts = [0, *ends[:-1]]
-    values = values_as_text(batch.take(order.take(starts)), columns)
-    if len(ends) == 1:
-        yield values[0], batch
-        return
-    for start, end, found in zip(starts, ends, values, strict=True):
-        yield found, batch.take(order.slice(start, end - start))
+    firsts = batch.take(order.take(starts))
+    reasons = rule.refusals(firsts)
+    values = iter(values_as_text(firsts.filter(pyarrow.array([each is None for each in reasons])), columns))
+    for start, end, reason in zip(starts, ends, reasons, strict=True):
+        if reason is None:
+            yield next(values), batch if len(ends) == 1 else batch.take(order.slice(start, end - start))
+        elif refused is None:
+            raise PipelineError(reason)
+        else:
+            refused.add(end - start, reason)
 
 
 def _codes(columns: Sequence[pyarrow.Array]) -> pyarrow.Array:

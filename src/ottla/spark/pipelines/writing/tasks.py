@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ottla.spark.errors import message_only
 from ottla.spark.pipelines.tables.contract import StagedFile, Staging
 from ottla.spark.pipelines.writing.files import write_files
-from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, as_rows, collect_files
+from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, WrittenRows, as_last_row, as_rows, collect
 from ottla.spark.pipelines.writing.memory import take_memory_of_the_system
+from ottla.spark.pipelines.writing.refusals import RefusedRows
 from ottla.spark.pipelines.writing.schemas import arrow_schema
 from ottla.spark.pipelines.writing.splitting import check_partition_columns
 from ottla.spark.versions import Versioned
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 FILES_PER_REPORT = 256
 
 
-def write_batch(frame: DataFrame, staging: Staging, *, gather: bool = True) -> list[StagedFile]:
-    """Write the rows of a batch to files below `staging`, and give the files.
+def write_batch(frame: DataFrame, staging: Staging, *, gather: bool = True) -> WrittenRows:
+    """Write the rows of a batch to files below `staging`, and give the files and how many rows no partition can hold.
 
     With `gather`, rows of one partition folder are brought to one task first, if they are not too many, so that a
     batch writes about one file for each folder. Raises PipelineError if the rows cannot be written to such files, and
@@ -34,7 +35,7 @@ def write_batch(frame: DataFrame, staging: Staging, *, gather: bool = True) -> l
     if gather and staging.partition_by:
         frame = frame.hint("rebalance", *staging.partition_by)
     task = WriteTask(staging, schema)
-    return collect_files(frame.mapInArrow(lambda batches: task.run(batches), MANIFEST_COLUMNS))
+    return collect(frame.mapInArrow(lambda batches: task.run(batches), MANIFEST_COLUMNS))
 
 
 class WriteTask(Versioned):
@@ -48,7 +49,9 @@ class WriteTask(Versioned):
         """Write `rows`; gives rows of `MANIFEST_COLUMNS`."""
         take_memory_of_the_system()
         with message_only():
-            yield from reports(write_files(rows, self._staging, self._schema))
+            refused = RefusedRows()
+            yield from reports(write_files(rows, self._staging, self._schema, refused))
+            yield as_last_row(refused)
 
 
 def reports(files: Iterator[StagedFile]) -> Iterator[pyarrow.RecordBatch]:

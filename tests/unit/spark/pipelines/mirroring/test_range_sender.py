@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
+from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 import pyarrow
 import pytest
 
+from ottla.client.errors import BrokerError, ClientError, DeliveryError, RecordTooLargeError
 from ottla.client.model import TopicPartition
-from ottla.client.producer.bulk_future import OffsetRange
+from ottla.client.producer.bulk_future import BulkFuture
+from ottla.client.producer.futures import BatchResult
+from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.mirroring.copying import RangeSender
 from ottla.spark.pipelines.mirroring.translation import Sync
+from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.client.sync import Producer
@@ -20,44 +26,29 @@ pytestmark = pytest.mark.spec("R6")
 SOURCE, REMOTE = TopicPartition("orders", 0), TopicPartition("west.orders", 0)
 
 
-class AnsweredFuture:
-    """Stands for a BulkFuture: acknowledged when it is made, or when the producer is flushed."""
-
-    def __init__(self, start: int, count: int) -> None:
-        self._range = OffsetRange(REMOTE.topic, REMOTE.partition, start, start + count, count)
-        self.is_done = False
-
-    def done(self) -> bool:
-        """See `BulkFuture`."""
-        return self.is_done
-
-    def result(self) -> list[OffsetRange]:
-        """See `BulkFuture`."""
-        assert self.is_done
-        return [self._range]
-
-
 class AnsweringProducer:
     """Stands for a producer whose broker answers at once, or when it has to."""
 
     def __init__(self, *, at_once: bool) -> None:
         self._at_once = at_once
         self._end = 0
-        self._futures: list[AnsweredFuture] = []
+        self._pending: deque[tuple[BatchResult, int]] = deque()
 
-    def send_arrow(self, records: pyarrow.RecordBatch, topic: str, *, partition: int) -> AnsweredFuture:
+    def send_arrow(self, records: pyarrow.RecordBatch, topic: str, *, partition: int, into: BulkFuture) -> None:
         """See `Producer`."""
         assert (topic, partition) == REMOTE
-        future = AnsweredFuture(self._end, len(records))
-        future.is_done = self._at_once
+        result = BatchResult(REMOTE, Lock())
+        into.add_batch(result, len(records))
+        self._pending.append((result, self._end))
         self._end += len(records)
-        self._futures.append(future)
-        return future
+        if self._at_once:
+            self.flush()
 
     def flush(self) -> None:
         """See `Producer`."""
-        for future in self._futures:
-            future.is_done = True
+        while self._pending:
+            result, offset = self._pending.popleft()
+            result.complete(offset, -1)
 
 
 def records_from(start: int, count: int) -> pyarrow.RecordBatch:
@@ -84,3 +75,60 @@ def test_the_last_record_has_a_sync_whenever_it_is_acknowledged(at_once: bool, s
 def test_without_records_there_are_no_syncs() -> None:
     sender = RangeSender(cast("Producer[bytes, bytes]", AnsweringProducer(at_once=True)), SOURCE, REMOTE, None)
     assert sender.finished().rows() == []
+
+
+class RefusingProducer(AnsweringProducer):
+    """Stands for a producer whose broker refuses the second batch that it gets."""
+
+    def __init__(self, error: ClientError, named: dict[int, str] | None = None) -> None:
+        super().__init__(at_once=False)
+        self._error = error
+        self._named = named
+
+    def flush(self) -> None:
+        """See `Producer`."""
+        (first, offset), (second, _) = self._pending
+        first.complete(offset, -1)
+        second.complete(-1, -1, self._error, self._named)
+        raise DeliveryError("1 records were not acknowledged")
+
+
+def _refusal(producer: AnsweringProducer) -> str:
+    sender = RangeSender(cast("Producer[bytes, bytes]", producer), SOURCE, REMOTE, None)
+    with pytest.raises(PipelineError) as refused:
+        _send_twenty(sender)
+    return str(refused.value)
+
+
+def _send_twenty(sender: RangeSender) -> None:
+    for start in (1_000, 1_010):
+        sender.send(records_from(start, 10))
+    sender.finished()
+
+
+def test_a_record_that_the_target_refuses_is_named_by_its_place_in_the_source() -> None:
+    error = BrokerError(ErrorCode.INVALID_RECORD, "a batch for west.orders-0")
+    assert _refusal(RefusingProducer(error, {4: "no key", 7: "no key"})) == (
+        "the target's topic west.orders refuses the record orders-0@1014 of the source: a record for west.orders-0: "
+        "no key (INVALID_RECORD). Two ways on: let the target take it, by settings of its brokers or of the source's "
+        "topic, which the mirror sets there too; or delete the source's records up to it, by "
+        "delete_records({orders-0: 1015}) of an admin client, and the mirror goes on behind it"
+    )
+    assert "refuses one of the records orders-0@1010 to 1019 of the source" in _refusal(RefusingProducer(error))
+
+
+def test_a_record_that_is_too_large_for_the_producer_is_named_too() -> None:
+    class Small(AnsweringProducer):
+        def send_arrow(self, records: pyarrow.RecordBatch, topic: str, *, partition: int, into: BulkFuture) -> None:
+            into.add_batch(BatchResult(REMOTE, Lock()), 3)
+            raise RecordTooLargeError(topic, 2_000, "max.request.size of the producer (1000)")
+
+    assert "refuses the record orders-0@1003 of the source: a record of 2000 bytes" in _refusal(Small(at_once=True))
+
+
+def test_what_is_no_record_s_fault_names_none() -> None:
+    sender = RangeSender(
+        cast("Producer[bytes, bytes]", RefusingProducer(ClientError("no broker answers"))), SOURCE, REMOTE, None
+    )
+    with pytest.raises(DeliveryError, match="no broker answers"):
+        _send_twenty(sender)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -57,6 +58,9 @@ def test_the_live_line_has_all_figures() -> None:
 def test_the_live_line_says_what_is_not_known() -> None:
     assert live_line(Query("id", "run", "totals"), 0.0) == "totals: running, no batch yet"
     assert ", lag not known," in live_line(Query("id", "run", "totals", last=_batch()), 0.0)
+    known = _batch(lag=Lag({PARTITION: 0}))
+    two = replace(known, sources=(*known.sources, *_batch().sources))
+    assert ", lag not known," in live_line(Query("id", "run", "totals", last=two), 0.0)
     assert ", no lag," in live_line(Query("id", "run", "totals", last=_batch(lag=Lag({PARTITION: 0}))), 0.0)
 
 

@@ -15,7 +15,7 @@ from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition
 from ottla.spark.pipelines.running.checks import check_pipeline
 from ottla.spark.pipelines.running.control import Liveness, RunnerHeartbeat, RunnerNotes, RunState
-from ottla.spark.pipelines.running.process import host_name, process_exists
+from ottla.spark.pipelines.running.process import host_name
 from ottla.spark.pipelines.running.status import read_status
 from ottla.spark.pipelines.settings.file import load_pipeline
 from ottla.spark.pipelines.settings.model import PipelineSettings
@@ -77,14 +77,6 @@ def test_a_cluster_that_does_not_answer_leaves_the_checkpoint(cluster, tmp_path:
     assert [(each.position, each.end, each.lag) for each in found.partitions] == [(3, None, None)]
 
 
-def test_processes_are_seen() -> None:
-    import os
-
-    assert process_exists(os.getpid())
-    assert not process_exists(2**22 + 1)
-    assert not process_exists(0)
-
-
 def _checked(folder: Path, text: str) -> dict[str, tuple[bool | None, str]]:
     results = check_pipeline(_settings(folder, text), 1_000, NOW_MS)
     return {each.what: (each.passed, each.detail) for each in results}
@@ -93,7 +85,8 @@ def _checked(folder: Path, text: str) -> dict[str, tuple[bool | None, str]]:
 def test_all_is_well(cluster, tmp_path: Path) -> None:
     cluster.holds("a", (0, 10), (0, 1))
     steps = '[[steps]]\nsql = """SELECT count(*) FROM source GROUP BY window(timestamp, \'1 hour\')"""\n'
-    found = _checked(tmp_path, HEAD + SOURCE + CONSOLE + steps)
+    time = 'watermark_column = "timestamp"\nwatermark_delay = "1 minute"\n'
+    found = _checked(tmp_path, HEAD + SOURCE + time + CONSOLE + steps)
     assert all(passed for passed, _ in found.values()), found
     assert found["source source"][1] == "a: 2 partitions, group p"
 
@@ -124,12 +117,12 @@ CHECKED = {
         "is not there; correct its path",
     ),
     "folder of a database": (
-        HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:none/t.db"\ntable = "t"\nkey_columns = ["k"]\n',
+        HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:none/t.db"\ntable = "t"\nkey_columns = ["key"]\n',
         "sink",
         "is no folder; make it",
     ),
     "no database": (
-        HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:p.toml"\ntable = "t"\nkey_columns = ["k"]\n',
+        HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:p.toml"\ntable = "t"\nkey_columns = ["key"]\n',
         "sink",
         "is no SQLite database",
     ),

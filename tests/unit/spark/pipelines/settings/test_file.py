@@ -50,6 +50,14 @@ def test_a_small_file_has_spark_s_and_our_defaults(tmp_path: Path) -> None:
     assert [step.sql for step in found.steps] == ["SELECT * FROM source"]
 
 
+def test_a_byte_order_mark_at_its_head_is_no_text(tmp_path: Path) -> None:
+    """As Notepad and PowerShell write one."""
+    assert _load(tmp_path, f"\ufeff{TOP}{SOURCE}{CONSOLE}").name == "p"
+    (tmp_path / "secret").write_bytes("\ufeffhunter2\r\n".encode())
+    found = _load(tmp_path, TOP + SOURCE + '[source.options]\nkafka.client.id = "${file:secret}"\n' + CONSOLE)
+    assert found.sources[0].options["kafka.client.id"] == "hunter2"
+
+
 def test_all_keys_arrive(tmp_path: Path) -> None:
     found = _load(
         tmp_path,

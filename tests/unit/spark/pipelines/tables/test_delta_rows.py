@@ -141,10 +141,9 @@ def test_odd_partition_values(tmp_path: Path, kind: pyarrow.DataType, values: li
     assert [row["p"] for row in scanned(path)] == expected
 
 
-@pytest.mark.parametrize("text", ["", "__HIVE_DEFAULT_PARTITION__"])
-def test_texts_that_are_null_as_a_partition(tmp_path: Path, text: str) -> None:
+def test_an_empty_text_is_null_as_a_partition(tmp_path: Path) -> None:
     table = opened(tmp_path, "p")
-    table.commit(stage(table, 0, pyarrow.table({"id": [1], "p": [text]})))
+    table.commit(stage(table, 0, pyarrow.table({"id": [1], "p": [""]})))
     assert scanned(tmp_path) == [{"id": 1, "p": None}]
 
 
@@ -217,3 +216,36 @@ def test_nulls_in_a_column_that_may_not_be_null(tmp_path: Path) -> None:
         with pytest.raises(PipelineError, match="column id may not be null in the table, and has nulls in the batch"):
             table.commit(stage(table, 1, pyarrow.table(rows)))
     assert len(scanned(tmp_path)) == 10
+
+
+def test_columns_are_added_beside_those_that_may_not_be_null(tmp_path: Path) -> None:
+    inner = [pyarrow.field("a", pyarrow.int64(), nullable=False)]
+    items = pyarrow.list_(pyarrow.field("element", pyarrow.struct(inner), nullable=False))
+    schema = pyarrow.schema(
+        [pyarrow.field("id", pyarrow.int64(), nullable=False), ("s", pyarrow.struct(inner)), ("items", items)]
+    )
+    deltalake.DeltaTable.create(tmp_path, deltalake.Schema.from_arrow(schema))
+    table = opened(tmp_path)
+    grown = {"id": [0], "n": ["new"], "s": [{"a": 1, "b": 2}], "items": [[{"a": 3, "b": 4}]]}
+    assert table.commit(stage(table, 0, pyarrow.table(grown)))
+    assert scanned(tmp_path) == [{"id": 0, "s": {"a": 1, "b": 2}, "items": [{"a": 3, "b": 4}], "n": "new"}]
+    a, b = pyarrow.field("a", pyarrow.int64(), nullable=False), pyarrow.field("b", pyarrow.int64())
+    wanted = pyarrow.schema(
+        [
+            pyarrow.field("id", pyarrow.int64(), nullable=False),
+            ("s", pyarrow.struct([a, b])),
+            ("items", pyarrow.list_(pyarrow.field("element", pyarrow.struct([a, b]), nullable=False))),
+            ("n", pyarrow.string()),
+        ]
+    )
+    assert deltalake.DeltaTable(tmp_path).schema() == deltalake.Schema.from_arrow(wanted)
+
+
+def test_nulls_beside_a_new_column_are_refused_before_the_table_changes(tmp_path: Path) -> None:
+    schema = pyarrow.schema([pyarrow.field("id", pyarrow.int64(), nullable=False)])
+    deltalake.DeltaTable.create(tmp_path, deltalake.Schema.from_arrow(schema))
+    table = opened(tmp_path)
+    for rows in ({"id": pyarrow.array([1, None], pyarrow.int64()), "n": [1, 2]}, {"n": [1]}):
+        with pytest.raises(PipelineError, match="column id may not be null in the table, and has nulls in the batch"):
+            table.commit(stage(table, 0, pyarrow.table(rows)))
+    assert deltalake.DeltaTable(tmp_path).version() == 0

@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.iceberg import IcebergBatchTable
+from ottla.spark.pipelines.tables.partition_folders import NULL_VALUE
 from support.staged_tables import Lake, iceberg_sink, numbered, stage
 
 pytestmark = pytest.mark.spec("D3")
@@ -85,7 +86,7 @@ def test_readers_leave_files_out(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        (pyarrow.string(), ["a/b", "a=b%20", "ü '\"\\?#", "..", "", " ", "NULL", None]),
+        (pyarrow.string(), ["a/b", "a=b%20", "ü '\"\\?#", "..", "", " ", "NULL", NULL_VALUE, None]),
         (pyarrow.int64(), [-(2**63), 0, None]),
         (pyarrow.bool_(), [True, False, None]),
         (pyarrow.date32(), [date(1, 1, 1), date(2024, 2, 29), None]),
@@ -188,3 +189,23 @@ def test_the_namespace_is_made_by_another_driver_at_the_same_moment(
     monkeypatch.setattr(SqlCatalog, "create_namespace_if_not_exists", both)
     table = lake.opened()
     assert table.commit(stage(table, 0, numbered(0)))
+
+
+def test_fields_are_added_beside_those_that_may_not_be_null(lake: Lake) -> None:
+    table = lake.opened()
+    inner = StructType(NestedField(3, "a", LongType(), required=True))
+    items = ListType(5, StructType(NestedField(6, "a", LongType(), required=True)), element_required=True)
+    table._location.catalog.create_table(
+        "lake.rows",
+        Schema(NestedField(1, "id", LongType()), NestedField(2, "s", inner), NestedField(4, "items", items)),
+    )
+    rows = pyarrow.table({"id": [0], "s": [{"a": 1, "b": 2}], "items": [[{"a": 3, "b": 4}]]})
+    assert table.commit(stage(table, 0, rows))
+    schema = lake.foreign().schema()
+    assert [schema.find_field(name).required for name in ("s.a", "s.b", "items.element", "items.element.a")] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert read(lake) == rows.to_pylist()

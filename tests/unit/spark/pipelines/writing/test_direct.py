@@ -10,9 +10,13 @@ import pyarrow
 import pyarrow.dataset
 import pytest
 
+from ottla.spark.decoding.options import parse_decoding_options
+from ottla.spark.pipelines.queries.inspection import Inspection
 from ottla.spark.pipelines.tables.contract import Staging
-from ottla.spark.pipelines.writing.direct import DirectSelection, DirectTask, into_tasks
+from ottla.spark.pipelines.tables.partition_folders import NULL_VALUE
+from ottla.spark.pipelines.writing.direct import DirectSelection, DirectTask, RecordRefusals, into_tasks
 from ottla.spark.pipelines.writing.plan import SqlRules, plan_steps
+from ottla.spark.pipelines.writing.refusals import PartitionRule
 from ottla.spark.source.options import parse_read_options
 from ottla.spark.source.planning import PartitionRange
 
@@ -36,6 +40,7 @@ VIEW = pyarrow.schema(
         "timestamp": pyarrow.timestamp("us", "UTC"),
     }
 )
+REASON = f"partition column place: the text {NULL_VALUE} stands for null in the names of partitions"
 NUMBERS = pyarrow.record_batch({"id": pyarrow.array([0], pyarrow.int64())})
 
 
@@ -63,6 +68,7 @@ def test_a_task_writes_its_ranges_and_reports(cluster: Any, tmp_path: Path) -> N
     reports = [row for batch in task.run(iter([NUMBERS])) for row in batch.to_pylist()]
 
     *files, rest = reports
+    assert (rest["refused_rows"], rest["refusal"]) == (0, None)
     assert rest["path"] is None
     assert rest["bad_records"] == 8
     assert rest["latest_event_ms"] == 98, "the time of a record that parses"
@@ -130,3 +136,63 @@ def test_a_task_has_one_connection_for_all_its_ranges(cluster: Any, tmp_path: Pa
     assert sum(each["rows"] for each in files) == 5 * 18
     connections = [each for each in cluster.settings if "bootstrap_servers" in each]
     assert (len(connections), cluster.clients) == (1, 0)
+
+
+LATE = 253_402_300_800_000_000
+"""The first microsecond of the year 10000."""
+
+
+def test_records_whose_rows_no_partition_can_hold_are_left_out_and_found_again(cluster: Any, tmp_path: Path) -> None:
+    cluster.holds("t", (0, 20))
+    cluster.values = [
+        json.dumps({"id": number, "place": NULL_VALUE if number % 5 == 0 else f"p{number % 2}"}).encode()
+        for number in range(20)
+    ]
+    cluster.values[3] = b"no JSON"
+    sql = "SELECT id, place, offset FROM events WHERE id <> 5"
+    task = _task(tmp_path, [[PartitionRange("t", 0, 0, 20)]], sql)
+    *files, rest = (row for batch in task.run(iter([NUMBERS])) for row in batch.to_pylist())
+    assert (rest["bad_records"], rest["refused_rows"], rest["refusal"]) == (1, 3, REASON)
+    assert sum(each["rows"] for each in files) == 15
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["place=p0", "place=p1"]
+
+    refusals = RecordRefusals(task._selection.conditions, PartitionRule(("place",)))
+    inspection = Inspection("events", parse_decoding_options(OPTIONS), new_fields=False, refusals=refusals)
+    records = pyarrow.record_batch(
+        {
+            "topic": ["t"] * 20,
+            "partition": pyarrow.array([0] * 20, pyarrow.int32()),
+            "offset": pyarrow.array(range(20), pyarrow.int64()),
+            "timestamp": pyarrow.array(range(20), pyarrow.timestamp("us", "Asia/Kolkata")),
+            "key": pyarrow.nulls(20, pyarrow.binary()),
+            "value": cluster.values,
+        }
+    )
+    found = [row for batch in inspection.run(iter([records])) for row in batch.to_pylist()]
+    assert [(each["offset"], each["value"]) for each in found] == [(at, cluster.values[at]) for at in (0, 3, 10, 15)]
+    assert [each["reason"] for each in found if each["offset"] != 3] == [REASON] * 3
+
+
+def test_letters_of_times_as_records_have_them_need_no_decoding() -> None:
+    sql = "SELECT offset, CAST(timestamp AS DATE) AS day FROM events"
+    view = pyarrow.schema(
+        {"value": pyarrow.binary(), "offset": pyarrow.int64(), "timestamp": VIEW.field("timestamp").type}
+    )
+    plan = plan_steps("events", view, [("rows", sql)], SqlRules(ansi=True, utc=True))
+    assert plan is not None
+    inspection = Inspection(
+        "events", None, new_fields=False, refusals=RecordRefusals(plan.conditions, PartitionRule(("day",)))
+    )
+    records = pyarrow.record_batch(
+        {
+            "topic": ["t"] * 3,
+            "partition": pyarrow.array([0] * 3, pyarrow.int32()),
+            "offset": pyarrow.array(range(3), pyarrow.int64()),
+            "timestamp": pyarrow.array([0, LATE, LATE - 1], pyarrow.timestamp("us", "UTC")),
+            "key": pyarrow.nulls(3, pyarrow.binary()),
+            "value": [b"a", b"b", b"c"],
+        }
+    )
+    found = [row for batch in inspection.run(iter([records])) for row in batch.drop_columns("timestamp").to_pylist()]
+    reason = "partition column day: a date outside of the years 1 to 9999"
+    assert [(each["offset"], each["value"], each["reason"]) for each in found] == [(1, b"b", reason)]

@@ -15,7 +15,8 @@ import pytest
 from ottla.spark.pipelines.tables.contract import StagedFile, Staging
 from ottla.spark.pipelines.writing import files
 from ottla.spark.pipelines.writing.files import write_files
-from ottla.spark.pipelines.writing.manifests import as_rows
+from ottla.spark.pipelines.writing.manifests import WrittenRows, as_last_row, as_rows, written_rows
+from ottla.spark.pipelines.writing.refusals import RefusedRows
 
 pytestmark = pytest.mark.spec("D3")
 
@@ -127,4 +128,16 @@ def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path) -> None:
 def test_manifests_keep_nulls() -> None:
     file = StagedFile("a=b/x.parquet", ("1", None), 3, 4, b"PAR1")
     (row,) = as_rows([file]).to_pylist()
-    assert row == {"path": file.path, "partition": ["1", None], "rows": 3, "size_bytes": 4, "footer": b"PAR1"}
+    assert row == {
+        "path": file.path,
+        "partition": ["1", None],
+        "rows": 3,
+        "size_bytes": 4,
+        "footer": b"PAR1",
+        "refused_rows": 0,
+        "refusal": None,
+    }
+    refused = RefusedRows(2, "why")
+    (last,) = as_last_row(refused).to_pylist()
+    written = written_rows([row, last, row, last])
+    assert written == WrittenRows([file, file], RefusedRows(4, "why"))

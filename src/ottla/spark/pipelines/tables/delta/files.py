@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 #: Columns with statistics, as Delta's own default has it.
 _INDEXED_COLUMNS: Final = 32
-_NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _COLUMNS_KEY: Final = "delta.dataSkippingNumIndexedCols"
 
 
@@ -104,11 +103,8 @@ def check_partition_type(name: str, kind: pyarrow.DataType) -> None:
 
 
 def partition_text(value: Any) -> str | None:
-    """A partition value as Delta writes it; an empty text is null there, as the protocol has it.
-
-    Hive's name for null is null too, since deltalake takes both for one partition when it compacts.
-    """
-    if value is None or value in ("", _NULL_FOLDER):
+    """A partition value as Delta writes it; an empty text is null there, as the protocol has it."""
+    if value is None or value == "":
         return None
     if isinstance(value, bool):
         return "true" if value else "false"

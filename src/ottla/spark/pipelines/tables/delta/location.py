@@ -12,7 +12,6 @@ from ottla.spark.pipelines.tables.object_stores import object_store_options
 
 if TYPE_CHECKING:
     import deltalake
-    import pyarrow
 
 
 class DeltaLocation:
@@ -71,10 +70,6 @@ class DeltaLocation:
         entries = [deltalake.Transaction(name, value, now_ms) for name, value in versions.items()]
         return deltalake.CommitProperties(max_commit_retries=0, app_transactions=entries)
 
-    def add_columns(self, table: deltalake.DeltaTable, schema: pyarrow.Schema) -> None:
+    def add_columns(self, table: deltalake.DeltaTable, schema: deltalake.Schema) -> None:
         """Let the table have all columns of `schema`, and no new rows; fails if another commit came before it."""
-        import deltalake
-
-        deltalake.write_deltalake(
-            table, schema.empty_table(), mode="append", schema_mode="merge", commit_properties=self.properties({})
-        )
+        table.alter.add_columns(schema.fields, commit_properties=self.properties({}))

@@ -18,12 +18,7 @@ def delta_schema(schema: pyarrow.Schema) -> deltalake.Schema:
     """The columns as Delta has them; all may be null. Raises PipelineError for types that Delta lacks."""
     import deltalake
 
-    return deltalake.Schema.from_arrow(arrow_as_delta(schema))
-
-
-def arrow_as_delta(schema: pyarrow.Schema) -> pyarrow.Schema:
-    """The same columns, without what Delta does not know. Raises PipelineError for types that Delta lacks."""
-    return plain_schema(schema, _holds, "a Delta table")
+    return deltalake.Schema.from_arrow(plain_schema(schema, _holds, "a Delta table"))
 
 
 def _holds(kind: pyarrow.DataType) -> bool:
@@ -82,3 +77,33 @@ def _name(kind: Any) -> str:
 def required_columns(table: deltalake.Schema) -> list[str]:
     """Topmost columns of the table that may not be null."""
     return [each.name for each in table.fields if not each.nullable]
+
+
+def keeping_required(batch: deltalake.Schema, table: deltalake.Schema) -> deltalake.Schema:
+    """The batch's columns and fields, those required that are so in the table: a merge takes either side's null."""
+    import deltalake
+
+    kept = _keeping(json.loads(batch.to_json()), json.loads(table.to_json()))
+    return deltalake.Schema.from_json(json.dumps(kept))
+
+
+def _keeping(batch: Any, table: Any) -> Any:
+    if not isinstance(batch, dict) or not isinstance(table, dict):
+        return batch
+    kept = dict(batch)
+    if batch["type"] == "struct":
+        there = {each["name"]: each for each in table["fields"]}
+        kept["fields"] = [_keeping_field(each, there.get(each["name"])) for each in batch["fields"]]
+    for part in ("elementType", "keyType", "valueType"):
+        if part in batch:
+            kept[part] = _keeping(batch[part], table[part])
+    for nulls in ("containsNull", "valueContainsNull"):
+        if nulls in batch:
+            kept[nulls] = table[nulls]
+    return kept
+
+
+def _keeping_field(batch: Any, table: Any) -> Any:
+    if table is None:
+        return batch
+    return {**batch, "nullable": table["nullable"], "type": _keeping(batch["type"], table["type"])}

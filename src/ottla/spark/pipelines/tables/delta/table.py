@@ -85,15 +85,14 @@ class DeltaBatchTable(LogTable):
 
         schema = schemas.delta_schema(batch.schema)
         table = self._table
-        required: list[str] = []
-        if table is not None:
-            if schemas.lacks_columns(table.schema(), schema, self._location.name):
-                # deltalake cannot change the schema and add given files in one commit; columns alone harm nobody.
-                self._location.add_columns(table, schemas.arrow_as_delta(batch.schema))
-                return
-            required = schemas.required_columns(table.schema())
+        lacks_columns = table is not None and schemas.lacks_columns(table.schema(), schema, self._location.name)
+        required = [] if table is None else schemas.required_columns(table.schema())
         now_ms = time.time_ns() // 1_000_000
         adds = add_actions(batch, attempt.folder, self._sink.partition_by, required, self._configuration, now_ms)
+        if table is not None and lacks_columns:
+            # deltalake cannot change the schema and add given files in one commit; columns alone harm nobody.
+            self._location.add_columns(table, schemas.keeping_required(schema, table.schema()))
+            return
         entries = state.batch_entries(self._pipeline, self._state, batch, attempt.number)
         if self._recovered_driver is not None and self._recovered_driver != self._state.driver:
             entries |= state.driver_entry(self._pipeline, self._recovered_driver)

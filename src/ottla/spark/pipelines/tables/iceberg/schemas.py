@@ -122,8 +122,29 @@ def required_columns(table: Schema) -> list[str]:
 
 
 def keeping_required(batch: Schema, table: Schema) -> Schema:
-    """The batch's columns, those required that are so in the table, so that a union does not change that."""
+    """The batch's columns and fields, those required that are so in the table, so that a union does not change that."""
     from pyiceberg.schema import Schema as Made
 
-    required = set(required_columns(table))
-    return Made(*(each.model_copy(update={"required": each.name in required}) for each in batch.fields))
+    return Made(*_keeping(batch.as_struct(), table.as_struct()).fields)
+
+
+def _keeping(batch: Any, table: Any) -> Any:
+    from pyiceberg.types import ListType, MapType, StructType
+
+    if isinstance(batch, StructType) and isinstance(table, StructType):
+        there = {each.name: each for each in table.fields}
+        return StructType(*(_keeping_field(each, there.get(each.name)) for each in batch.fields))
+    if isinstance(batch, ListType) and isinstance(table, ListType):
+        element = _keeping(batch.element_type, table.element_type)
+        return ListType(batch.element_id, element, table.element_required)
+    if isinstance(batch, MapType) and isinstance(table, MapType):
+        value = _keeping(batch.value_type, table.value_type)
+        return MapType(batch.key_id, batch.key_type, batch.value_id, value, table.value_required)
+    return batch
+
+
+def _keeping_field(batch: Any, table: Any) -> Any:
+    if table is None:
+        return batch
+    kept = _keeping(batch.field_type, table.field_type)
+    return batch.model_copy(update={"required": table.required, "field_type": kept})

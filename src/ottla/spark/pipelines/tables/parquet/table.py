@@ -145,7 +145,7 @@ class ParquetBatchTable:
             half_written = self._commits.half_written()
             self._take_over()
             points.reach(points.RECOVERING)
-            self._end_if_superseded()
+            self._end_if_overtaken()
             for name in attempts:
                 self._place.delete_folder(f"{STAGING}/{name}")
             self._attempt = None
@@ -310,7 +310,15 @@ class ParquetBatchTable:
         versions = self._commits.versions()
         return bool(versions) and (self._newest is None or versions[-1] > self._newest.version)
 
-    def _end_if_superseded(self) -> None:
+    def end_if_superseded(self) -> None:
+        """See `BatchTable.end_if_superseded`."""
+        with self._place.errors():
+            if self._is_superseded():
+                raise SupersededError(
+                    f"{self._place}: another driver of {self._pipeline!r} has taken over, and this one ends"
+                )
+
+    def _end_if_overtaken(self) -> None:
         if self._is_superseded():
             raise SupersededError(
                 f"{self._place}: another driver of {self._pipeline!r} has taken over while this one started, "
@@ -333,5 +341,5 @@ class ParquetBatchTable:
                 ours = name is not None and name.table == identity.table and name.version <= newest
                 if not ours and each.base_name.endswith(".parquet"):
                     if name is not None and name.table == identity.table:
-                        self._end_if_superseded()
+                        self._end_if_overtaken()
                     self._place.refuse_foreign(f"{folder}/{each.base_name}".lstrip("/"))
