@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import sys
@@ -110,8 +111,40 @@ def test_a_broker_that_dies_is_reported_and_not_started_again(start: Callable[..
     said = cluster.server.stdout
     assert "broker 0 was killed by SIGKILL" in said
     assert re.search(r"it is not started again; its log is \S+/broker-0\.log", said)
-    assert re.search(r"  ottla serve --id 0 --host 127\.0\.0\.1 --port 0 --data \S+/broker-0 --zookeeper ", said)
-    assert "no broker is left" in said
+    # Without ZooKeeper the broker alone could not be started.
+    assert "ottla serve" not in said
+    assert re.search(
+        r"no broker is left\. To start the cluster again:\n.*  ottla cluster --brokers 1 --host 127\.0\.0\.1 --port 0 --data ",
+        said,
+    )
+    assert cluster.nothing_is_left()
+
+
+def test_zookeeper_stays_for_brokers_that_are_started_again_by_hand(
+    start: Callable[..., RunningCluster], tmp_path: Path
+) -> None:
+    """A rolling restart with the printed lines; each broker keeps its port."""
+    cluster = start(brokers=2).start()
+    by_hand = []
+    try:
+        for number in range(2):
+            cluster.seen[f"broker {number}"].terminate()
+            line = re.compile(rf"  (ottla serve --id {number} .*)")
+            wait_until(lambda line=line: line.search(cluster.server.stdout), f"how broker {number} is started by hand")
+            words = shlex.split(line.findall(cluster.server.stdout)[0])[1:]
+            server = ServerProcess(f"broker-{number}", [sys.executable, "-u", "-m", "ottla", *words], tmp_path)
+            by_hand.append(server)
+            server.wait_until_ready(lambda server=server: " ready in " in server.stdout, START_TIMEOUT_S)
+        wait_until(lambda: "ZooKeeper stays for brokers started by hand: 0, 1." in cluster.server.stdout, "it stays")
+        cluster.tool("topic", "create", "orders", "-r", "2")
+        cluster.server.signal(signal.SIGTERM)
+        assert by_hand[0].terminate() == 0
+        wait_until(lambda: "ZooKeeper stays for brokers started by hand: 1." in cluster.server.stdout, "it waits")
+        assert by_hand[1].terminate() == 0
+        assert cluster.server.wait() == 1
+    finally:
+        for server in by_hand:
+            server.kill9()
     assert cluster.nothing_is_left()
 
 
