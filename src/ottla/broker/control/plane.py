@@ -275,8 +275,7 @@ class ControlPlane:
         if not self.session.accepts_others or len(self.membership.brokers) <= 1:
             return
         attempts = 1 + self.config.get_int("controlled.shutdown.max.retries")
-        if not await self.asked.shut_down(attempts, self.config.get_long("controlled.shutdown.retry.backoff.ms")):
-            log.warning("this broker stops while it leads partitions that others could not take over")
+        await self.asked.shut_down(attempts, self.config.get_long("controlled.shutdown.retry.backoff.ms"))
         # The next controller repeats what the others have not taken by then.
         await self.controller.channels.drained()
 
@@ -396,6 +395,7 @@ class ControlPlane:
     def _members_changed(self) -> None:
         membership = self.membership
         self._follow_controller()
+        self.asked.others_changed()
         if membership.is_controller:
             self.controller.post(BrokersChanged(membership.brokers))
             return

@@ -179,7 +179,7 @@ class LocalCluster:
         if live and live != self._stays_for:
             self._stays_for = live
             names = ", ".join(map(str, live))
-            screen.say(f"{ZOOKEEPER} stays for brokers started by hand: {names}. It stops after them, or at Ctrl-C twice")
+            screen.say(f"{ZOOKEEPER} stays for brokers started by hand: {names}. It stops after them")
         return live
 
     def _report_ended(self, screen: ClusterScreen, *, is_left: bool) -> None:
