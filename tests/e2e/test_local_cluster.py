@@ -52,6 +52,15 @@ class RunningCluster:
         command = [sys.executable, "-m", "ottla", *arguments, "-b", self.bootstrap, "--json"]
         return [json.loads(line) for line in run_tool(command).stdout.splitlines()]
 
+    def start_by_hand(self, number: int, folder: Path) -> ServerProcess:
+        """Start a broker that has ended with the line that is printed for it, and wait until it is ready."""
+        line = re.compile(rf"  (ottla serve --id {number} .*)")
+        wait_until(lambda: line.search(self.server.stdout), f"how broker {number} is started by hand")
+        words = shlex.split(line.findall(self.server.stdout)[0])[1:]
+        server = ServerProcess(f"broker-{number}", [sys.executable, "-u", "-m", "ottla", *words], folder)
+        server.wait_until_ready(lambda: " ready in " in server.stdout, START_TIMEOUT_S)
+        return server
+
     def nothing_is_left(self) -> bool:
         return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in self.seen.values())
 
@@ -113,10 +122,8 @@ def test_a_broker_that_dies_is_reported_and_not_started_again(start: Callable[..
     assert re.search(r"it is not started again; its log is \S+/broker-0\.log", said)
     # Without ZooKeeper the broker alone could not be started.
     assert "ottla serve" not in said
-    assert re.search(
-        r"no broker is left\. To start the cluster again:\n.*  ottla cluster --brokers 1 --host 127\.0\.0\.1 --port 0 --data ",
-        said,
-    )
+    again = r"  ottla cluster --brokers 1 --host 127\.0\.0\.1 --port 0 --data "
+    assert re.search(r"no broker is left\. To start the cluster again:\n.*" + again, said)
     assert cluster.nothing_is_left()
 
 
@@ -125,16 +132,11 @@ def test_zookeeper_stays_for_brokers_that_are_started_again_by_hand(
 ) -> None:
     """A rolling restart with the printed lines; each broker keeps its port."""
     cluster = start(brokers=2).start()
-    by_hand = []
+    by_hand: list[ServerProcess] = []
     try:
         for number in range(2):
             cluster.seen[f"broker {number}"].terminate()
-            line = re.compile(rf"  (ottla serve --id {number} .*)")
-            wait_until(lambda line=line: line.search(cluster.server.stdout), f"how broker {number} is started by hand")
-            words = shlex.split(line.findall(cluster.server.stdout)[0])[1:]
-            server = ServerProcess(f"broker-{number}", [sys.executable, "-u", "-m", "ottla", *words], tmp_path)
-            by_hand.append(server)
-            server.wait_until_ready(lambda server=server: " ready in " in server.stdout, START_TIMEOUT_S)
+            by_hand.append(cluster.start_by_hand(number, tmp_path))
         wait_until(lambda: "ZooKeeper stays for brokers started by hand: 0, 1." in cluster.server.stdout, "it stays")
         cluster.tool("topic", "create", "orders", "-r", "2")
         cluster.server.signal(signal.SIGTERM)
