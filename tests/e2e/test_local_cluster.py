@@ -191,7 +191,11 @@ def test_three_brokers_survive_the_death_of_one(start: Callable[..., RunningClus
         producer.send("orders", b"one").result(30)
         [topic] = cluster.tool("topic", "describe", "orders")
         leader = topic["partitions"][0]["leader"]
+        before = len(cluster.server.stdout)
         cluster.seen[f"broker {leader}"].kill()
+        first = re.compile(r" topics, .* partitions: (.*)")
+        wait_until(lambda: first.search(cluster.server.stdout[before:]), "the state after its death")
+        assert first.findall(cluster.server.stdout[before:])[0].startswith("1 broker does not answer")
         producer.send("orders", b"two").result(60)
     wait_until(lambda: "1 under-replicated" in cluster.server.stdout, "the state is shown", timeout_s=30)
     assert f"broker {leader} was killed by SIGKILL" in cluster.server.stdout

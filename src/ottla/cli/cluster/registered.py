@@ -53,10 +53,11 @@ class RegisteredBrokers:
 
 
 async def _is_alive(endpoints: Sequence[Endpoint]) -> bool:
-    return not all([await _refuses(each.host, each.port) for each in endpoints])
+    return not all([await refuses(each.host, each.port) for each in endpoints])
 
 
-async def _refuses(host: str, port: int) -> bool:
+async def refuses(host: str, port: int) -> bool:
+    """Whether nothing listens on the port."""
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host, port)

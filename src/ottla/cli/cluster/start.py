@@ -18,7 +18,7 @@ from ottla.cli.cluster.plan import (
     plan_zookeeper,
 )
 from ottla.cli.cluster.processes import ClusterProcess, StartFailed, start_process, stop_processes, wait_until_ready
-from ottla.cli.cluster.registered import RegisteredBrokers
+from ottla.cli.cluster.registered import RegisteredBrokers, refuses
 from ottla.cli.cluster.screen import ClusterScreen, ShownBroker, ShownCluster, make_cluster_screen
 from ottla.cli.command import EXIT_REFUSED, CommandError
 from ottla.cli.serve import ServeOptions, UsageProblem, on_stop_signal, read_config
@@ -156,7 +156,8 @@ class LocalCluster:
                     screen.say("no broker is left. To start the cluster again:")
                     screen.say(f"  {command_line(self._options)}")
                     return
-                screen.show(self._shown(await self._status()))
+                status = await self._status()
+                screen.show(self._shown(status, await self._silent(status)))
                 await self._pause()
         finally:
             if self._cluster is not None:
@@ -223,13 +224,20 @@ class LocalCluster:
         except ClientError:
             return None
 
-    def _shown(self, status: ClusterStatus | None) -> ShownCluster:
-        from ottla.cli.topic.views import health
+    async def _silent(self, status: ClusterStatus | None) -> list[int]:
+        """Brokers that have ended and are still registered, without those that were started by hand since."""
+        ended = [each.plan.broker for each in self._brokers if not each.is_running]
+        nodes = [each.node for each in status.brokers if each.node.node_id in ended] if status is not None else []
+        return [each.node_id for each in nodes if await refuses(each.host, each.port)]
+
+    def _shown(self, status: ClusterStatus | None, silent: Sequence[int]) -> ShownCluster:
+        from ottla.cli.cluster.status_views import cluster_health
 
         brokers = tuple(_shown_broker(each, status) for each in self._brokers)
         if status is None:
             return ShownCluster(brokers)
-        return ShownCluster(brokers, len(status.topics), len(status.partitions), health(status.partitions).text)
+        health = cluster_health(status, silent).text
+        return ShownCluster(brokers, len(status.topics), len(status.partitions), health)
 
     # Its end
 

@@ -135,9 +135,7 @@ def verify(
 
     COMMAND.run_with_cluster(
         ClusterOptions(servers, timeout_s),
-        lambda cluster: verify_moves(
-            cluster, file, wait=wait, preserve_throttles=preserve_throttles, as_json=as_json
-        ),
+        lambda cluster: verify_moves(cluster, file, wait=wait, preserve_throttles=preserve_throttles, as_json=as_json),
     )
 
 
