@@ -47,7 +47,8 @@ def test_tables() -> None:
     stream = io.StringIO()
     show_status(Terminal(stream, width=None, colours=False), BEHIND)
     assert stream.getvalue() == (
-        "cluster abc  2 brokers · controller 1 · 1 topic · 2 partitions · 1 broker does not answer, 1 under-replicated\n"
+        "cluster abc  2 brokers · controller 1 · 1 topic · 2 partitions · "
+        "1 broker does not answer, 1 under-replicated\n"
         "\n"
         "  BROKER  ADDRESS         RACK  LEADS  REPLICAS  IN SYNC    SIZE      FREE  NOTE\n"
         "       1  127.0.0.1:9092  a         2         2        2  1.5 kB  500.0 GB  controller\n"
