@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.config import COMMAND
-from ottla.cli.config.care import reason_for_care
+from ottla.cli.config.care import mistyped, reason_for_care, unknown_setting
 from ottla.cli.config.unset import own_names, why_not_unset
 from ottla.cli.config.views import change_row, entity_text, show_changes
 from ottla.cli.terminal import Terminal, printable, write_json
@@ -84,7 +84,7 @@ async def change_settings(
             return max(COMMAND.report(each) for each in refusals if each)
         await admin.incremental_alter_configs(asked, validate_only=True)
     except ClientError as error:
-        return _report(error)
+        return _report(error, names)
     changes = [_change(each, operation, present[each]) for each in resources for operation in operations]
     needs_care = any(change.care for change in changes)
     is_shown_only = needs_care and not yes and as_json
@@ -100,9 +100,9 @@ async def change_settings(
     try:
         await admin.incremental_alter_configs(asked)
     except PartlyFailedError as error:
-        failed, code = set(error.errors), _report(error)
+        failed, code = set(error.errors), _report(error, names)
     except ClientError as error:
-        failed, code = set(resources), _report(error)
+        failed, code = set(resources), _report(error, names)
     for change in changes if as_json else ():
         done = change.resource not in failed
         write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=done))
@@ -146,13 +146,12 @@ def _without_own(entry: ConfigEntry) -> ConfigEntry:
     return entry._replace(synonyms=synonyms, value=synonyms[0].value if synonyms else None)
 
 
-def _report(error: ClientError) -> int:
+def _report(error: ClientError, names: Sequence[str]) -> int:
     errors = error.errors.values() if isinstance(error, PartlyFailedError) else (error,)
     for each in errors:
         is_wrong = isinstance(each, BrokerError) and each.code == ErrorCode.INVALID_CONFIG
-        code = COMMAND.report(
-            f"{each}; docs/settings.md has the settings and what they may be" if is_wrong else str(each)
-        )
+        cure = f"; {mistyped(str(each), names)}docs/settings.md has the settings and what they may be"
+        code = COMMAND.report(f"{each}{cure if is_wrong else ''}")
     return code
 
 
@@ -161,6 +160,8 @@ def _change(resource: ConfigResource, operation: ConfigOperation, present: Mappi
     now = None if entry is None else entry.value
     new = _new_value(operation, entry, now)
     care = reason_for_care(operation.name, now, new)
+    if entry is None and operation.operation != "delete" and resource.type == ResourceType.BROKER:
+        care = unknown_setting(operation.name, of_topic=False)
     return SettingChange(resource, operation.name, now, None if operation.operation == "delete" else new, care)
 
 

@@ -83,7 +83,8 @@ def set_command(
 ) -> None:
     """Set settings; all brokers obey at once.
 
-    The cluster checks them, and they are shown. Where a change deletes records or may lose some, you are asked first.
+    The cluster checks them, and they are shown. Where a change deletes records or may lose some, or a broker has no
+    setting of that name, you are asked first.
 
     Ends with 0, with 1 where something was not changed, with 2 where it could not be done as asked.
     """
