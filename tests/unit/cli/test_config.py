@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ottla.cli.broker.views import parse_partitions
 from ottla.cli.command import CommandError
@@ -217,12 +216,20 @@ def test_an_alteration_takes_back_only_what_is_set(cluster: Cluster) -> None:
         (["set", "--topic", "nowhere", "retention.ms=1"], 1, "topic nowhere does not exist"),
         (["set", "--broker", "7", "message.max.bytes=1"], 1, "has no broker 7"),
         (["set", "--broker", "1", "zookeeper.connect=x"], 1, "Cannot update these configs dynamically"),
+        (["describe", "--topic", "nowhere"], 1, "topic nowhere does not exist"),
+        (["describe", "--broker", "7"], 1, "has no broker 7"),
         (["describe", "--broker", "1", "nonsense"], 1, "broker 1 has no setting nonsense"),
     ],
 )
 def test_refusals(cluster: Cluster, arguments: list[str], code: int, words: str) -> None:
     done = ottla(cluster, "config", *arguments)
     assert (done.exit_code, words in done.stderr) == (code, True), done.output
+
+
+@pytest.mark.parametrize("command", [["describe"], ["set", "retention.ms=1", "--yes"], ["unset", "retention.ms"]])
+def test_a_cluster_that_does_not_answer(command: list[str]) -> None:
+    done = CliRunner().invoke(app, ["config", *command, "--topic", "t", "-b", "127.0.0.1:1", "--timeout", "0.2"])
+    assert (done.exit_code, "cannot connect to 127.0.0.1:1" in done.stderr) == (2, True)
 
 
 def test_brokers_and_their_producers(cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.config import COMMAND
 from ottla.cli.config.care import mistyped, reason_for_care, unknown_setting
 from ottla.cli.config.unset import own_names, why_not_unset
@@ -16,7 +16,7 @@ from ottla.cli.terminal import Terminal, printable, write_json
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ResourceType
 from ottla.client.cluster_leave import OWN_SETTING
-from ottla.client.errors import BrokerError, ClientError, PartlyFailedError
+from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
 from ottla.config.settings import NO_EFFECT, broker_setting
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
@@ -84,7 +84,7 @@ async def change_settings(
             return max(COMMAND.report(each) for each in refusals if each)
         await admin.incremental_alter_configs(asked, validate_only=True)
     except ClientError as error:
-        return _report(error, names)
+        return report_errors(error, names)
     changes = [_change(each, operation, present[each]) for each in resources for operation in operations]
     needs_care = any(change.care for change in changes)
     is_shown_only = needs_care and not yes and as_json
@@ -100,9 +100,9 @@ async def change_settings(
     try:
         await admin.incremental_alter_configs(asked)
     except PartlyFailedError as error:
-        failed, code = set(error.errors), _report(error, names)
+        failed, code = set(error.errors), report_errors(error, names)
     except ClientError as error:
-        failed, code = set(resources), _report(error, names)
+        failed, code = set(resources), report_errors(error, names)
     for change in changes if as_json else ():
         done = change.resource not in failed
         write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=done))
@@ -146,12 +146,15 @@ def _without_own(entry: ConfigEntry) -> ConfigEntry:
     return entry._replace(synonyms=synonyms, value=synonyms[0].value if synonyms else None)
 
 
-def _report(error: ClientError, names: Sequence[str]) -> int:
-    errors = error.errors.values() if isinstance(error, PartlyFailedError) else (error,)
-    for each in errors:
+def report_errors(error: ClientError, names: Sequence[str]) -> int:
+    """Report errors about settings of these names; the exit code: EXIT_FAILED where there was no answer."""
+    code = EXIT_REFUSED
+    for each in error.errors.values() if isinstance(error, PartlyFailedError) else (error,):
         is_wrong = isinstance(each, BrokerError) and each.code == ErrorCode.INVALID_CONFIG
         cure = f"; {mistyped(str(each), names)}docs/settings.md has the settings and what they may be"
-        code = COMMAND.report(f"{each}{cure if is_wrong else ''}")
+        COMMAND.report(f"{each}{cure if is_wrong else ''}")
+        if not isinstance(each, BrokerError | InvalidArgumentError):
+            code = EXIT_FAILED
     return code
 
 
