@@ -142,14 +142,14 @@ class Command:
         return EXIT_REFUSED
 
 
-def confirmed(question: str, *, yes: bool) -> bool:
+def confirmed(question: str, *, yes: bool, as_json: bool = False) -> bool:
     """Whether to make a change that has been shown: `yes` (--yes), else the answer of the user at a terminal.
 
-    False where standard input or output is not a terminal: a script must say --yes.
+    False with --json, and where standard input or output is not a terminal: a script must say --yes.
     """
     if yes:
         return True
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

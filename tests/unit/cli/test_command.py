@@ -96,6 +96,7 @@ def test_confirmation_at_a_terminal(monkeypatch: pytest.MonkeyPatch, typed: str,
     monkeypatch.setattr(sys, "stdin", Keyboard(typed))
     monkeypatch.setattr(sys, "stdout", Keyboard())
     assert confirmed("Delete it?", yes=False) is goes_on
+    assert not confirmed("Delete it?", yes=False, as_json=True)
 
 
 def test_confirmation_in_a_script(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,14 +87,13 @@ async def change_settings(
         return report_errors(error, names)
     changes = [_change(each, operation, present[each]) for each in resources for operation in operations]
     needs_care = any(change.care for change in changes)
-    is_shown_only = needs_care and not yes and as_json
-    if as_json and is_shown_only:
+    if as_json and needs_care and not yes:
         for change in changes:
             write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=False))
     elif not as_json:
         rows = [(change.resource, change.name, change.now, change.new, change.care) for change in changes]
         show_changes(Terminal.standard_output(), rows)
-    if needs_care and (is_shown_only or not confirmed("Make these changes?", yes=yes)):
+    if needs_care and not confirmed("Make these changes?", yes=yes, as_json=as_json):
         return COMMAND.report(NOT_CONFIRMED)
     code, failed = 0, set()
     try:

@@ -80,7 +80,7 @@ async def _settle(cluster: Cluster, plans: dict[str, list[PlannedOffset]], outpu
     """Below the plans: ask if need be, and say what was done; returns the exit code."""
     if not output.yes:
         question = f"Commit these offsets of {count(len(plans), 'group')}?"
-        if output.as_json or not confirmed(question, yes=False):
+        if not confirmed(question, yes=False, as_json=output.as_json):
             return COMMAND.report(NOT_CONFIRMED)
         if refused := await _commit(cluster, plans):
             return refused

@@ -91,7 +91,7 @@ async def execute_moves(cluster: Cluster, options: Execution, *, yes: bool, as_j
         COMMAND.report(problem)
     if not as_json:
         show_wanted(Terminal.standard_output(), standing)
-    if not _may_change(f"Move {count(len(plan.moves), 'partition')}?", yes=yes, as_json=as_json):
+    if not confirmed(f"Move {count(len(plan.moves), 'partition')}?", yes=yes, as_json=as_json):
         if as_json:
             _write_wanted(plan, ())
         return COMMAND.report(NOT_CONFIRMED)
@@ -148,7 +148,7 @@ async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool,
     moving = [each for each in standing.moves if each.partition in standing.under_way]
     if not as_json:
         show_standing(Terminal.standard_output(), standing)
-    if moving and not _may_change(f"Cancel {count(len(moving), 'move')}?", yes=yes, as_json=as_json):
+    if moving and not confirmed(f"Cancel {count(len(moving), 'move')}?", yes=yes, as_json=as_json):
         if as_json:
             _write_cancelled([each.partition for each in moving], ())
         return COMMAND.report(NOT_CONFIRMED)
@@ -162,11 +162,6 @@ async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool,
     else:
         sys.stdout.write(f"cancelled: {count(len(done), 'move')}\n" if done else "none of these partitions moves\n")
     return 1 if refused else 0
-
-
-def _may_change(question: str, *, yes: bool, as_json: bool) -> bool:
-    """Whether to do what was shown: with --json nobody is asked."""
-    return yes or (not as_json and confirmed(question, yes=False))
 
 
 def _write_cancelled(moving: Sequence[TopicPartition], done: Sequence[TopicPartition]) -> None:

@@ -153,7 +153,7 @@ async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, a
         _write_changes(changes, done=False)
     elif not as_json and changes:
         show_changes(Terminal.standard_output(), changes)
-    if changes and ((as_json and not yes) or not confirmed(_question(topics, alteration, changes), yes=yes)):
+    if changes and not confirmed(_question(topics, alteration, changes), yes=yes, as_json=as_json):
         return COMMAND.report(NOT_CONFIRMED)
     for topic in topics:
         made = await _alter(cluster, topic, alteration.partitions, assignment, configs)
@@ -175,7 +175,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bo
         else:
             show_deletion(Terminal.standard_output(), topics)
         question = f"Delete {count(len(topics), 'topic')} with all records?"
-        if as_json or not confirmed(question, yes=False):
+        if not confirmed(question, yes=False, as_json=as_json):
             return COMMAND.report(NOT_CONFIRMED)
     for topic in topics:
 
