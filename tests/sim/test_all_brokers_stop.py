@@ -1,4 +1,4 @@
-"""All brokers of a cluster stop at the same time: nobody can take over, so that nobody is waited for."""
+"""All brokers of a cluster stop at the same time: none can take over, so that none is waited for."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_missing_packages_name_the_extra(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def piped(run: str) -> tuple[int, int]:
-    """The exit code of a command whose output nobody reads after its first line, and the lines that it wrote."""
+    """The exit code of a command of whose output only the first line is read, and the lines that it wrote."""
     code = f"""
 import sys
 from ottla.cli.command import Command

@@ -257,8 +257,8 @@ class AskedOfController:
         """Controlled shutdown: have this broker's leaders moved to others.
 
         Tried `attempts` times with pauses of `backoff_ms`: other replicas may be coming back into the ISRs. As long as
-        there is no controller, one is looked for more often, for as long. Where all brokers shut down there is nobody
-        to wait for: the controller leaves first, and those that are left ask the next one at once.
+        there is no controller, one is looked for more often, for as long. Where all brokers shut down none is waited
+        for: the controller leaves first, and those that are left ask the next one at once.
         """
         without_controller = max(1, attempts * backoff_ms // NO_CONTROLLER_MS)
         left_s = backoff_ms / 1000
