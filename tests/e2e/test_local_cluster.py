@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import sys
@@ -50,6 +51,15 @@ class RunningCluster:
         """What a command of ottla's says about it in JSON."""
         command = [sys.executable, "-m", "ottla", *arguments, "-b", self.bootstrap, "--json"]
         return [json.loads(line) for line in run_tool(command).stdout.splitlines()]
+
+    def start_by_hand(self, number: int, folder: Path) -> ServerProcess:
+        """Start a broker that has ended with the line that is printed for it, and wait until it is ready."""
+        line = re.compile(rf"  (ottla serve --id {number} .*)")
+        wait_until(lambda: line.search(self.server.stdout), f"how broker {number} is started by hand")
+        words = shlex.split(line.findall(self.server.stdout)[0])[1:]
+        server = ServerProcess(f"broker-{number}", [sys.executable, "-u", "-m", "ottla", *words], folder)
+        server.wait_until_ready(lambda: " ready in " in server.stdout, START_TIMEOUT_S)
+        return server
 
     def nothing_is_left(self) -> bool:
         return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in self.seen.values())
@@ -110,8 +120,33 @@ def test_a_broker_that_dies_is_reported_and_not_started_again(start: Callable[..
     said = cluster.server.stdout
     assert "broker 0 was killed by SIGKILL" in said
     assert re.search(r"it is not started again; its log is \S+/broker-0\.log", said)
-    assert re.search(r"  ottla serve --id 0 --host 127\.0\.0\.1 --port 0 --data \S+/broker-0 --zookeeper ", said)
-    assert "no broker is left" in said
+    # Without ZooKeeper the broker alone could not be started.
+    assert "ottla serve" not in said
+    again = r"  ottla cluster --brokers 1 --host 127\.0\.0\.1 --port 0 --data "
+    assert re.search(r"no broker is left\. To start the cluster again:\n.*" + again, said)
+    assert cluster.nothing_is_left()
+
+
+def test_zookeeper_stays_for_brokers_that_are_started_again_by_hand(
+    start: Callable[..., RunningCluster], tmp_path: Path
+) -> None:
+    """A rolling restart with the printed lines; each broker keeps its port."""
+    cluster = start(brokers=2).start()
+    by_hand: list[ServerProcess] = []
+    try:
+        for number in range(2):
+            cluster.seen[f"broker {number}"].terminate()
+            by_hand.append(cluster.start_by_hand(number, tmp_path))
+        wait_until(lambda: "ZooKeeper stays for brokers started by hand: 0, 1." in cluster.server.stdout, "it stays")
+        cluster.tool("topic", "create", "orders", "-r", "2")
+        cluster.server.signal(signal.SIGTERM)
+        assert by_hand[0].terminate() == 0
+        wait_until(lambda: "ZooKeeper stays for brokers started by hand: 1." in cluster.server.stdout, "it waits")
+        assert by_hand[1].terminate() == 0
+        assert cluster.server.wait() == 1
+    finally:
+        for server in by_hand:
+            server.kill9()
     assert cluster.nothing_is_left()
 
 
@@ -156,7 +191,11 @@ def test_three_brokers_survive_the_death_of_one(start: Callable[..., RunningClus
         producer.send("orders", b"one").result(30)
         [topic] = cluster.tool("topic", "describe", "orders")
         leader = topic["partitions"][0]["leader"]
+        before = len(cluster.server.stdout)
         cluster.seen[f"broker {leader}"].kill()
+        first = re.compile(r" topics, .* partitions: (.*)")
+        wait_until(lambda: first.search(cluster.server.stdout[before:]), "the state after its death")
+        assert first.findall(cluster.server.stdout[before:])[0].startswith("1 broker does not answer")
         producer.send("orders", b"two").result(60)
     wait_until(lambda: "1 under-replicated" in cluster.server.stdout, "the state is shown", timeout_s=30)
     assert f"broker {leader} was killed by SIGKILL" in cluster.server.stdout

@@ -87,8 +87,12 @@ Commands that work with a cluster take `--bootstrap-server`, or the environment 
 connect to any Kafka cluster, ottla's or Apache's. Results go to standard output: tables, or with `--json` one object a
 line. Tables are shortened to fit a terminal; in a pipe they are complete. Messages go to standard error, one line each.
 
-A command that deletes or overwrites something shows it first. At a terminal it then asks; in a script nothing is
-changed without `--yes`.
+A command that deletes or overwrites something shows it first. At a terminal it then asks; in a script, and with
+`--json`, nothing is changed without `--yes`: the exit code is 1 then, as after a "no". `group reset-offsets --export`
+writes a file for later, changes nothing, and ends with 0.
+
+Where the reader of a pipe has seen enough (`| head`), a command does its work to the end, and its exit code is that of
+the whole. Those that follow something until Ctrl-C, and `log dump`, end at once then, with 0.
 
 | exit code | meaning |
 |---|---|

@@ -3,11 +3,14 @@
 Exit codes:
 
 0    done
-1    the answer is no: damage was found, no such group, members are at work, nothing was changed; a server or job failed
+1    the answer is no: damage was found, no such group, members are at work; a change was shown and not confirmed, so
+     that nothing was changed; a server or job failed
 2    it could not be done as asked: options contradict each other, a file or the cluster cannot be reached
 130  ended by Ctrl-C
 
-Results go to standard output. Messages go to standard error, one line each, and begin with the command's name.
+Results go to standard output. Messages go to standard error, one line each, and begin with the command's name. Where
+the reader of a pipe has seen enough, the work is done to its end, and the exit code is that of the whole; commands that
+follow something, or show the records of logs, end at once with 0.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.cli.terminal import printable
 from ottla.records.extras import missing_extra
@@ -51,17 +55,21 @@ class Command:
 
     name: str
 
-    def run(self, work: Callable[[], int], expected: tuple[type[Exception], ...] = ()) -> NoReturn:
+    def run(
+        self, work: Callable[[], int], expected: tuple[type[Exception], ...] = (), *, until_closed: bool = False
+    ) -> NoReturn:
         """Do `work` and end the process with the exit code that it returns.
 
         CommandError and the `expected` errors end it with EXIT_FAILED and their message; any other error is a bug and
-        shows its traceback.
+        shows its traceback. With `until_closed` the work ends when the reader of its output is gone.
         """
         failures: tuple[type[Exception], ...] = (CommandError, *expected)
         if sys.stdout is None:
             self.fail("standard output is closed")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
+            if not until_closed and _is_pipe(sys.stdout):
+                sys.stdout = _OutputPipe.under(sys.stdout)
         try:
             code = work()
             sys.stdout.flush()
@@ -86,6 +94,8 @@ class Command:
         options: ClusterOptions,
         work: Callable[[Cluster], Awaitable[int]],
         expected: tuple[type[Exception], ...] = (),
+        *,
+        until_closed: bool = False,
     ) -> NoReturn:
         """Connect, do `work`, disconnect, and end the process as `run` does; ClientError is expected, too."""
         from ottla.client.errors import ClientError
@@ -108,7 +118,7 @@ class Command:
             finally:
                 await cluster.close()
 
-        self.run(lambda: asyncio.run(whole()), (ClientError, *expected))
+        self.run(lambda: asyncio.run(whole()), (ClientError, *expected), until_closed=until_closed)
 
     def fail(self, message: str) -> NoReturn:
         """End the process with EXIT_FAILED and a message."""
@@ -132,19 +142,51 @@ class Command:
         return EXIT_REFUSED
 
 
-def confirmed(question: str, *, yes: bool) -> bool:
+def confirmed(question: str, *, yes: bool, as_json: bool = False) -> bool:
     """Whether to make a change that has been shown: `yes` (--yes), else the answer of the user at a terminal.
 
-    False where standard input or output is not a terminal: a script must say --yes.
+    False with --json, and where standard input or output is not a terminal: a script must say --yes.
     """
     if yes:
         return True
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
+
+
+class _OutputPipe(io.FileIO):
+    """A pipe whose reader may end early: what is written after that is discarded."""
+
+    @classmethod
+    def under(cls, stream: io.TextIOWrapper) -> io.TextIOWrapper:
+        """A text stream like this one, to the same pipe."""
+        stream.flush()
+        return io.TextIOWrapper(
+            io.BufferedWriter(cls(stream.fileno(), "w", closefd=False)),
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+
+    def write(self, data: Any, /) -> int:
+        """Write to the pipe, or from its end on to the null device."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return super().write(data)
+
+
+def _is_pipe(stream: io.TextIOWrapper) -> bool:
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _flush() -> None:

@@ -47,7 +47,10 @@ class RichScreen:
 
     def say(self, text: str, *, strong: bool = False) -> None:
         """Write a line above the bars."""
-        self._console.print(text, style="bold" if strong else None, markup=False)
+        from rich.text import Text
+
+        # Not by markup=False, which would hold for the bars, too: they are drawn again below the line.
+        self._console.print(Text(text, style="bold" if strong else ""))
 
     def progress(self, name: str, done: int, total: int) -> None:
         """Move a bar, or add it."""

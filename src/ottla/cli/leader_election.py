@@ -75,7 +75,7 @@ def leader_election(
             raise CommandError("name partitions, in a file with --path-to-json-file, or give --all-topic-partitions")
         what = "all partitions without a leader" if all_partitions else count(len(named), "partition")
         question = f"Elect leaders for {what} that may lack records, which are lost then?"
-        if election_type is ElectionType.unclean and not (yes or (not as_json and confirmed(question, yes=False))):
+        if election_type is ElectionType.unclean and not confirmed(question, yes=yes, as_json=as_json):
             return COMMAND.report(NOT_CONFIRMED)
         return await _elect(cluster, election_type, None if all_partitions else named, as_json=as_json)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -294,8 +294,7 @@ async def read_cluster_status(
     moving = await _reassignments(cluster) if figures else {}
     asked: dict[int, _Asked] = {}
     if figures:
-        answers = await asyncio.gather(*(_ask(cluster, each, topics, names is None, offsets) for each in nodes))
-        asked = dict(zip(nodes, answers, strict=True))
+        asked = await _ask_all(cluster, list(nodes), topics, all_topics=names is None, offsets=offsets)
     return ClusterStatus(
         cluster_id=metadata.cluster_id,
         controller=controller if controller in nodes else None,
@@ -348,25 +347,40 @@ async def _reassignments(cluster: Cluster) -> _Moving:
     }
 
 
-async def _ask(
-    cluster: Cluster, broker: int, topics: Sequence[TopicMetadata], all_topics: bool, offsets: bool
-) -> _Asked:
-    hosted: dict[TopicPartition, PartitionMetadata] = {
-        TopicPartition(topic.name, each.partition): each
-        for topic in topics
-        for each in topic.partitions
-        if broker in each.replicas
-    }
-    led = [partition for partition, each in hosted.items() if each.leader == broker]
-    asked = _Asked()
-    try:
-        await _ask_log_dirs(cluster, broker, hosted, all_topics, asked)
+async def _ask_all(
+    cluster: Cluster, brokers: Sequence[int], topics: Sequence[TopicMetadata], *, all_topics: bool, offsets: bool
+) -> dict[int, _Asked]:
+    """What each broker answers.
+
+    Ends of logs are asked for when all leaders have said their high watermarks: no replica in sync is behind those.
+    """
+    hosted: dict[int, dict[TopicPartition, PartitionMetadata]] = {broker: {} for broker in brokers}
+    for topic in topics:
+        for each in topic.partitions:
+            for broker in each.replicas:
+                if broker in hosted:
+                    hosted[broker][TopicPartition(topic.name, each.partition)] = each
+    asked = {broker: _Asked() for broker in brokers}
+
+    async def ask_first(broker: int) -> None:
+        await _ask_log_dirs(cluster, broker, hosted[broker], all_topics, asked[broker])
         if offsets:
-            asked.ends = await _offsets(cluster, broker, list(hosted), LATEST, ANY_REPLICA)
-            asked.high_watermarks = await _offsets(cluster, broker, led, LATEST, CONSUMER)
-            asked.starts = await _offsets(cluster, broker, led, EARLIEST, CONSUMER)
-    except ClientError as error:
-        asked.problem = str(error)
+            led = [partition for partition, each in hosted[broker].items() if each.leader == broker]
+            asked[broker].high_watermarks = await _offsets(cluster, broker, led, LATEST, CONSUMER)
+            asked[broker].starts = await _offsets(cluster, broker, led, EARLIEST, CONSUMER)
+
+    async def ask_ends(broker: int) -> None:
+        asked[broker].ends = await _offsets(cluster, broker, list(hosted[broker]), LATEST, ANY_REPLICA)
+
+    async def noted(broker: int, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except ClientError as error:
+            asked[broker].problem = str(error)
+
+    await asyncio.gather(*(noted(each, ask_first(each)) for each in brokers))
+    if offsets:
+        await asyncio.gather(*(noted(each, ask_ends(each)) for each in brokers if asked[each].problem is None))
     return asked
 
 

@@ -171,6 +171,11 @@ class Controller:
         return found
 
     @property
+    def all_shut_down(self) -> bool:
+        """Whether every live broker has asked for a controlled shutdown, so that none can take over from another."""
+        return self._state.live.keys() <= self._state.shutting_down
+
+    @property
     def is_idle(self) -> bool:
         """Whether no effect is outstanding."""
         return not self._state.writes and not self._state.notices and not self._state.going_on

@@ -6,6 +6,7 @@ tuples so that importing costs next to nothing. Settings of our own start with `
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from ottla.config.declarations import coordination, groups, log, ottla, replication, security, server, topic
@@ -142,8 +143,8 @@ LONGEST_NAME = 200
 """Longer names are not compared with known ones."""
 
 
-def nearest_name(name: str, known: dict[str, Setting]) -> str | None:
-    """The known setting whose name is most like `name`, or None where none is like it."""
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like `name`, or None where none is like it."""
     from difflib import get_close_matches
 
     if len(name) > LONGEST_NAME:

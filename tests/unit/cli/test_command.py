@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 import sys
 
 import pytest
@@ -52,6 +53,37 @@ def test_missing_packages_name_the_extra(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == "ottla thing: the thing needs no-such, nor-this: pip install 'ottla[spark]'\n"
 
 
+def piped(run: str) -> tuple[int, int]:
+    """The exit code of a command of whose output only the first line is read, and the lines that it wrote."""
+    code = f"""
+import sys
+from ottla.cli.command import Command
+def work():
+    for number in range(3000):
+        print("line", number, flush=True)
+        print(number, file=sys.stderr)
+    return 1
+Command("ottla thing").{run}
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        written = process.stderr.read().splitlines()
+        return process.wait(), len(written)
+
+
+def test_the_exit_code_holds_although_the_reader_of_the_pipe_is_gone() -> None:
+    assert piped("run(work)") == (1, 3000)
+
+
+def test_what_follows_ends_with_its_reader() -> None:
+    code, written = piped("run(work, until_closed=True)")
+    assert code == 0
+    assert written < 3000
+
+
 class Keyboard(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -64,6 +96,7 @@ def test_confirmation_at_a_terminal(monkeypatch: pytest.MonkeyPatch, typed: str,
     monkeypatch.setattr(sys, "stdin", Keyboard(typed))
     monkeypatch.setattr(sys, "stdout", Keyboard())
     assert confirmed("Delete it?", yes=False) is goes_on
+    assert not confirmed("Delete it?", yes=False, as_json=True)
 
 
 def test_confirmation_in_a_script(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ottla.cli.broker.views import parse_partitions
 from ottla.cli.command import CommandError
-from ottla.cli.config.care import reason_for_care
+from ottla.cli.config.care import reason_for_care, unknown_setting
 from ottla.cli.config.changes import parse_changes
 from ottla.cli.main import app
 from ottla.client.admin.model import ConfigOperation
@@ -48,6 +47,14 @@ pytestmark = pytest.mark.spec("R1", "U2")
 def test_what_needs_care(name: str, now: str | None, new: str | None, words: str | None) -> None:
     reason = reason_for_care(name, now, new)
     assert reason is None if words is None else reason is not None and words in reason
+
+
+def test_names_that_may_be_mistyped() -> None:
+    assert unknown_setting("retention.ms", of_topic=True) is None
+    assert unknown_setting("log.retention.ms", of_topic=False) is None
+    assert unknown_setting("listener.name.internal.ssl.keystore.location", of_topic=False) is None
+    assert unknown_setting("retentoin.ms", of_topic=True) == "a topic has no setting retentoin.ms (is it retention.ms?)"
+    assert unknown_setting("xyz", of_topic=False) == "a broker has no setting xyz"
 
 
 def test_changes_on_the_command_line() -> None:
@@ -152,6 +159,25 @@ def test_what_is_not_set_cannot_be_taken_back(cluster: Cluster, arguments: list[
 
 
 @pytest.mark.parametrize("whose", [["--broker", "1"], ["--broker-defaults"]], ids=["broker", "defaults"])
+def test_an_unknown_setting_of_a_broker_is_asked_about_first(cluster: Cluster, whose: list[str]) -> None:
+    """Brokers take any name, as those of Apache Kafka do."""
+    given = ("config", "set", *whose, "log.retentoin.ms=1", "log.cleaner.threads=1")
+    done = ottla(cluster, *given)
+    assert (done.exit_code, done.stderr) == (1, "ottla config: nothing was changed: --yes does it\n")
+    assert "a broker has no setting log.retentoin.ms (is it log.retention.ms?)" in done.stdout
+    shown = ottla(cluster, *given, "--json")
+    assert [(each["care"] is None, each["changed"]) for each in map(json.loads, shown.stdout.splitlines())] == [
+        (False, False),
+        (True, False),
+    ]
+    assert [each["changed"] for each in rows(ottla(cluster, *given, "--yes", "--json"))] == [True, True]
+    again = rows(ottla(cluster, "config", "set", *whose, "log.retentoin.ms=2", "--yes", "--json"))
+    assert [each["changed"] for each in again] == [True]
+    names = ("log.retentoin.ms", "log.cleaner.threads")
+    assert ottla(cluster, "config", "unset", *whose, *names).exit_code == 0
+
+
+@pytest.mark.parametrize("whose", [["--broker", "1"], ["--broker-defaults"]], ids=["broker", "defaults"])
 def test_a_setting_without_effect_is_said_to_be_one(cluster: Cluster, whose: list[str]) -> None:
     given = ("config", "set", *whose, "num.io.threads=9", "num.replica.fetchers=2", "background.threads=11")
     done = ottla(cluster, *given)
@@ -163,6 +189,14 @@ def test_a_setting_without_effect_is_said_to_be_one(cluster: Cluster, whose: lis
     names = ("num.io.threads", "num.replica.fetchers", "background.threads")
     done = ottla(cluster, "config", "unset", *whose, *names)
     assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_topic_with_a_mistyped_setting_is_not_made(cluster: Cluster) -> None:
+    hint = "Unknown topic config name: retentoin.ms (INVALID_CONFIG); is it retention.ms? docs/settings.md"
+    done = ottla(cluster, "topic", "create", "new", "-c", "retentoin.ms=1")
+    assert (done.exit_code, hint in done.stderr) == (1, True), done.stderr
+    done = ottla(cluster, "topic", "alter", "orders", "-c", "retentoin.ms=1", "--yes")
+    assert (done.exit_code, hint in done.stderr) == (1, True), done.stderr
 
 
 def test_an_alteration_takes_back_only_what_is_set(cluster: Cluster) -> None:
@@ -178,15 +212,24 @@ def test_an_alteration_takes_back_only_what_is_set(cluster: Cluster) -> None:
         (["set", "--topic", "orders", "a=1", "a=2"], 2, "a is named twice"),
         (["set", "--topic", "orders", "retention.ms=x"], 1, "Not a number of type LONG"),
         (["set", "--topic", "orders", "bogus=1"], 1, "bogus (INVALID_CONFIG); docs/settings.md has the settings"),
+        (["set", "--topic", "orders", "retentoin.ms=1"], 1, "(INVALID_CONFIG); is it retention.ms? docs/settings.md"),
         (["set", "--topic", "nowhere", "retention.ms=1"], 1, "topic nowhere does not exist"),
         (["set", "--broker", "7", "message.max.bytes=1"], 1, "has no broker 7"),
         (["set", "--broker", "1", "zookeeper.connect=x"], 1, "Cannot update these configs dynamically"),
+        (["describe", "--topic", "nowhere"], 1, "topic nowhere does not exist"),
+        (["describe", "--broker", "7"], 1, "has no broker 7"),
         (["describe", "--broker", "1", "nonsense"], 1, "broker 1 has no setting nonsense"),
     ],
 )
 def test_refusals(cluster: Cluster, arguments: list[str], code: int, words: str) -> None:
     done = ottla(cluster, "config", *arguments)
     assert (done.exit_code, words in done.stderr) == (code, True), done.output
+
+
+@pytest.mark.parametrize("command", [["describe"], ["set", "retention.ms=1", "--yes"], ["unset", "retention.ms"]])
+def test_a_cluster_that_does_not_answer(command: list[str]) -> None:
+    done = CliRunner().invoke(app, ["config", *command, "--topic", "t", "-b", "127.0.0.1:1", "--timeout", "0.2"])
+    assert (done.exit_code, "cannot connect to 127.0.0.1:1" in done.stderr) == (2, True)
 
 
 def test_brokers_and_their_producers(cluster: Cluster) -> None:

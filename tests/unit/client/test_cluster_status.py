@@ -40,6 +40,20 @@ def test_each_replica_is_asked_for_its_end(fakes, with_cluster):
     }  # fmt: skip
 
 
+def test_under_load_no_replica_in_sync_is_behind_the_high_watermark(fakes, with_cluster):
+    """Each answer about offsets is of a later moment."""
+    partition = replicated(fakes)
+
+    def grown(node, request, code):
+        fakes.fill(partition, 5)
+        return FakeCluster.on_list_offsets(fakes, node, request, code)
+
+    fakes.on_list_offsets = grown
+    [found] = with_cluster(fakes, read_cluster_status).partitions
+    assert found.high_watermark > 20
+    assert all(each.log_end_offset >= found.high_watermark for each in found.replicas if each.is_in_sync)
+
+
 def test_a_broker_that_fails_costs_its_own_figures_only(fakes, with_cluster):
     replicated(fakes)
     fakes.on_describe_log_dirs = lambda node, request, code: (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.control.producer_ids import ProducerIdsUnavailableError
@@ -22,7 +23,7 @@ from ottla.cluster.controller_events import (
     ShutdownProgress,
 )
 from ottla.cluster.refusal import TopicRefusal
-from ottla.peer.errors import ClientError
+from ottla.peer.errors import KNOWN_CODES, ClientError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.wire.messages.alter_partition import (
@@ -58,6 +59,8 @@ WITHOUT_TOPIC_IDS = 1
 NOT_CHECKED = -1
 #: Pause before a controller is looked for again, in milliseconds.
 NO_CONTROLLER_MS = 100
+#: Partitions that a log line names.
+SHOWN_PARTITIONS = 10
 _NO_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH)
 
 
@@ -74,6 +77,13 @@ class ServedByController:
         self._zk = zk
         self._membership = membership
         self._controller = controller
+        #: Called when another broker has asked for a controlled shutdown.
+        self.on_others_shutdown: Callable[[], None] = lambda: None
+
+    @property
+    def all_shut_down(self) -> bool:
+        """Whether this broker is the controller, and every broker of the cluster is shutting down."""
+        return self.is_active and self._controller.controller.all_shut_down
 
     @property
     def is_active(self) -> bool:
@@ -128,6 +138,8 @@ class ServedByController:
         if isinstance(answer, TopicRefusal):
             return ControlledShutdownResponse(error_code=int(answer.error))
         assert isinstance(answer, ShutdownProgress)
+        if request.broker_id != self._membership.broker_id:
+            self.on_others_shutdown()
         remaining = [RemainingPartition(topic_name=topic, partition_index=index) for topic, index in answer.remaining]
         return ControlledShutdownResponse(remaining_partitions=remaining)
 
@@ -201,6 +213,13 @@ class AskedOfController:
         self._served = served
         self._link = link
         self._membership = membership
+        #: Set when a broker has registered, left, or asked this one for a controlled shutdown.
+        self._others_changed = asyncio.Event()
+        served.on_others_shutdown = self.others_changed
+
+    def others_changed(self) -> None:
+        """Hear that brokers have registered or left, or are about to."""
+        self._others_changed.set()
 
     async def alter_partitions(self, topics: list[AlterPartitionRequestTopicData]) -> AlterPartitionResponse:
         """Propose ISRs: as `new_isr_with_epochs`, or where a topic has no id as `new_isr`, in an older version.
@@ -234,33 +253,70 @@ class AskedOfController:
         first = response.producer_id_start
         return ProducerIdBlock(own_id, first, first + response.producer_id_len - 1)
 
-    async def shut_down(self, attempts: int, backoff_ms: int) -> bool:
-        """Controlled shutdown: have this broker's leaders moved; return whether it leads no replicated partition.
+    async def shut_down(self, attempts: int, backoff_ms: int) -> None:
+        """Controlled shutdown: have this broker's leaders moved to others.
 
         Tried `attempts` times with pauses of `backoff_ms`: other replicas may be coming back into the ISRs. As long as
-        there is no controller, one is looked for more often, for as long.
+        there is no controller, one is looked for more often, for as long. Where all brokers shut down none is waited
+        for: the controller leaves first, and those that are left ask the next one at once.
         """
-        own_id = self._membership.broker_id
         without_controller = max(1, attempts * backoff_ms // NO_CONTROLLER_MS)
-        while attempts and without_controller:
-            request = ControlledShutdownRequest(broker_id=own_id, broker_epoch=self._membership.broker_epoch)
-            try:
-                if self._served.is_active:
-                    response = await self._served.controlled_shutdown(request)
-                else:
-                    response = await self._link.request(request)
-            except ClientError as error:
-                log.info("the controller cannot be asked for a controlled shutdown: %s", error)
-                response = ControlledShutdownResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        left_s = backoff_ms / 1000
+        while without_controller and len(self._membership.brokers) > 1:
+            self._others_changed.clear()
+            response = await self._ask_for_shutdown()
             if response.error_code == ErrorCode.NONE and not response.remaining_partitions:
-                return True
+                return
             if response.error_code in _NO_CONTROLLER:
                 without_controller -= 1
                 await asyncio.sleep(NO_CONTROLLER_MS / 1000)  # sleep: until another is elected
                 continue
-            names = [f"{each.topic_name}-{each.partition_index}" for each in response.remaining_partitions[:10]]
-            log.warning("controlled shutdown: error %d, still led: %s", response.error_code, ", ".join(names))
-            attempts -= 1
-            if attempts:
-                await asyncio.sleep(backoff_ms / 1000)  # sleep: between two attempts
-        return False
+            if self._served.all_shut_down:
+                break
+            if attempts <= 1:
+                log.warning("this broker stops, but its leaders are not moved: %s", _why_not_moved(response))
+                return
+            left_s -= await self._until_others_change(left_s)
+            if left_s <= 0:
+                attempts -= 1
+                left_s = backoff_ms / 1000
+                log.warning("a controlled shutdown is tried again: %s", _why_not_moved(response))
+        if without_controller:
+            log.info("no other broker stays: this one stops without a controlled shutdown")
+        else:
+            log.warning("this broker stops, but its leaders are not moved: there is no controller")
+
+    async def _until_others_change(self, timeout_s: float) -> float:
+        """Wait until brokers register, leave or shut down, at most so long; return the seconds that passed."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._others_changed.wait()
+        except TimeoutError:
+            return timeout_s
+        return loop.time() - began_s
+
+    async def _ask_for_shutdown(self) -> ControlledShutdownResponse:
+        """The controller's response; NOT_CONTROLLER where there is none."""
+        membership = self._membership
+        request = ControlledShutdownRequest(broker_id=membership.broker_id, broker_epoch=membership.broker_epoch)
+        try:
+            if self._served.is_active:
+                return await self._served.controlled_shutdown(request)
+            response = await self._link.request(request)
+        except ClientError as error:
+            log.info("the controller cannot be asked for a controlled shutdown: %s", error)
+            return ControlledShutdownResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        assert isinstance(response, ControlledShutdownResponse)
+        return response
+
+
+def _why_not_moved(response: ControlledShutdownResponse) -> str:
+    if response.error_code != ErrorCode.NONE:
+        known = KNOWN_CODES.get(response.error_code)
+        return f"the controller refused it with error code {response.error_code if known is None else known.name}"
+    remaining = response.remaining_partitions
+    names = [f"{each.topic_name}-{each.partition_index}" for each in remaining[:SHOWN_PARTITIONS]]
+    more = f" and {len(remaining) - len(names)} more" if len(remaining) > len(names) else ""
+    return f"no other broker in sync can lead {', '.join(names)}{more}"

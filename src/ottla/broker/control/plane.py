@@ -63,7 +63,7 @@ from ottla.cluster.image import (
     TopicImage,
 )
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.topics import Chance, TopicSpec, already_exists, internal_topic_spec, plan_topic
+from ottla.cluster.topics import Chance, TopicSpec, internal_topic_spec, plan_topic
 from ottla.config.broker import ConfigRefusal
 from ottla.config.topic import LogConfig
 from ottla.env.environment import Environment
@@ -275,8 +275,7 @@ class ControlPlane:
         if not self.session.accepts_others or len(self.membership.brokers) <= 1:
             return
         attempts = 1 + self.config.get_int("controlled.shutdown.max.retries")
-        if not await self.asked.shut_down(attempts, self.config.get_long("controlled.shutdown.retry.backoff.ms")):
-            log.warning("this broker stops while it leads partitions that others could not take over")
+        await self.asked.shut_down(attempts, self.config.get_long("controlled.shutdown.retry.backoff.ms"))
         # The next controller repeats what the others have not taken by then.
         await self.controller.channels.drained()
 
@@ -396,6 +395,7 @@ class ControlPlane:
     def _members_changed(self) -> None:
         membership = self.membership
         self._follow_controller()
+        self.asked.others_changed()
         if membership.is_controller:
             self.controller.post(BrokersChanged(membership.brokers))
             return
@@ -486,28 +486,29 @@ class ControlPlane:
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
         """Create a topic if it is missing, with the broker's defaults or, if it is internal, its own settings.
 
-        LEADER_NOT_AVAILABLE: the topic is there, and the controller, which is another broker, elects its leaders. Or
-        this broker has just started, and does not know yet what there is.
+        LEADER_NOT_AVAILABLE: the topic is there, or another broker is creating it, and the controller, which may be
+        another broker, elects its leaders. Or this broker has just started, and does not know yet what there is.
         """
         if name in self.image.topics:
             return None
         if not self.is_controller and (not self.image.brokers or name in self.unheard_topics.names):
             return WITHOUT_LEADER_YET
         spec = internal_topic_spec(name, self.config, is_alone=not self.session.accepts_others)
-        if not self.is_controller and self.session.accepts_others:
-            return await self._announce(spec)
-        made = await self.create_topic(spec)
-        if isinstance(made, TopicRefusal) and made != already_exists(name):
+        is_announced = not self.is_controller and self.session.accepts_others
+        made = await (self._announce(spec) if is_announced else self.create_topic(spec))
+        if not isinstance(made, TopicRefusal):
+            return None
+        if made.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
             return made
-        return None
+        return None if name in self.image.topics else WITHOUT_LEADER_YET
 
-    async def _announce(self, spec: TopicSpec) -> TopicRefusal | None:
+    async def _announce(self, spec: TopicSpec) -> TopicRefusal:
         """Write a topic's znodes as a broker that is not the controller; the controller then elects leaders."""
         brokers = max(1, len(self.image.brokers))
         chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
         plan = plan_topic(spec, self.image, self.config, chance)
         if isinstance(plan, TopicRefusal):
-            return None if plan == already_exists(spec.name) else plan
+            return plan
         partitions = tuple(PartitionImage(-1, 0, replicas, ()) for _, replicas in sorted(plan.assignment.items()))
         topic = TopicImage(spec.name, self.new_uuid(), partitions, plan.configs, False)
         try:

@@ -39,7 +39,7 @@ def metadata_refusal(error: DiskError | ZkError) -> TopicRefusal:
             f"ZooKeeper could not be asked, so that this may not have been done. Try again when it is there: {error}",
         )
     if isinstance(error, NodeExistsError):
-        return TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Somebody else makes it at this moment: {error}")
+        return TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Another broker or a tool has just created it: {error}")
     if isinstance(error, NoNodeError) and error.path.startswith(f"{DeleteTopicZnode.ROOT}/"):
         return TopicRefusal(
             ErrorCode.REQUEST_TIMED_OUT,

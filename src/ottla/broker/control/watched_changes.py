@@ -82,6 +82,8 @@ class WatchedChanges:
         self._stopped = False
         #: Whether there was a reconnection since the current round began.
         self._resumed = False
+        #: Whether reads wait for ZooKeeper, as the log says, once for all of them.
+        self._is_waiting = False
 
     def start(self) -> None:
         """Full scan first, then incremental."""
@@ -147,9 +149,12 @@ class WatchedChanges:
         except (DiskError, ZkError, ZnodeDataError) as error:
             if is_passing(error):
                 self._due[path] = None
-                log.warning("changes of %s are looked at when ZooKeeper is there again: %s", path, error)
+                if not self._is_waiting:
+                    self._is_waiting = True
+                    log.warning("changes of znodes are read when ZooKeeper is there again: %s", error)
                 return False
             log.error("a change of %s in the coordination metadata could not be followed: %s", path, error)
+        self._is_waiting = False
         return True
 
     async def _look_at_topics(self) -> None:

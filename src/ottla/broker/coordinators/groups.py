@@ -51,6 +51,8 @@ PARTITION_CACHE_LIMIT = 100_000
 CACHED_ID_LENGTH = 255
 """Longer group ids are not cached: a hundred thousand of 32,767 characters would take 3 GB."""
 MS_PER_MINUTE = 60_000
+MORE_BROKERS = ": start more brokers, or set offsets.topic.replication.factor to what there is"
+"""What helps where there are fewer brokers than the offsets topic needs."""
 
 CommittedOffset = tuple[str, int, StoredOffset | None, ErrorCode]
 """Topic, partition, committed offset (None for none), and UNSTABLE_OFFSET_COMMIT while a transaction may change it."""
@@ -162,11 +164,12 @@ class GroupCoordinatorService:
         if refusal.error is not ErrorCode.LEADER_NOT_AVAILABLE and refusal != self._refusal:
             # Once, though clients ask again and again.
             self._refusal = refusal
+            is_too_few = refusal.error is ErrorCode.INVALID_REPLICATION_FACTOR
             log.warning(
-                "the topic %s cannot be made: %s Groups have no coordinator before: start more brokers, or set "
-                "offsets.topic.replication.factor to what there is",
+                "the topic %s cannot be made: %s Groups have no coordinator before%s",
                 OFFSETS_TOPIC,
                 refusal.message,
+                MORE_BROKERS if is_too_few else "",
             )
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 

@@ -4,7 +4,8 @@
 wire; 6 share groups (KIP-932), refused here as by Apache Kafka 3.9 without them.
 
 The offsets topic is created with the first request, and the response waits for it. Transaction coordinators are not
-served yet: such requests are refused with INVALID_REQUEST, which no client retries.
+served yet: such requests are refused with INVALID_REQUEST. Java's producer fails with it at once; librdkafka asks again
+every 0.5 s until the time limit of its own call.
 """
 
 from __future__ import annotations

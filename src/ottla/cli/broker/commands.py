@@ -95,7 +95,7 @@ def unregister(
     from ottla.client.errors import BrokerError, UnsupportedVersionError
 
     async def work(cluster: Cluster) -> int:
-        if not yes and (as_json or not confirmed(f"Forget broker {broker} and its settings?", yes=False)):
+        if not confirmed(f"Forget broker {broker} and its settings?", yes=yes, as_json=as_json):
             return COMMAND.report(NOT_CONFIRMED)
         try:
             await BrokerAdmin(cluster).unregister_broker(broker)

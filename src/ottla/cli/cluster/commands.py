@@ -104,7 +104,11 @@ def health(
     from ottla.cli.cluster.health import HealthOptions, show_health
 
     options = HealthOptions(watch, interval_s, count, as_json)
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), lambda cluster: show_health(cluster, options))
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s),
+        lambda cluster: show_health(cluster, options),
+        until_closed=watch and count is None,
+    )
 
 
 @app.command()

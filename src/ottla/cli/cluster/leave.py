@@ -121,7 +121,7 @@ async def leave(cluster: Cluster, options: LeaveOptions) -> int:
     view.line(f"broker {options.broker} holds no replicas that have to be moved.")
     if departure.removes_evidence:
         view.line(f"No other broker is one of ottla: the topic {EVIDENCE_TOPIC} is deleted.")
-    if not confirmed(f"Let broker {options.broker} leave?", yes=options.yes):
+    if not confirmed(f"Let broker {options.broker} leave?", yes=options.yes, as_json=options.as_json):
         return COMMAND.report(NOT_CONFIRMED)
     return await _leave(cluster, view, departure)
 

@@ -17,9 +17,6 @@ ZOOKEEPER = "ZooKeeper"
 ZOOKEEPER_OUTLIVES_S = 3.0
 """How much longer the ZooKeeper server lives than the brokers where the parent was killed: they need it to stop."""
 
-WHEN_ALL_STOP = {"controlled.shutdown.retry.backoff.ms": "500"}
-"""The last broker finds nobody to hand its leaders over to, however often it asks; Kafka's default has it wait 15 s."""
-
 PER_BROKER = {
     "broker.id": "brokers get the ids 0, 1, …",
     "listeners": "give --host and --port",
@@ -45,6 +42,19 @@ class ClusterPlanOptions:
     zookeeper_port: int = 0
 
 
+def command_line(options: ClusterPlanOptions) -> str:
+    """What a user types to start the whole cluster again."""
+    words = ["ottla", "cluster", "--brokers", str(options.brokers), "--host", options.host, "--port", str(options.port)]
+    words += ["--data", options.data]
+    for setting in options.settings:
+        words += ["-c", setting]
+    if options.zookeeper is not None:
+        words += ["--zookeeper", options.zookeeper]
+    elif options.zookeeper_port:
+        words += ["--zookeeper-port", str(options.zookeeper_port)]
+    return shlex.join(words)
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedProcess:
     """A process: `arguments` are those of `ottla`, `broker` its id, None for the ZooKeeper server."""
@@ -60,10 +70,12 @@ class PlannedProcess:
         """The command line of the process."""
         return [sys.executable, "-u", "-m", "ottla.cli.cluster.child", str(self.outlives_s), *self.arguments]
 
-    @property
-    def by_hand(self) -> str:
-        """What a user types to start it again."""
-        return shlex.join(("ottla", *self.arguments))
+    def by_hand(self, address: str | None) -> str:
+        """What a user types to start it again, on the port of this address, where the others look for it."""
+        arguments = list(self.arguments)
+        if address is not None:
+            arguments[arguments.index("--port") + 1] = address.rpartition(":")[2]
+        return shlex.join(("ottla", *arguments))
 
 
 def check_options(options: ClusterPlanOptions) -> None:
@@ -100,8 +112,7 @@ def plan_zookeeper(options: ClusterPlanOptions) -> PlannedProcess | None:
 def plan_brokers(options: ClusterPlanOptions, zookeeper: str) -> list[PlannedProcess]:
     """The brokers with the ids 0, 1, …, on ports in a row, on this ZooKeeper."""
     own = {setting.partition("=")[0].strip() for setting in options.settings}
-    defaults = {**settings_of_internal_topics(options.brokers), **WHEN_ALL_STOP}
-    defaults = {name: value for name, value in defaults.items() if name not in own}
+    defaults = {name: value for name, value in settings_of_internal_topics(options.brokers).items() if name not in own}
     settings = [f"{name}={value}" for name, value in defaults.items()] + list(options.settings)
     processes = []
     for broker in range(options.brokers):

@@ -118,7 +118,10 @@ class RichClusterScreen:
 
     def say(self, text: str) -> None:
         """Write a line above the table."""
-        self._console.print(text, markup=False)
+        from rich.text import Text
+
+        # Not by markup=False, which would hold for the table, too: it is drawn again below the line.
+        self._console.print(Text(text))
 
     def show(self, cluster: ShownCluster) -> None:
         """Draw the table anew."""

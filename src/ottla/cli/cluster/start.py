@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.cluster import COMMAND
 from ottla.cli.cluster.plan import (
+    ZOOKEEPER,
     ClusterPlanOptions,
     check_options,
+    command_line,
     plan_brokers,
     plan_zookeeper,
 )
 from ottla.cli.cluster.processes import ClusterProcess, StartFailed, start_process, stop_processes, wait_until_ready
+from ottla.cli.cluster.registered import RegisteredBrokers, refuses
 from ottla.cli.cluster.screen import ClusterScreen, ShownBroker, ShownCluster, make_cluster_screen
 from ottla.cli.command import EXIT_REFUSED, CommandError
 from ottla.cli.serve import ServeOptions, UsageProblem, on_stop_signal, read_config
@@ -65,6 +69,9 @@ class LocalCluster:
         self._hurry = asyncio.Event()
         self._reported: set[str] = set()
         self._cluster: Cluster | None = None
+        #: Set once a ZooKeeper server has been started here.
+        self._registered: RegisteredBrokers | None = None
+        self._stays_for: list[int] = []
 
     @property
     def _brokers(self) -> list[ClusterProcess]:
@@ -87,6 +94,8 @@ class LocalCluster:
             finally:
                 if not await self._stop_all(screen):
                     code = EXIT_REFUSED
+                if self._registered is not None:
+                    await self._registered.close()
         return code
 
     def _stop_or_hurry(self) -> None:
@@ -126,6 +135,7 @@ class LocalCluster:
         member = await start_process(plan)
         self._members.append(member)
         address = await wait_until_ready(member)
+        self._registered = RegisteredBrokers(address)
         screen.say(f"{plan.name} listening on {address}, process {member.process.pid}. {NO_ENSEMBLE}")
         return address
 
@@ -140,11 +150,14 @@ class LocalCluster:
         """Show the state until a signal comes, or no broker is left."""
         try:
             while not self._stop.is_set():
-                self._report_ended(screen)
-                if not any(each.is_running for each in self._brokers):
-                    screen.say("no broker is left")
+                is_left = any(each.is_running for each in self._brokers) or await self._others(screen) != []
+                self._report_ended(screen, is_left=is_left)
+                if not is_left:
+                    screen.say("no broker is left. To start the cluster again:")
+                    screen.say(f"  {command_line(self._options)}")
                     return
-                screen.show(self._shown(await self._status()))
+                status = await self._status()
+                screen.show(self._shown(status, await self._silent(status)))
                 await self._pause()
         finally:
             if self._cluster is not None:
@@ -158,13 +171,29 @@ class LocalCluster:
         for each in (*ends, stopping):
             each.cancel()
 
-    def _report_ended(self, screen: ClusterScreen) -> None:
+    async def _others(self, screen: ClusterScreen) -> list[int] | None:
+        """The brokers started by hand that use the ZooKeeper server of this cluster; None where that is not known."""
+        server = next((each for each in self._members if each.plan.name == ZOOKEEPER), None)
+        if server is None or not server.is_running or self._registered is None:
+            return []
+        live = await self._registered.live()
+        if live and live != self._stays_for:
+            self._stays_for = live
+            names = ", ".join(map(str, live))
+            screen.say(f"{ZOOKEEPER} stays for brokers started by hand: {names}. It stops after them")
+        return live
+
+    def _report_ended(self, screen: ClusterScreen, *, is_left: bool) -> None:
+        """Name the processes that have ended. One can be started by hand while a broker is left."""
         for member in self._members:
             if not member.is_running and member.plan.name not in self._reported:
                 self._reported.add(member.plan.name)
                 screen.say(f"{member.plan.name} {member.ending()}")
-                screen.say(f"  it is not started again; its log is {member.plan.log_path}. To start it by hand:")
-                screen.say(f"  {member.plan.by_hand}")
+                is_cut_off = not is_left and self._registered is not None
+                how = "" if is_cut_off else " To start it by hand:"
+                screen.say(f"  it is not started again; its log is {member.plan.log_path}.{how}")
+                if not is_cut_off:
+                    screen.say(f"  {member.plan.by_hand(member.address)}")
 
     async def _status(self) -> ClusterStatus | None:
         """What a broker says of the cluster; None where none answers."""
@@ -195,22 +224,36 @@ class LocalCluster:
         except ClientError:
             return None
 
-    def _shown(self, status: ClusterStatus | None) -> ShownCluster:
-        from ottla.cli.topic.views import health
+    async def _silent(self, status: ClusterStatus | None) -> list[int]:
+        """Brokers that have ended and are still registered, without those that were started by hand since."""
+        ended = [each.plan.broker for each in self._brokers if not each.is_running]
+        nodes = [each.node for each in status.brokers if each.node.node_id in ended] if status is not None else []
+        return [each.node_id for each in nodes if await refuses(each.host, each.port)]
+
+    def _shown(self, status: ClusterStatus | None, silent: Sequence[int]) -> ShownCluster:
+        from ottla.cli.cluster.status_views import cluster_health
 
         brokers = tuple(_shown_broker(each, status) for each in self._brokers)
         if status is None:
             return ShownCluster(brokers)
-        return ShownCluster(brokers, len(status.topics), len(status.partitions), health(status.partitions).text)
+        health = cluster_health(status, silent).text
+        return ShownCluster(brokers, len(status.topics), len(status.partitions), health)
 
     # Its end
 
     async def _stop_all(self, screen: ClusterScreen) -> bool:
-        """Stop the brokers, then ZooKeeper, which they need to stop; False where one had to be killed."""
+        """Stop the brokers, then ZooKeeper, which they need to stop; False where one had to be killed.
+
+        Brokers that were started by hand are waited for, unless a second signal comes.
+        """
         running = [each for each in self._members if each.is_running]
         if running:
             screen.say(f"stopping {', '.join(each.plan.name for each in running)}")
         killed = await stop_processes(self._brokers, self._hurry)
+        self._stays_for = []
+        while not self._hurry.is_set() and await self._others(screen):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), STATUS_INTERVAL_S)
         killed += await stop_processes(self._members, self._hurry)
         for name in killed:
             screen.say(f"{name} did not stop and was killed")

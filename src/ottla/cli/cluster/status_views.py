@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 from ottla.cli.log.output import instant
@@ -60,7 +60,7 @@ def show_status(terminal: Terminal, status: ClusterStatus) -> None:
         terminal.paint(controller, Style.BAD if status.controller is None else Style.PLAIN),
         count(len(status.topics), "topic"),
         count(len(status.partitions), "partition"),
-        _painted(terminal, health(status.partitions)),
+        _painted(terminal, cluster_health(status, [each for each in status.brokers if each.problem])),
     ]
     name = f"cluster {printable(status.cluster_id or 'without an id')}"
     terminal.line(f"{terminal.paint(name, Style.NAME)}  {' · '.join(facts)}")
@@ -76,6 +76,20 @@ def show_status(terminal: Terminal, status: ClusterStatus) -> None:
     if status.losses:
         terminal.line()
         terminal.table(_LOSSES, [_loss_cells(each) for each in status.losses])
+
+
+def cluster_health(status: ClusterStatus, silent: Sized) -> Cell:
+    """What is wrong with brokers and partitions, "ok" where nothing is.
+
+    A broker that has just died is registered until its session expires: for so long its partitions seem to be well.
+    """
+    failed = sum(len(each.failed_log_dirs) for each in status.brokers)
+    found = [f"{len(silent)} broker{' does' if len(silent) == 1 else 's do'} not answer"] if len(silent) else []
+    found += [f"{failed} failed log director{'y' if failed == 1 else 'ies'}"] if failed else []
+    of_partitions = health(status.partitions)
+    if not found:
+        return of_partitions
+    return Cell(", ".join([*found, *([] if of_partitions.style is Style.GOOD else [of_partitions.text])]), Style.BAD)
 
 
 def show_brokers(terminal: Terminal, status: ClusterStatus, only: int | None = None) -> None:

@@ -1,9 +1,11 @@
-"""Which changes of settings need care, and why: records are deleted, may be lost, or are refused."""
+"""Which changes of settings need care, and why: records are deleted, may be lost, are refused; names are mistyped."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+from ottla.config.settings import BROKER_SETTINGS, RUN_TIME_SETTINGS, TOPIC_SETTINGS, broker_setting, nearest_name
 
 _UNCLEAN: Final = "committed records are lost where a replica that was not in sync is elected"
 _RETENTION: Final = "older records are deleted"
@@ -24,6 +26,8 @@ _POLICY_DOES: Final[Mapping[str, str]] = {
     "delete": "records beyond the retention are deleted",
     "compact": "of records with equal keys only the newest are kept, and records without keys are refused",
 }
+#: Settings of one listener have its name before theirs.
+_OF_LISTENERS: Final = "listener.name."
 _THROTTLES: Final = frozenset(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
 
 
@@ -47,6 +51,24 @@ def reason_for_care(name: str, now: str | None, new: str | None) -> str | None:
     if name in _THROTTLES and new is not None and new.strip() == "0":
         return "throttled replicas are not copied at all"
     return None
+
+
+def unknown_setting(name: str, *, of_topic: bool) -> str | None:
+    """Why a setting's name may be mistyped, with the one that is most like it; None for a known one.
+
+    Apache Kafka's brokers take settings of brokers by any name: a plugin may read them.
+    """
+    if name in TOPIC_SETTINGS if of_topic else broker_setting(name) or name.startswith(_OF_LISTENERS):
+        return None
+    near = nearest_name(name, TOPIC_SETTINGS if of_topic else [*BROKER_SETTINGS, *RUN_TIME_SETTINGS])
+    return f"a {'topic' if of_topic else 'broker'} has no setting {name}{f' (is it {near}?)' if near else ''}"
+
+
+def mistyped(refusal: str, names: Iterable[str]) -> str:
+    """What the settings of a topic that a broker refuses as unknown may be called, to stand before other advice."""
+    refused = [name for name in names if refusal.partition(" (")[0].endswith(f"Unknown topic config name: {name}")]
+    near = [nearest_name(name, TOPIC_SETTINGS) for name in refused]
+    return "".join(f"is it {each}? " for each in near if each)
 
 
 def _care_of_policy(now: str | None, new: str | None) -> str | None:

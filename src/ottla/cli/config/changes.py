@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.config import COMMAND
-from ottla.cli.config.care import reason_for_care
+from ottla.cli.config.care import mistyped, reason_for_care, unknown_setting
 from ottla.cli.config.unset import own_names, why_not_unset
 from ottla.cli.config.views import change_row, entity_text, show_changes
 from ottla.cli.terminal import Terminal, printable, write_json
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ResourceType
 from ottla.client.cluster_leave import OWN_SETTING
-from ottla.client.errors import BrokerError, ClientError, PartlyFailedError
+from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
 from ottla.config.settings import NO_EFFECT, broker_setting
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
@@ -84,25 +84,24 @@ async def change_settings(
             return max(COMMAND.report(each) for each in refusals if each)
         await admin.incremental_alter_configs(asked, validate_only=True)
     except ClientError as error:
-        return _report(error)
+        return report_errors(error, names)
     changes = [_change(each, operation, present[each]) for each in resources for operation in operations]
     needs_care = any(change.care for change in changes)
-    is_shown_only = needs_care and not yes and as_json
-    if as_json and is_shown_only:
+    if as_json and needs_care and not yes:
         for change in changes:
             write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=False))
     elif not as_json:
         rows = [(change.resource, change.name, change.now, change.new, change.care) for change in changes]
         show_changes(Terminal.standard_output(), rows)
-    if needs_care and (is_shown_only or not confirmed("Make these changes?", yes=yes)):
+    if needs_care and not confirmed("Make these changes?", yes=yes, as_json=as_json):
         return COMMAND.report(NOT_CONFIRMED)
     code, failed = 0, set()
     try:
         await admin.incremental_alter_configs(asked)
     except PartlyFailedError as error:
-        failed, code = set(error.errors), _report(error)
+        failed, code = set(error.errors), report_errors(error, names)
     except ClientError as error:
-        failed, code = set(resources), _report(error)
+        failed, code = set(resources), report_errors(error, names)
     for change in changes if as_json else ():
         done = change.resource not in failed
         write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=done))
@@ -146,13 +145,15 @@ def _without_own(entry: ConfigEntry) -> ConfigEntry:
     return entry._replace(synonyms=synonyms, value=synonyms[0].value if synonyms else None)
 
 
-def _report(error: ClientError) -> int:
-    errors = error.errors.values() if isinstance(error, PartlyFailedError) else (error,)
-    for each in errors:
+def report_errors(error: ClientError, names: Sequence[str]) -> int:
+    """Report errors about settings of these names; the exit code: EXIT_FAILED where there was no answer."""
+    code = EXIT_REFUSED
+    for each in error.errors.values() if isinstance(error, PartlyFailedError) else (error,):
         is_wrong = isinstance(each, BrokerError) and each.code == ErrorCode.INVALID_CONFIG
-        code = COMMAND.report(
-            f"{each}; docs/settings.md has the settings and what they may be" if is_wrong else str(each)
-        )
+        cure = f"; {mistyped(str(each), names)}docs/settings.md has the settings and what they may be"
+        COMMAND.report(f"{each}{cure if is_wrong else ''}")
+        if not isinstance(each, BrokerError | InvalidArgumentError):
+            code = EXIT_FAILED
     return code
 
 
@@ -161,6 +162,8 @@ def _change(resource: ConfigResource, operation: ConfigOperation, present: Mappi
     now = None if entry is None else entry.value
     new = _new_value(operation, entry, now)
     care = reason_for_care(operation.name, now, new)
+    if entry is None and operation.operation != "delete" and resource.type == ResourceType.BROKER:
+        care = unknown_setting(operation.name, of_topic=False)
     return SettingChange(resource, operation.name, now, None if operation.operation == "delete" else new, care)
 
 

@@ -40,16 +40,20 @@ def describe(
 ) -> None:
     """Show settings, where each value comes from, and what it stands in place of.
 
-    Ends with 0, with 1 where a setting is not known, with 2 where the cluster could not be asked.
+    Ends with 0, with 1 where a topic, broker or setting is not there, with 2 where the cluster could not be asked.
     """
-    from ottla.cli.config.changes import Entities
+    from ottla.cli.config.changes import Entities, report_errors
     from ottla.cli.config.views import setting_row, show_settings
     from ottla.client.admin.configs import ConfigAdmin
+    from ottla.client.errors import ClientError
 
     entities = Entities(tuple(topics or ()), tuple(brokers or ()), broker_defaults)
 
     async def work(cluster: Cluster) -> int:
-        found = await ConfigAdmin(cluster).describe_configs(entities.resources(), include_synonyms=True)
+        try:
+            found = await ConfigAdmin(cluster).describe_configs(entities.resources(), include_synonyms=True)
+        except ClientError as error:
+            return report_errors(error, ())
         terminal, code = Terminal.standard_output(), 0
         for at, (resource, entries) in enumerate(found.items()):
             named = [name for name in dict.fromkeys(settings or ()) if name in entries]
@@ -83,7 +87,8 @@ def set_command(
 ) -> None:
     """Set settings; all brokers obey at once.
 
-    The cluster checks them, and they are shown. Where a change deletes records or may lose some, you are asked first.
+    The cluster checks them, and they are shown. Where a change deletes records or may lose some, or a broker has no
+    setting of that name, you are asked first.
 
     Ends with 0, with 1 where something was not changed, with 2 where it could not be done as asked.
     """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ottla.cli.config.care import unknown_setting
 from ottla.cli.config.views import SOURCES, entity_text
 from ottla.client.admin.model import ConfigEntry, ConfigResource, ResourceType
-from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS, broker_setting, nearest_name
 
 
 def why_not_unset(
@@ -54,10 +54,9 @@ def _option(resource: ConfigResource) -> str:
 def _reason(resource: ConfigResource, name: str, present: Mapping[str, ConfigEntry]) -> str:
     """Why there is nothing to take back, and where it can be."""
     is_topic = resource.type == ResourceType.TOPIC
-    if name not in present and not (name in TOPIC_SETTINGS if is_topic else broker_setting(name)):
-        near = nearest_name(name, TOPIC_SETTINGS if is_topic else BROKER_SETTINGS)
-        of = "a topic" if is_topic else "a broker"
-        return f"{of} has no setting {name}{f' (is it {near}?)' if near else ''}"
+    unknown = unknown_setting(name, of_topic=is_topic)
+    if name not in present and unknown is not None:
+        return unknown
     entry = present.get(name)
     if entry is None or entry.is_default:
         return f"{name} is not set there, and has its default"

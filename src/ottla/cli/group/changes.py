@@ -39,6 +39,9 @@ def reset_offsets(
     from_file: Annotated[
         Path | None, typer.Option("--from-file", help="To the offsets in a CSV file, as --export makes it.")
     ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Also of groups that do not exist yet: the offsets make them.")
+    ] = False,
     yes: Yes = False,
     export: Annotated[bool, typer.Option("--export", help="Write the new offsets as CSV instead of a table.")] = False,
     servers: Servers = DEFAULT_SERVERS,
@@ -49,7 +52,8 @@ def reset_offsets(
 
     The new offsets are shown first.
 
-    Ends with 0, with 1 where a group has members at work and nothing was done, with 2 where it could not be done.
+    Ends with 0, with 1 where nothing was done (members at work, no such group, not confirmed), with 2 where it could
+    not be done.
     """
     from ottla.cli.group.reset import ResetOptions, ResetOutput, reset
 
@@ -63,7 +67,7 @@ def reset_offsets(
         by_duration=by_duration,
         from_file=from_file,
     )
-    reset(options, ResetOutput(yes, export, as_json), ClusterOptions(servers, timeout_s))
+    reset(options, ResetOutput(yes, create, export, as_json), ClusterOptions(servers, timeout_s))
 
 
 def delete_groups(

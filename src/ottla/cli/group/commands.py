@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,10 +24,23 @@ LAGS_AT_A_TIME = 16
 app = make_app("group", "Show consumer groups, and change their offsets.")
 
 
+class ListedState(StrEnum):
+    """The states of groups in Apache Kafka 3.9, those of the consumer protocol (KIP-848) included."""
+
+    STABLE = "Stable"
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    DEAD = "Dead"
+
+
 @app.command("list")
 def list_groups(
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only groups in this state (Stable, Empty, …); may be repeated.")
+        list[ListedState] | None,
+        typer.Option("--state", help="Only groups in this state; may be repeated.", case_sensitive=False),
     ] = None,
     lag: Annotated[bool, typer.Option("--lag", help="With the lag of each group (takes longer).")] = False,
     servers: Servers = DEFAULT_SERVERS,
@@ -38,8 +52,7 @@ def list_groups(
     from ottla.client.groups import Groups
 
     async def work(cluster: Cluster) -> int:
-        wanted = {each.lower() for each in state or ()}
-        groups = [each for each in await Groups(cluster).list_all() if not wanted or each.state.lower() in wanted]
+        groups = [each for each in await Groups(cluster).list_all() if not state or each.state in state]
         lags = await _lags(cluster, groups) if lag else {}
         if as_json:
             for group in groups:
@@ -154,7 +167,7 @@ def watch(
         watcher = JsonWatcher(write_json) if as_json else TextWatcher(Terminal.standard_output())
         return await follow(cluster, list(dict.fromkeys(groups or ())), watcher, interval_s, count, COMMAND.report)
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work, until_closed=True)
 
 
 def no_evidence(cluster: Cluster) -> str:

@@ -17,9 +17,10 @@ from ottla.cli.terminal import Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.group_offsets import MEMBERS_IN_CHARGE, GroupOffsets
-from ottla.client.groups import GroupDescription, Groups
+from ottla.client.groups import DEAD, GroupDescription, Groups
 from ottla.client.model import TopicPartition
 from ottla.client.offset_reset import MOST_OFFSET, PlannedOffset, Reset, Target, csv_lines, plan_reset, read_csv
+from ottla.config.settings import nearest_name
 from ottla.env.clock import SystemClock
 from ottla.peer.cluster import Cluster
 
@@ -45,16 +46,12 @@ class ResetOptions:
 
 @dataclass(frozen=True, slots=True)
 class ResetOutput:
-    """Whether the plan is carried out without asking (`yes`), and how it is shown."""
+    """Whether the plan is carried out without asking (`yes`), also for groups to `create`, and how it is shown."""
 
     yes: bool
+    create: bool
     export: bool
     as_json: bool
-
-    @property
-    def is_table(self) -> bool:
-        """Whether it is shown to a person, who can be asked."""
-        return not (self.export or self.as_json)
 
 
 def reset(options: ResetOptions, output: ResetOutput, cluster_options: ClusterOptions) -> NoReturn:
@@ -67,24 +64,28 @@ def reset(options: ResetOptions, output: ResetOutput, cluster_options: ClusterOp
 
     async def work(cluster: Cluster) -> int:
         plans = await _plans(cluster, targets, scope)
+        if not output.create and (unknown := await _unknown(cluster, list(plans))):
+            return max(map(COMMAND.report, unknown))
         if output.yes and (refused := await _commit(cluster, plans)):
             return refused
         if not output.yes:
             await _warn_of_members(cluster, plans)
         _show_plans(plans, output)
-        return await _settle(cluster, plans, output) if output.is_table else 0
+        return 0 if output.export else await _settle(cluster, plans, output)
 
     COMMAND.run_with_cluster(cluster_options, work)
 
 
 async def _settle(cluster: Cluster, plans: dict[str, list[PlannedOffset]], output: ResetOutput) -> int:
-    """Below the tables of the plans: ask if need be, and say what was done."""
-    committed = output.yes
-    if not committed and confirmed(f"Commit these offsets of {count(len(plans), 'group')}?", yes=False):
+    """Below the plans: ask if need be, and say what was done; returns the exit code."""
+    if not output.yes:
+        question = f"Commit these offsets of {count(len(plans), 'group')}?"
+        if not confirmed(question, yes=False, as_json=output.as_json):
+            return COMMAND.report(NOT_CONFIRMED)
         if refused := await _commit(cluster, plans):
             return refused
-        committed = True
-    Terminal.standard_output().line("these offsets are committed" if committed else NOT_CONFIRMED)
+    if not output.as_json:
+        Terminal.standard_output().line("these offsets are committed")
     return 0
 
 
@@ -159,6 +160,21 @@ async def _committed(cluster: Cluster, group: str) -> list[TopicPartition]:
     if gone:
         COMMAND.report(f"{', '.join(map(str, gone))} of group {group} left out: there is no such partition any more")
     return [each for each in partitions if metadata.leader(*each) is not None]
+
+
+async def _unknown(cluster: Cluster, groups: Sequence[str]) -> list[str]:
+    """Messages about the groups that do not exist: committing offsets would create them."""
+    dead = [each.group_id for each in await Groups(cluster).describe_each(groups) if each.state == DEAD]
+    absent = [each for each in dead if not await GroupOffsets(cluster, each).fetch_all()]
+    if not absent:
+        return []
+    known = [each.group_id for each in await Groups(cluster).list_all()]
+    near = {each: nearest_name(each, known) for each in absent}
+    return [
+        f"there is no group {each} at {cluster.name}{f' (is it {near[each]}?)' if near[each] else ''}; "
+        "--create makes it, with these offsets"
+        for each in absent
+    ]
 
 
 async def _active(cluster: Cluster, groups: Sequence[str]) -> list[GroupDescription]:

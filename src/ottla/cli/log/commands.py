@@ -85,7 +85,7 @@ def dump(
         value_format=TextFormat(value_format),
     )
     wish = DumpWish(shown, Decoder(decode), everything, topic, partition)
-    _end(lambda: _dump(paths, wish, as_json or output is OutputFormat.json))
+    _end(lambda: _dump(paths, wish, as_json or output is OutputFormat.json), until_closed=True)
 
 
 def _dump(paths: list[str], wish: DumpWish, as_json: bool) -> int:
@@ -194,8 +194,7 @@ def _repair(path: str, wish: VerifyWish, yes: bool, interval: int) -> int:
         sys.stdout.write(f"{len(plan.to_repair)} to repair{in_use}\n")
     sys.stdout.flush()
     if not confirmed(f"Repair {count(len(plan.to_repair), 'finding')}?", yes=yes):
-        sys.stdout.write(NOT_CONFIRMED + "\n")
-        return EXIT_REFUSED
+        return COMMAND.report(NOT_CONFIRMED)
     try:
         left = carry_out(RealDisk(), path, wish, interval)
     except LogDirectoryInUse as problem:
@@ -215,8 +214,8 @@ def _key(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _end(work: Callable[[], int]) -> NoReturn:
+def _end(work: Callable[[], int], *, until_closed: bool = False) -> NoReturn:
     from ottla.env.disk import DiskError
     from ottla.inspection.directories import NothingThere
 
-    COMMAND.run(work, (DiskError, NothingThere))
+    COMMAND.run(work, (DiskError, NothingThere), until_closed=until_closed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.reassign import COMMAND
+from ottla.cli.reassign.plan_files import files_of_plan
 from ottla.cli.reassign.views import (
     directory_row,
     show_standing,
@@ -31,7 +33,11 @@ from ottla.peer.cluster import Cluster
 
 T = TypeVar("T")
 
-ADVICE = "run `ottla reassign verify` until all is done: it takes the throttle away"
+ADVICE = "run `ottla reassign verify --wait`: it takes the throttle away when all is done"
+#: Pause between two looks at moves that are waited for.
+ASK_AGAIN_S = 0.5
+#: So often nothing moves before it is believed: a broker may not have heard yet that a move is done.
+LOOKS_AT_REST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,9 @@ def read_file(path: str, parse: Callable[[str], T]) -> T:
     try:
         return parse(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror}") from error
+        files = files_of_plan(Path(path)) if isinstance(error, FileNotFoundError) else []
+        instead = f"; the plan has the files {', '.join(files)}, one after the other" if files else ""
+        raise CommandError(f"{path} cannot be read: {error.strerror}{instead}") from error
     except (UnicodeDecodeError, InvalidArgumentError) as error:
         raise CommandError(f"{path}: {error}") from error
 
@@ -83,7 +91,7 @@ async def execute_moves(cluster: Cluster, options: Execution, *, yes: bool, as_j
         COMMAND.report(problem)
     if not as_json:
         show_wanted(Terminal.standard_output(), standing)
-    if not _may_change(f"Move {count(len(plan.moves), 'partition')}?", yes=yes, as_json=as_json):
+    if not confirmed(f"Move {count(len(plan.moves), 'partition')}?", yes=yes, as_json=as_json):
         if as_json:
             _write_wanted(plan, ())
         return COMMAND.report(NOT_CONFIRMED)
@@ -110,10 +118,15 @@ def _write_wanted(plan: MovePlan, begun: Sequence[TopicPartition]) -> None:
         write_json(wanted_row(each, copied[each.partition], begun=each.partition in begun))
 
 
-async def verify_moves(cluster: Cluster, path: str, *, preserve_throttles: bool, as_json: bool) -> int:
+async def verify_moves(cluster: Cluster, path: str, *, wait: bool, preserve_throttles: bool, as_json: bool) -> int:
     """Show how the moves stand, and take the throttles away where nothing moves; 0 if all are done, else 1."""
     moves = read_file(path, parse_moves)
     standing = await read_standing(cluster, moves, figures=False)
+    looks_at_rest = 0
+    while wait and not standing.is_done and looks_at_rest < LOOKS_AT_REST:
+        await asyncio.sleep(ASK_AGAIN_S)
+        standing = await read_standing(cluster, moves, figures=False)
+        looks_at_rest = 0 if standing.goes_on else looks_at_rest + 1
     if as_json:
         for each in standing.moves:
             write_json(standing_row(each))
@@ -135,7 +148,7 @@ async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool,
     moving = [each for each in standing.moves if each.partition in standing.under_way]
     if not as_json:
         show_standing(Terminal.standard_output(), standing)
-    if moving and not _may_change(f"Cancel {count(len(moving), 'move')}?", yes=yes, as_json=as_json):
+    if moving and not confirmed(f"Cancel {count(len(moving), 'move')}?", yes=yes, as_json=as_json):
         if as_json:
             _write_cancelled([each.partition for each in moving], ())
         return COMMAND.report(NOT_CONFIRMED)
@@ -149,11 +162,6 @@ async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool,
     else:
         sys.stdout.write(f"cancelled: {count(len(done), 'move')}\n" if done else "none of these partitions moves\n")
     return 1 if refused else 0
-
-
-def _may_change(question: str, *, yes: bool, as_json: bool) -> bool:
-    """Whether to do what was shown: with --json nobody is asked."""
-    return yes or (not as_json and confirmed(question, yes=False))
 
 
 def _write_cancelled(moving: Sequence[TopicPartition], done: Sequence[TopicPartition]) -> None:

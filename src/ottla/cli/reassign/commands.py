@@ -120,6 +120,7 @@ def execute_command(
 @app.command()
 def verify(
     file: MovesFile,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all are done, or nothing moves any more.")] = False,
     preserve_throttles: PreserveThrottles = False,
     servers: Servers = DEFAULT_SERVERS,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
@@ -127,13 +128,14 @@ def verify(
 ) -> None:
     """Show how the moves of a file stand; where no partition moves any more, take the throttles away.
 
-    Ends with 0 where all replicas are where they are to be, else with 1. A partition that is not there is "gone".
+    Ends with 0 where all replicas are where they are to be, else with 1, with 2 where it could not be asked or read. A
+    partition that is not there is "gone".
     """
     from ottla.cli.reassign.changes import verify_moves
 
     COMMAND.run_with_cluster(
         ClusterOptions(servers, timeout_s),
-        lambda cluster: verify_moves(cluster, file, preserve_throttles=preserve_throttles, as_json=as_json),
+        lambda cluster: verify_moves(cluster, file, wait=wait, preserve_throttles=preserve_throttles, as_json=as_json),
     )
 
 

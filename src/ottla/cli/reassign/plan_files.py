@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,15 @@ def write_plan(path: Path, steps: Sequence[Sequence[PartitionMove]]) -> list[str
     for name, moves in zip(names, steps, strict=True):
         _write(name, {_key(each): each.after for each in moves})
     return [str(each) for each in names]
+
+
+def files_of_plan(path: Path) -> list[str]:
+    """The files that a plan named like this has where its moves are more than fit into one, in their order."""
+    numbered = re.compile(re.escape(path.stem) + r"-\d+" + re.escape(path.suffix))
+    try:
+        return sorted(str(each) for each in path.parent.iterdir() if numbered.fullmatch(each.name))
+    except OSError:
+        return []
 
 
 def _key(move: PartitionMove) -> TopicPartition:

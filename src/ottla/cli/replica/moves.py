@@ -74,7 +74,7 @@ async def move_replicas(cluster: Cluster, wish: MoveWish) -> int:
         free = described[wish.to].usable_bytes
         left = "" if free < 0 else f", {data_size(free)} free"
         terminal.line(f"{count(len(wanted), 'replica')} of broker {wish.broker} to {wish.to}: {size} to copy{left}")
-    if not confirmed("Move them?", yes=wish.yes):
+    if not confirmed("Move them?", yes=wish.yes, as_json=wish.as_json):
         _report(wish, wanted, {}, begun=False)
         return COMMAND.report(NOT_CONFIRMED)
     refused: dict[TopicPartitionReplica, str] = {}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
-from ottla.cli.config.care import reason_for_care
+from ottla.cli.config.care import mistyped, reason_for_care
 from ottla.cli.config.unset import own_names, why_not_unset
 from ottla.cli.terminal import Terminal, count, printable, write_json
 from ottla.cli.topic import COMMAND
@@ -120,7 +120,7 @@ async def create_topics(cluster: Cluster, creation: Creation, *, as_json: bool) 
             await TopicAdmin(cluster).create_topics([topic], validate_only=creation.validate_only)
 
         passed_over = ErrorCode.TOPIC_ALREADY_EXISTS if creation.if_not_exists else None
-        done = await _done(create, passed_over)
+        done = await _done(create, passed_over, configs)
         code = code if done is not None else 1
         created = bool(done) and not creation.validate_only
         if as_json:
@@ -153,7 +153,7 @@ async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, a
         _write_changes(changes, done=False)
     elif not as_json and changes:
         show_changes(Terminal.standard_output(), changes)
-    if changes and ((as_json and not yes) or not confirmed(_question(topics, alteration, changes), yes=yes)):
+    if changes and not confirmed(_question(topics, alteration, changes), yes=yes, as_json=as_json):
         return COMMAND.report(NOT_CONFIRMED)
     for topic in topics:
         made = await _alter(cluster, topic, alteration.partitions, assignment, configs)
@@ -175,7 +175,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bo
         else:
             show_deletion(Terminal.standard_output(), topics)
         question = f"Delete {count(len(topics), 'topic')} with all records?"
-        if as_json or not confirmed(question, yes=False):
+        if not confirmed(question, yes=False, as_json=as_json):
             return COMMAND.report(NOT_CONFIRMED)
     for topic in topics:
 
@@ -191,20 +191,22 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bo
     return code
 
 
-def with_cure(error: BrokerError) -> str:
-    """The error's message, with what helps."""
+def with_cure(error: BrokerError, settings: Iterable[str] = ()) -> str:
+    """The error's message, with what helps; `settings` are the names of those that were given."""
     cure = CURES.get(error.code)
-    return f"{error}; {cure}" if cure and cure not in str(error) else str(error)
+    return f"{error}; {mistyped(str(error), settings)}{cure}" if cure and cure not in str(error) else str(error)
 
 
-async def _done(change: Callable[[], Awaitable[None]], passed_over: ErrorCode | None = None) -> bool | None:
+async def _done(
+    change: Callable[[], Awaitable[None]], passed_over: ErrorCode | None = None, settings: Iterable[str] = ()
+) -> bool | None:
     """Make a change: True if made, False if the error is `passed_over`, None if it was refused, which is reported."""
     try:
         await change()
     except BrokerError as error:
         if error.code == passed_over:
             return False
-        COMMAND.report(with_cure(error))
+        COMMAND.report(with_cure(error, settings))
         return None
     return True
 
@@ -271,7 +273,7 @@ async def _alter(
         async def change() -> None:
             await ConfigAdmin(cluster).incremental_alter_configs({resource: operations})
 
-        if not await _done(change):
+        if not await _done(change, settings=configs):
             return False
     if partitions is not None:
         # As Kafka's tool has it, the assignment names the brokers of the partitions that exist, too.

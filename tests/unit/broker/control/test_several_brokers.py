@@ -247,6 +247,19 @@ def test_any_broker_makes_topics_on_demand_and_changes_settings(tmp_path: Path) 
     run(tmp_path, scenario)
 
 
+def test_brokers_that_make_a_topic_together_wait_for_its_leaders(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
+        controls = [broker.control for broker in cluster.brokers.values()]
+        refusals = await asyncio.gather(*(each.ensure_topic(GROUP_METADATA_TOPIC) for each in controls))
+        assert {refusal.error for refusal in refusals if refusal is not None} == {ErrorCode.LEADER_NOT_AVAILABLE}
+        await cluster.until(
+            lambda: all(GROUP_METADATA_TOPIC in broker.image.topics for broker in cluster.brokers.values())
+        )
+
+    run(tmp_path, scenario)
+
+
 def test_the_registration_before_is_remembered_of_other_brokers(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         members = {broker_id: broker.control.membership for broker_id, broker in cluster.brokers.items()}

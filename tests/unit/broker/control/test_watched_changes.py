@@ -258,6 +258,21 @@ def test_changes_while_the_tree_is_away_are_refused_and_what_is_due_is_looked_at
     run(body)
 
 
+def test_what_waits_for_zookeeper_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(broker: Broker) -> None:
+        for away in (1, 2):
+            broker.zk.lost = True
+            for name in ("a", "b", "c") * 3:  # as after each election that was asked for and failed
+                broker.changes.look_at_topic(name)
+                await broker.until(lambda: not broker.changes._running or broker.changes._running.done())
+            assert sum("are read when ZooKeeper is there" in each for each in caplog.messages) == away
+            broker.zk.lost = False
+            broker.notify(SessionEvent.CONNECTED)
+            await broker.until(lambda: not broker.changes._due)
+
+    run(body)
+
+
 def test_another_controller_is_fatal_and_nothing_is_written_after_it() -> None:
     async def body(broker: Broker) -> None:
         await broker.other.multi(

@@ -127,6 +127,29 @@ def test_a_record_that_cannot_be_written_is_refused_and_stops_nobody_else():
     run(test, offset_metadata_max_bytes="50000")
 
 
+@pytest.mark.parametrize(
+    ("error", "cure"),
+    [
+        (ErrorCode.INVALID_REPLICATION_FACTOR, ["Groups have no coordinator before: start more brokers, or set"]),
+        (ErrorCode.REQUEST_TIMED_OUT, ["Groups have no coordinator before"]),
+        (ErrorCode.LEADER_NOT_AVAILABLE, []),
+    ],
+)
+def test_why_there_is_no_offsets_topic_is_logged_once(
+    error: ErrorCode, cure: list[str], caplog: pytest.LogCaptureFixture
+):
+    async def test(broker: FakeBroker) -> None:
+        broker.control.refusal = TopicRefusal(error, "Why.")
+        for _ in range(2):
+            assert await broker.groups.ensure_offsets_topic() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        said = [each.partition("cannot be made: Why. ")[2] for each in caplog.messages]
+        assert len(said) == len(cure)
+        assert all(line.startswith(words) for line, words in zip(said, cure, strict=True))
+        assert all(("start more brokers" in line) == (error == ErrorCode.INVALID_REPLICATION_FACTOR) for line in said)
+
+    run(test)
+
+
 @pytest.mark.spec("C3")
 def test_a_commit_is_served_once_it_is_committed():
     async def test(broker: FakeBroker) -> None:

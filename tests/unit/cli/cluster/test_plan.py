@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from ottla.cli.cluster.plan import ClusterPlanOptions, PlannedProcess, check_options, plan_brokers, plan_zookeeper
+from ottla.cli.cluster.plan import (
+    ClusterPlanOptions,
+    PlannedProcess,
+    check_options,
+    command_line,
+    plan_brokers,
+    plan_zookeeper,
+)
 from ottla.cli.command import CommandError
 from ottla.cli.entry import plain_serve_options, plain_zookeeper_options
 from ottla.cli.main import app
@@ -28,10 +35,23 @@ def test_a_process_and_a_port_for_each_broker() -> None:
         "offsets.topic.replication.factor": "3",
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
-        "controlled.shutdown.retry.backoff.ms": "500",
         "num.partitions": "6",
     }
-    assert plans[1].by_hand.startswith("ottla serve --id 1 --host 127.0.0.1 --port 9101 --data d/broker-1 ")
+    assert plans[1].by_hand(None).startswith("ottla serve --id 1 --host 127.0.0.1 --port 9101 --data d/broker-1 ")
+
+
+def test_what_is_started_again_by_hand_keeps_its_port() -> None:
+    options = ClusterPlanOptions(brokers=1, port=0, data="d d", settings=("num.partitions=6",))
+    zookeeper = plan_zookeeper(options)
+    assert zookeeper is not None
+    assert zookeeper.by_hand("[::1]:2345").startswith("ottla zookeeper --host 127.0.0.1 --port 2345 --data 'd d/")
+    [broker] = plan_brokers(options, "z:1")
+    assert "--id 0 --host 127.0.0.1 --port 4711 --data" in broker.by_hand("127.0.0.1:4711")
+    assert command_line(options) == (
+        "ottla cluster --brokers 1 --host 127.0.0.1 --port 0 --data 'd d' -c num.partitions=6"
+    )
+    named = ClusterPlanOptions(zookeeper="z:1/k")
+    assert command_line(named).endswith("--data ottla-cluster --zookeeper z:1/k")
 
 
 @pytest.mark.parametrize(("brokers", "factor", "min_isr"), [(1, "1", "1"), (2, "2", "2"), (3, "3", "2")])

@@ -49,3 +49,18 @@ def test_on_a_terminal_a_table() -> None:
         "Ctrl-C",
     ):
         assert part in shown
+
+
+def test_lines_above_the_table_leave_its_colours_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    screen = RichClusterScreen(["[x] stops all"])
+    with screen:
+        screen.show(STATE)
+        screen.say("broker [bold]1[/] was killed")
+    shown = capsys.readouterr().out
+    assert "[green]" not in shown
+    assert "[bold red]" not in shown
+    assert "broker [bold]1[/] was killed" in shown
+    assert "[x] stops all" in shown

@@ -47,7 +47,8 @@ def test_tables() -> None:
     stream = io.StringIO()
     show_status(Terminal(stream, width=None, colours=False), BEHIND)
     assert stream.getvalue() == (
-        "cluster abc  2 brokers · controller 1 · 1 topic · 2 partitions · 1 under-replicated\n"
+        "cluster abc  2 brokers · controller 1 · 1 topic · 2 partitions · "
+        "1 broker does not answer, 1 under-replicated\n"
         "\n"
         "  BROKER  ADDRESS         RACK  LEADS  REPLICAS  IN SYNC    SIZE      FREE  NOTE\n"
         "       1  127.0.0.1:9092  a         2         2        2  1.5 kB  500.0 GB  controller\n"
@@ -60,6 +61,23 @@ def test_tables() -> None:
         "  TOPIC   PARTITION  LEADER  REPLICAS  ISR  LAG         NOTE\n"
         "  orders          0       1  1,2,3     1    2: 8, 3: ?  not in sync: 2, 3\n"
     )
+
+
+def test_the_first_line_is_not_ok_while_a_dead_leader_is_still_registered() -> None:
+    """Metadata names it as the leader until its session has expired."""
+    well = PartitionStatus(FIRST, 2, 0, (ReplicaStatus(2, True), ReplicaStatus(1, True)))
+    failed = BrokerStatus(Node(1, "h", 1), {"/d": LogDirDescription("/d", {}, error="it failed")})
+    dead = BrokerStatus(Node(2, "h", 2), problem="refused")
+    for brokers, said in (
+        ((dead,), "1 broker does not answer"),
+        ((dead, dead), "2 brokers do not answer"),
+        ((failed, dead), "1 broker does not answer, 1 failed log directory"),
+        ((BrokerStatus(Node(1, "h", 1)),), "ok"),
+    ):
+        stream = io.StringIO()
+        status = ClusterStatus("abc", 1, brokers, (TopicStatus("t", (well,)),), {})
+        show_status(Terminal(stream, width=None, colours=False), status)
+        assert stream.getvalue().splitlines()[0].endswith(f" · {said}")
 
 
 def test_objects() -> None:

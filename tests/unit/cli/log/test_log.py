@@ -120,9 +120,8 @@ def test_repair(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
-    code, out, _ = run(capsys, "repair", folder.parent)
-    assert code == 1
-    assert "nothing was changed: --yes does it" in out
+    code, _, err = run(capsys, "repair", folder.parent)
+    assert (code, err) == (1, "ottla log: nothing was changed: --yes does it\n")
     assert path.read_bytes() == data
     code, out, _ = run(capsys, "repair", folder.parent, "--yes")
     assert code == 0

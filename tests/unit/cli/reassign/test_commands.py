@@ -68,7 +68,7 @@ def test_moves_are_shown_begun_and_verified(cluster: Cluster, tmp_path: Path) ->
     assert [(each["now"], each["new"], each["begun"]) for each in rows(begun)] == [
         ([old], [new], True) for old, new in moves.values()
     ]
-    wait_until(lambda: ottla(cluster, "reassign", "verify", path).exit_code == 0, "the end of the moves")
+    assert ottla(cluster, "reassign", "verify", path, "--wait").exit_code == 0
     verified = ottla(cluster, "reassign", "verify", path, "--json")
     assert [(each["replicas"], each["state"]) for each in rows(verified)] == [
         ([new], "done") for _, new in moves.values()
@@ -126,7 +126,17 @@ def test_what_cannot_be_moved(cluster: Cluster, tmp_path: Path) -> None:
         path.write_text(text)
         refused = ottla(cluster, "reassign", "execute", str(path), "--yes")
         assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
-    assert "No such file" in ottla(cluster, "reassign", "verify", str(tmp_path / "none")).stderr
+    for number in (1, 2, "back"):
+        (tmp_path / f"grow-{number}.json").write_text("{}")
+    for name, message in (("none", "No such file or directory\n"), ("grow.json", "grow-1.json, %s/grow-2.json, one")):
+        missing = ottla(cluster, "reassign", "verify", str(tmp_path / name), "--wait")
+        assert missing.exit_code == 2
+        assert message.replace("%s", str(tmp_path)) in missing.stderr
+
+
+def test_a_move_that_was_not_begun_is_not_waited_for(cluster: Cluster, tmp_path: Path) -> None:
+    path, _ = moves_file(tmp_path, cluster)
+    assert ottla(cluster, "reassign", "verify", path, "--wait").exit_code == 1
 
 
 def test_places_are_proposed(cluster: Cluster, tmp_path: Path) -> None:
