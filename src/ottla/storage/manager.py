@@ -29,6 +29,7 @@ from ottla.storage.checkpoints import (
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.flush_queue import Flushed, FlushQueue, FlushTurns, flush_due, flush_now
 from ottla.storage.future_logs import FutureLog, FutureLogs, take_over
+from ottla.storage.future_timestamps import FutureTimestamps
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directories import LogDirectories
 from ottla.storage.log_directory import DELETE_SUFFIX, LogDirectory
@@ -117,6 +118,7 @@ class LogManager:
         expiration_ms = self._settings.producer_expiration_ms
         self._resources = LogResources(disk, open_files, producer_expiration_ms=expiration_ms, executor=executor)
         self._removals = Removals(disk, executor, self._note)
+        self._future_timestamps = FutureTimestamps(self._note)
         self._deleted = 0
         #: Logs that wait for a disk thread.
         self.flushes = FlushQueue(executor, clock.now_ms, self._flushed)
@@ -544,6 +546,7 @@ class LogManager:
             pass
 
     def _apply_retention(self, now_ms: int) -> Generator[None, None, None]:
+        self._future_timestamps.retain(self._logs)
         for logs in self._some_at_a_time(self._claimed()):
             for key, log in logs:
                 # Segments being compacted must stay until the round is over; retention comes after it.
@@ -568,6 +571,7 @@ class LogManager:
                 )
                 return
             self._discard(log, delete_old_segments(log, now_ms))
+            self._future_timestamps.check(log, now_ms)
         except DiskError as error:
             self._note(f"retention of {log.name}: {error}")
 
