@@ -69,7 +69,7 @@ CURES: Sequence[tuple[ErrorCode, str, str]] = (
     (
         ErrorCode.TOPIC_ALREADY_EXISTS,
         "marked for deletion",
-        "wait until it is deleted (`ottla topic list`), and try again",
+        "wait until it is deleted, and try again",
     ),
     (ErrorCode.TOPIC_ALREADY_EXISTS, "already exists", "choose another name, or give --if-not-exists"),
     (ErrorCode.TOPIC_DELETION_DISABLED, "", "set delete.topic.enable=true for the brokers"),

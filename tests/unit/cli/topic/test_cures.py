@@ -9,7 +9,8 @@ import pytest
 
 from ottla.cli.topic.changes import with_cure
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.topics import Chance, TopicRefusal, TopicSpec, plan_partitions, plan_topic
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import Chance, TopicSpec, plan_partitions, plan_topic
 from ottla.peer.errors import BrokerError
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import broker_config
