@@ -479,11 +479,12 @@ async def open_connection(
     setup_timeout_ms: int | None = None,
     *,
     look_twice: bool = True,
+    hang_up_explained: bool = True,
 ) -> PeerConnection:
     """Connect and agree on versions, each within `setup_timeout_ms`. Raises the subclasses of ConnectError.
 
-    All addresses of the host are tried in turn, each for its share of the time. Where it hangs up without an answer,
-    another attempt finds out why, if `look_twice`.
+    All addresses of the host are tried in turn, each for its share of the time. Where it does not answer, or hangs up
+    and `hang_up_explained`, further attempts find out why, if `look_twice`.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     timeout_ms = setup_timeout_ms or settings.socket_connection_setup_timeout_ms
@@ -516,7 +517,8 @@ async def open_connection(
         await connection.agree_on_versions(timeout_ms)
     except BaseException as error:
         connection.close()
-        if isinstance(error, (NotKafkaError, BrokerHangsError)) and error.retriable and look_twice:
+        looked_at = (BrokerHangsError, NotKafkaError) if hang_up_explained else (BrokerHangsError,)
+        if isinstance(error, looked_at) and error.retriable and look_twice:
             explained = await _explained(environment, host, port, address)
             if explained is not None:
                 raise explained from error
