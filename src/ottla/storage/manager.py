@@ -76,6 +76,8 @@ class LogDirectoryState(NamedTuple):
     path: str
     absolute_path: str
     failure: str | None
+    #: What helps against that; the beginning of a sentence.
+    cure: str
     logs: list[PartitionLog]
     #: Logs that are being moved here.
     futures: list[PartitionLog]
@@ -258,6 +260,7 @@ class LogManager:
                 log_dir.path,
                 self._disk.absolute(log_dir.path),
                 log_dir.failure,
+                log_dir.cure,
                 [self._logs[key] for key in keys[log_dir.path]],
                 [*self.futures.in_directory(log_dir).values()],
             )
@@ -679,6 +682,6 @@ class LogManager:
 
 def _stopped_serving(log_dir: LogDirectory) -> str:
     return (
-        f"Stopping serving logs in dir {log_dir.path}: {log_dir.failure}. Its partitions are offline until the disk "
-        f"works again and the broker was restarted"
+        f"Stopping serving logs in dir {log_dir.path}: {log_dir.failure}. {log_dir.cure}, and restart the broker: "
+        f"until then its partitions are offline"
     )

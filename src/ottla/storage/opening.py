@@ -116,7 +116,7 @@ class LogOpening:
                     if key is not None and is_partition and self._disk.is_dir(path):
                         found.append(self._place(log_dir, key, path))
         except DiskError as error:
-            log_dir.failure = str(error)
+            log_dir.note_failure(error)
             return []
         self._found_futures += futures
         return found
@@ -141,7 +141,7 @@ class LogOpening:
             try:
                 moves.append(read_moves(self._disk, place.log.directory))
             except DiskError as error:
-                place.log_dir.failure = str(error)
+                place.log_dir.note_failure(error)
                 return other if place is one else one
         if moves[0] == moves[1]:
             topic, partition = one.key
@@ -155,7 +155,7 @@ class LogOpening:
             renamed = self._directories.rename_partition(log_dir, directory, old.key, DELETE_SUFFIX)
             self._disk.fsync_dir(log_dir.path)
         except DiskError as error:
-            log_dir.failure = str(error)
+            log_dir.note_failure(error)
             return kept
         self._removals.add(self._clock.now_ms(), renamed)
         self._note(f"{directory} was moved to {kept.log.directory}; what is left of it is removed")
@@ -184,8 +184,8 @@ class LogOpening:
                     self._note(str(log))
                     if not is_future:
                         self.unreadable.add(key)
-                elif log is not None:
-                    log_dir.failure = log_dir.failure or str(log)
+                elif log is not None and log_dir.failure is None:
+                    log_dir.note_failure(log)
         self._forget_moves()
         return opened
 

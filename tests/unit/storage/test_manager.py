@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 from typing import cast
 from uuid import UUID
@@ -744,12 +745,31 @@ def append_answer(log: PartitionLog) -> ErrorCode:
 
 
 @pytest.mark.spec("L8")
-def test_without_any_directory_there_is_no_start() -> None:
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.EIO, "Repair the disk"),
+        (errno.EACCES, "Give the user of this process the right to read and write there"),
+        (errno.EROFS, "Mount the volume for writing"),
+        (errno.ENOSPC, "Make room on the disk"),
+        (errno.EMFILE, "Raise the limit of open files (ulimit -n)"),
+    ],
+)
+def test_without_any_directory_there_is_no_start(number: int, cure: str) -> None:
     disk = FaultyDisk(MemoryDisk())
-    disk.fail("open")
+    disk.fail("open", error=number)
     refusal = Setup(disk, "/one", "/two").manager().open()
     assert refusal is not None
     assert "none of the specified log dirs from /one, /two" in refusal.message
+    assert f". {cure}, or choose another directory for the log (log.dirs)" in refusal.message
+
+
+def test_one_directory_of_several_without_the_right_to_read_it_is_noted_with_what_helps() -> None:
+    disk = FaultyDisk(MemoryDisk())
+    disk.fail("*", "/two*", error=errno.EACCES)
+    manager = Setup(disk, "/one", "/two").opened()
+    assert any("Give the user of this process the right" in note for note in manager.notes)
+    manager.close()
 
 
 @pytest.mark.spec("R2", "L9")

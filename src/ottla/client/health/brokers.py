@@ -125,11 +125,11 @@ def _disks(now: HealthFacts) -> Iterator[ClusterFinding]:
             yield ClusterFinding(
                 HealthKind.FAILED_LOG_DIRECTORY,
                 f"log directory {path} of broker {broker} has failed: {each.log_dirs[path].error}",
-                f"Repair the disk of {path} with what is on it, then restart broker {broker}: no other live broker has "
-                f"all records of {ids(needed)}."
+                f"Repair the disk of {path} with what is on it (the broker's log has the reason), then restart broker "
+                f"{broker}: no other live broker has all records of {ids(needed)}."
                 if (needed := _only_on(broker, now))
-                else f"Repair or replace the disk of {path}, then restart broker {broker}: it copies from the leaders "
-                "what it lacks.",
+                else f"Repair or replace the disk of {path} (the broker's log has the reason), then restart broker "
+                f"{broker}: it copies from the leaders what it lacks.",
                 brokers=(broker,),
             )
         yield from _fullest(each)
