@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.cluster.topics import CLUSTER_METADATA_TOPIC
 from ottla.env.disk import DiskError
@@ -44,6 +44,8 @@ class _Place(NamedTuple):
         return self.log.topic, self.log.partition
 
 
+#: Index files that are named in the message about those that are made anew.
+MOST_PATHS: Final = 3
 #: An opened log of a partition, and its log directory.
 OpenedLog = tuple[LogDirectory, TopicPartitionKey, PartitionLog]
 
@@ -172,6 +174,9 @@ class LogOpening:
         places = [[place.log for place in by_path[log_dir.path]] for log_dir in directories]
         loaded = load_logs(self._resources, executor, places, threads, self._clock.now_ms())
         opened: list[OpenedLog] = []
+        rebuilt = [path for of_one in places for place in of_one for path in place.rebuilt]
+        if rebuilt:
+            self._note(_rebuilt(rebuilt, are_all_clean=all(log_dir.clean for log_dir in directories)))
         for log_dir, logs in zip(directories, loaded, strict=True):
             for (_, its), log in zip(by_path[log_dir.path], logs, strict=True):
                 key = (its.topic, its.partition)
@@ -199,3 +204,11 @@ class LogOpening:
                     forget_moves(self._disk, place.log.directory)
                 except DiskError as error:
                     self._note(str(error))
+
+
+def _rebuilt(paths: list[str], *, are_all_clean: bool) -> str:
+    """One message for all index files: after a broker was killed there may be one or two for each partition."""
+    shown = ", ".join(paths[:MOST_PATHS])
+    more = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
+    usual = "" if are_all_clean else "; that is usual after a broker was killed, and nothing is lost"
+    return f"index files that were missing or damaged are made anew from the logs: {shown}{more}{usual}"

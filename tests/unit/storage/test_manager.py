@@ -31,6 +31,26 @@ def setup(ground: tuple[Disk, str]) -> Setup:
     return Setup(ground[0], f"{ground[1]}/logs")
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_index_files_that_are_made_anew_are_noted_in_one_line(setup: Setup, is_killed: bool) -> None:
+    manager = setup.opened()
+    for partition in range(20):
+        append(manager.create("orders", None, partition))
+    manager.checkpoint()
+    manager.close()
+    folder = setup.folders[0]
+    for partition in range(20):
+        setup.disk.remove(f"{folder}/orders-{partition}/00000000000000000000.timeindex")
+    if is_killed:
+        setup.disk.remove(f"{folder}/.kafka_cleanshutdown")
+    again = setup.opened()
+    (note,) = again.notes
+    assert f"{folder}/orders-0/00000000000000000000.timeindex" in note
+    assert "and 17 more" in note
+    assert ("usual after a broker was killed" in note) is is_killed
+    again.close()
+
+
 def kill(manager: LogManager) -> None:
     """The process is gone: its locks are free."""
     for folder in manager._directories.all:
