@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +12,9 @@ import pytest
 
 from e2e.embedded import EmbeddedBroker
 from e2e.raw_client import RawClient, batch_of
+from ottla.client.cluster_status import PartitionStatus, read_cluster_status
+from ottla.peer.cluster import Cluster
+from ottla.peer.settings import ConnectionSettings
 from ottla.wire.errors import ErrorCode
 from support.waiting import wait_until
 
@@ -52,6 +56,19 @@ def restarted_values(broker: EmbeddedBroker, topic: str, partition: int = 0) -> 
     broker.restart()
     with RawClient(broker.port) as client:
         return values(client, topic, partition)
+
+
+def status(broker: EmbeddedBroker, topic: str) -> PartitionStatus:
+    """Partition 0 as the commands of topics see it."""
+
+    async def read() -> PartitionStatus:
+        cluster = Cluster(ConnectionSettings(f"127.0.0.1:{broker.port}"))
+        try:
+            return (await read_cluster_status(cluster, [topic], offsets=False)).topics[0].partitions[0]
+        finally:
+            await cluster.close()
+
+    return asyncio.run(read())
 
 
 def produce_until_refused(client: RawClient, topic: str, first: int = 0, size: int = 100) -> list[bytes | None]:
@@ -115,6 +132,12 @@ def test_a_disk_that_fills_up(broker: EmbeddedBroker, client: RawClient) -> None
     assert len(acknowledged) > 20
     broker.disk.capacity = 0
     assert client.create_topic("more") == STORAGE_ERROR
+    refused = client.produce("t", 0, batch_of(b"refused"))
+    assert refused.error_code == STORAGE_ERROR
+    assert refused.error_message is not None
+    assert refused.error_message.endswith("No space left on device. Make room on the disk")
+    full = status(broker, "t")
+    assert (full.is_well, full.refusal) == (False, refused.error_message)
     assert client.commit("g", "t", 0, 2) == ErrorCode.NOT_COORDINATOR
     assert client.committed("g", "t", 0) == (0, 1)
     assert values(client, "t") == acknowledged
@@ -123,6 +146,7 @@ def test_a_disk_that_fills_up(broker: EmbeddedBroker, client: RawClient) -> None
     assert client.produce("t", 0, batch_of(b"healed")).base_offset == len(acknowledged) - 1
     assert client.commit("g", "t", 0, 3) == 0
     assert client.create_topic("more") == 0
+    assert status(broker, "t").is_well
     assert restarted_values(broker, "t") == acknowledged
     with RawClient(broker.port) as after:
         wait_until(lambda: after.committed("g", "t", 0) == (0, 3), "the committed offset")

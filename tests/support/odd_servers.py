@@ -76,6 +76,24 @@ async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
     writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 
 
+async def patient_web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Waits for the end of a line before it answers, as Python's own web server does."""
+    await reader.readuntil(b"\r\n")
+    writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
+
+
+async def zookeeper(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers the one word that ZooKeeper allows by default, and hangs up on what is no request for a session."""
+    if await reader.readexactly(4) == b"srvr":
+        writer.write(b"Zookeeper version: 3.8.4-9316c2a7a97e1666d8f4593f34dd6fc36ecc436c, built on 2024-02-12\n")
+
+
+async def closed_zookeeper(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As `zookeeper`, with a list that has no word."""
+    if await reader.readexactly(4) == b"srvr":
+        writer.write(b"srvr is not executed because it is not in the whitelist.\n")
+
+
 async def _frame(reader: asyncio.StreamReader) -> bytes:
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     if size > MAX_REQUEST_BYTES:

@@ -298,12 +298,13 @@ class Broker:
         if refusal is not None:
             return StartRefusal(refusal.message)
         is_embedded = self._coordination is None and not self.config.get_string_or_none("zookeeper.connect")
-        if is_embedded and self.logs.contents()[0].failure is not None:
+        first = self.logs.contents()[0]
+        if is_embedded and first.failure is not None:
             self.logs.close()
             return StartRefusal(
-                f"{self.logs.contents()[0].failure}. The first directory of log.dirs holds the coordination metadata "
-                "(topics, settings), without which nothing can be served. Repair the disk, or name a directory with a "
-                "copy of the files ottla-tree.* first"
+                f"{first.failure}. The first directory of log.dirs holds the coordination metadata "
+                "(topics, settings), without which nothing can be served. "
+                f"{first.cure}, or name a directory with a copy of the files ottla-tree.* first"
             )
         failed = self.logs.failed_log_dirs
         coordination = self._coordination or await open_coordination(
@@ -317,7 +318,7 @@ class Broker:
         except ZnodeDataError as error:
             problem = f"The coordination metadata is damaged: {error}"
         except DiskError as error:
-            problem = f"{error}. Repair the disk, or choose another directory (log.dirs)"
+            problem = f"{error}. {error.cure}, or choose another directory (log.dirs)"
         except ZkError as error:
             problem = f"ZooKeeper at {self.config.get_string_or_none('zookeeper.connect')} failed: {error}"
         except asyncio.CancelledError:

@@ -109,7 +109,8 @@ class Command:
                 client_id=self.name.replace(" ", "-"),
                 request_timeout_ms=timeout_ms,
                 default_api_timeout_ms=timeout_ms,
-                socket_connection_setup_timeout_ms=timeout_ms,
+                # The rest is for finding out what else listens on the port of a server that does not answer.
+                socket_connection_setup_timeout_ms=timeout_ms * 2 // 3,
                 unknown_topic_timeout_ms=0,
             )
             cluster = Cluster(settings)

@@ -79,6 +79,8 @@ class PartitionStatus:
     is_leader_alive: bool = True
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    #: Why the leader could not write the last records that were sent to it, as brokers of ottla report it.
+    refusal: str | None = None
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -107,8 +109,8 @@ class PartitionStatus:
 
     @property
     def is_well(self) -> bool:
-        """Whether it has a leader and all replicas are in sync."""
-        return not (self.is_offline or self.is_under_min_isr or self.is_under_replicated)
+        """Whether it has a leader that can write, and all replicas are in sync."""
+        return not (self.is_offline or self.is_under_min_isr or self.is_under_replicated or self.refusal)
 
     @property
     def records(self) -> int | None:
@@ -210,6 +212,16 @@ class ClusterStatus:
             self.controller is not None
             and not any(each.problem or each.failed_log_dirs for each in self.brokers)
             and all(each.is_well for each in self.partitions)
+        )
+
+    @property
+    def refusals(self) -> list[tuple[TopicPartition, int, str]]:
+        """Replicas that could not write the last records that came, each with its broker and the reason."""
+        return sorted(
+            (partition, broker.node.node_id, reason)
+            for broker in self.brokers
+            for log_dir in broker.log_dirs.values()
+            for partition, reason in log_dir.refusals.items()
         )
 
     @property
@@ -475,4 +487,7 @@ def _partition_status(
         is_leader_alive=known.leader in nodes,
         adding=adding,
         removing=removing,
+        refusal=next(
+            (each.refusals[partition] for each in leader.log_dirs.values() if partition in each.refusals), None
+        ),
     )

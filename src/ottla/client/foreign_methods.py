@@ -1,12 +1,14 @@
-"""Methods of other clients, and what to call here instead.
+"""Methods of other clients and their arguments, and what to call or give here instead.
 
 Sources: the documentation of confluent-kafka, aiokafka and kafka-python. Settings are in `configs.foreign`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 _READY = "a client is ready when it is made, and closed by close() or a with block; leave it out"
 _NO_TRANSACTIONS = "transactions are not supported yet; retries make no duplicates without them"
@@ -81,6 +83,93 @@ ADMIN_METHODS: Mapping[str, str] = {
     "wait_for_topics": "a topic can be used when create_topics() has returned; leave it out",
 }
 """What to do instead, by the other client's method name."""
+
+_MILLISECONDS = "give timeout_ms, in milliseconds"
+_LISTENER = "give a ConsumerRebalanceListener as listener"
+_FIRST = "give it as the first argument, without a name"
+_RAISED = "errors are raised; leave it out"
+_ONE_LIST = "give one list: {method}([…])"
+
+ARGUMENTS: Mapping[str, str] = {
+    "asynchronous": "commit() waits for the broker, commit_async() does not",
+    "autocommit": "call commit() before, or set enable.auto.commit to what you want",
+    "broker_ids": "all brokers are asked; leave it out",
+    "cached": "the broker is asked each time; leave it out",
+    "config_resources": _FIRST,
+    "group_ids": _FIRST,
+    "max_records": "set max.poll.records for the consumer: Consumer(max_poll_records=…)",
+    "message": "give the offsets to commit: {{TopicPartition(topic, partition): offset + 1}}",
+    "metadata": "committed() gives offsets with their metadata; leave it out",
+    "new_partitions": _FIRST,
+    "new_topics": _FIRST,
+    "num_messages": "set max.poll.records for the consumer: Consumer(max_poll_records=…)",
+    "on_assign": _LISTENER,
+    "on_commit": "commit_async() takes it as callback",
+    "on_delivery": "give it as callback",
+    "on_lost": _LISTENER,
+    "on_revoke": _LISTENER,
+    "operation_timeout": _MILLISECONDS,
+    "partition": _ONE_LIST,
+    "pattern": "subscribe(re.compile(…)) subscribes to what the pattern matches",
+    "raise_errors": _RAISED,
+    "raw": "metrics() gives numbers by Kafka's names; leave it out",
+    "request_timeout": _MILLISECONDS,
+    "timeout": _MILLISECONDS,
+    "timestamp_ms": "give it as timestamp, which is in milliseconds",
+    "topic_partitions": _FIRST,
+    "update_offsets": "seek() goes back to where the records were; leave it out",
+}
+"""What to give instead, by the name of another client's argument; `{method}` stands for the method's name."""
+
+
+def unexpected(kind: str, method: str, given: Iterable[str], known: Iterable[str]) -> TypeError:
+    """The error of arguments that a method does not have: as Python's own, with what to give instead."""
+    name, *_ = given
+    instead = ARGUMENTS.get(name)
+    if instead is None:
+        names = ", ".join(known)
+        instead = f"it has {names}" if names else "it takes none"
+    return TypeError(f"{kind}.{method}() got an unexpected keyword argument {name!r}; {instead.format(method=method)}")
+
+
+Client = TypeVar("Client", bound=type)
+
+
+def explains_arguments(kind: Client) -> Client:
+    """Decorate a client: its public methods explain arguments that they do not have, and other clients' have.
+
+    A method that takes any keyword sees to it itself, by `unexpected`: what is called for each record pays for no
+    wrapper.
+    """
+    for name in dir(kind):
+        method = inspect.getattr_static(kind, name)
+        if not name.startswith("_") and inspect.isfunction(method) and not inspect.isasyncgenfunction(method):
+            _, *parameters = inspect.signature(method).parameters.values()
+            if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters):
+                setattr(kind, name, _explaining(kind.__name__, method, [each.name for each in parameters]))
+    return kind
+
+
+def _explaining(kind: str, method: Callable[..., Any], known: list[str]) -> Callable[..., Any]:
+    def begin(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        try:
+            return method(*args, **options)
+        except TypeError as error:
+            given = [each for each in options if each not in known]
+            # Without a frame of the method it is the call itself that failed.
+            at = error.__traceback__
+            if at is None or at.tb_next is not None or not given:
+                raise
+            raise unexpected(kind, method.__name__, given, known) from None
+
+    def call(*args: Any, **options: Any) -> Any:
+        return begin(args, options)
+
+    async def wait(*args: Any, **options: Any) -> Any:
+        return await begin(args, options)
+
+    # Frameworks look whether a callback is a coroutine function.
+    return functools.wraps(method)(wait if inspect.iscoroutinefunction(method) else call)
 
 
 class MethodHints:

@@ -25,6 +25,19 @@ _NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL
 
 #: Suffix of files that `write_atomic` has not finished; those left by a crash may be removed.
 TEMPORARY_SUFFIX: Final = ".tmp"
+_NO_RIGHT: Final = "Give the user of this process the right to read and write there"
+_IN_THE_WAY: Final = "Move away what is there and is not a directory"
+_MORE_FILES: Final = "Raise the limit of open files (ulimit -n)"
+_CURES: Final = {
+    errno.EACCES: _NO_RIGHT,
+    errno.EPERM: _NO_RIGHT,
+    errno.EROFS: "Mount the volume for writing",
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EMFILE: _MORE_FILES,
+    errno.ENFILE: _MORE_FILES,
+}
+"""What helps, by the system's error number, where it is not the disk that has failed."""
 _TEMPORARY: Final = itertools.count()
 
 Part = bytes | bytearray | memoryview
@@ -50,6 +63,11 @@ class DiskError(Exception):
     def is_exhausted(self) -> bool:
         """Whether space or file handles were lacking; the disk itself works."""
         return self.disk_full or self.errno in (errno.EMFILE, errno.ENFILE)
+
+    @property
+    def cure(self) -> str:
+        """What lets the operation succeed; the beginning of a sentence."""
+        return "Make room on the disk" if self.disk_full else _CURES.get(self.errno, "Repair the disk")
 
     @property
     def missing(self) -> bool:

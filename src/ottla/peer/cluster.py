@@ -220,8 +220,11 @@ class Cluster:
         if (connection := self._connections.pop((node_id, purpose), None)) is not None:
             connection.close()
 
-    async def _open(self, host: str, port: int, *, look_twice: bool = True) -> PeerConnection:
-        """Open a connection. During the reconnect backoff of the address its last error is raised again."""
+    async def _open(self, host: str, port: int, *, is_repeated: bool = False) -> PeerConnection:
+        """Open a connection. During the reconnect backoff of the address its last error is raised again.
+
+        `is_repeated` says that the caller tries again where it is hung up.
+        """
         address = (host, port)
         held_back = self._reconnects.holds_back(address, self.clock.monotonic_ms())
         if held_back is not None:
@@ -233,7 +236,8 @@ class Cluster:
                 self.settings,
                 self.environment,
                 self._reconnects.timeout_ms(address),
-                look_twice=look_twice and address not in self._spoken_to,
+                look_twice=address not in self._spoken_to,
+                hang_up_explained=not is_repeated,
             )
         except ConnectError as error:
             self._reconnects.failed(address, self.clock.monotonic_ms(), error)
@@ -303,7 +307,7 @@ class Cluster:
         """As `_open`, with retries while the first contact is closed at once: networks do that at times, TLS always."""
         for _ in range(0 if self._was_reached else HANG_UPS_OF_STRANGERS):
             try:
-                return await self._open(host, port, look_twice=False)
+                return await self._open(host, port, is_repeated=True)
             except NotKafkaError as error:
                 if not isinstance(error.__cause__, ConnectionLostError):
                     raise

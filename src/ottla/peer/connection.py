@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import ottla
 from ottla.env.environment import Environment
 from ottla.env.outgoing import Stream, UnknownHostError, reason_of
-from ottla.peer.diagnosis import Found, diagnose, sasl_mechanisms
+from ottla.peer.diagnosis import HTTP_ANSWER, Found, diagnose, sasl_mechanisms
 from ottla.peer.errors import (
     BrokerError,
     BrokerHangsError,
@@ -48,6 +48,7 @@ MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 MAX_FIRST_RESPONSE_BYTES = 1024 * 1024
 MAX_REQUESTS_AT_ONCE = 256
 """Requests in flight; further callers of `request` wait."""
+_CHECK_PORT = "check the port: brokers listen on 9092 by default"
 TLS_ALERT = b"\x15\x03"
 
 
@@ -350,7 +351,7 @@ class PeerConnection:
                 retriable=True,
             ) from error
         except ProtocolError as error:
-            raise NotKafkaError(f"{error}; check the port: brokers listen on 9092 by default") from error
+            raise NotKafkaError(f"{error}; {_CHECK_PORT}") from error
         if answer.error_code != ErrorCode.NONE:
             raise BrokerError(answer.error_code, f"{self.address} refuses the ApiVersions request")
         self._protocol = ClientProtocol(self._settings.client_id, MAX_RESPONSE_BYTES)
@@ -436,7 +437,7 @@ def _what_it_is(address: str, refusal: FrameRefusal) -> ClientError:
     beginning = struct.pack(">i", refusal.size)
     if beginning.startswith(TLS_ALERT):
         return _wants_tls(address)
-    if beginning == b"HTTP":
+    if beginning == HTTP_ANSWER:
         return ProtocolError(f"{address} answered in HTTP: it is a web server or a proxy, no broker")
     return ProtocolError(f"the answer of {address} cannot be read: {refusal.message}")
 
@@ -461,6 +462,12 @@ async def _explained(environment: Environment, host: str, port: int, address: st
         return _wants_tls(address)
     if found is Found.OLD_BROKER:
         return _too_old(address, "it hangs up on ApiVersions")
+    if found is Found.WEB_SERVER:
+        return NotKafkaError(f"{address} is a web server or a proxy (it answers in HTTP), no broker; {_CHECK_PORT}")
+    if found is Found.ZOOKEEPER:
+        return NotKafkaError(
+            f"{address} is a ZooKeeper, no broker; give addresses of brokers, which listen on 9092 by default"
+        )
     return None
 
 
@@ -472,11 +479,12 @@ async def open_connection(
     setup_timeout_ms: int | None = None,
     *,
     look_twice: bool = True,
+    hang_up_explained: bool = True,
 ) -> PeerConnection:
     """Connect and agree on versions, each within `setup_timeout_ms`. Raises the subclasses of ConnectError.
 
-    All addresses of the host are tried in turn, each for its share of the time. Where it hangs up without an answer,
-    another attempt finds out why, if `look_twice`.
+    All addresses of the host are tried in turn, each for its share of the time. Where it does not answer, or hangs up
+    and `hang_up_explained`, further attempts find out why, if `look_twice`.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     timeout_ms = setup_timeout_ms or settings.socket_connection_setup_timeout_ms
@@ -509,7 +517,8 @@ async def open_connection(
         await connection.agree_on_versions(timeout_ms)
     except BaseException as error:
         connection.close()
-        if isinstance(error, (NotKafkaError, BrokerHangsError)) and error.retriable and look_twice:
+        looked_at = (BrokerHangsError, NotKafkaError) if hang_up_explained else (BrokerHangsError,)
+        if isinstance(error, looked_at) and error.retriable and look_twice:
             explained = await _explained(environment, host, port, address)
             if explained is not None:
                 raise explained from error

@@ -26,8 +26,8 @@ CURES: Mapping[int, str] = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "run fewer members, or raise the broker's group.max.size",
     ErrorCode.FENCED_INSTANCE_ID: "give each running consumer a group.instance.id of its own",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: (
-        "if it lasts, see whether the topic __consumer_offsets could be created: there must be as many brokers as "
-        "offsets.topic.replication.factor says"
+        "if it lasts, see whether the topic __consumer_offsets exists and its partitions have leaders; to create it "
+        "there must be as many brokers as offsets.topic.replication.factor says"
     ),
     ErrorCode.LEADER_NOT_AVAILABLE: "if it lasts, bring back a broker that has an in-sync replica of the partition",
     ErrorCode.MESSAGE_TOO_LARGE: (
@@ -44,9 +44,14 @@ CURES: Mapping[int, str] = {
     ),
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose a compression.type that brokers and consumers of this age know",
     ErrorCode.INVALID_REQUIRED_ACKS: "set acks to 0, 1 or all",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "use at most 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-'",
-    ErrorCode.KAFKA_STORAGE_ERROR: "see the broker's log: one of its log.dirs has failed",
-    ErrorCode.UNSUPPORTED_VERSION: "the broker is too old for what is asked; upgrade it, or do without",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (
+        "use at most 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-'; topics like __consumer_offsets are written by "
+        "brokers only"
+    ),
+    ErrorCode.KAFKA_STORAGE_ERROR: "see the broker's log: one of its log.dirs has failed, or its disk is full",
+    ErrorCode.UNSUPPORTED_VERSION: (
+        "the broker does not serve what is asked: upgrade it (or its inter.broker.protocol.version), or do without"
+    ),
     ErrorCode.OFFSET_METADATA_TOO_LARGE: "commit less text with the offset, or raise offset.metadata.max.bytes",
 }
 """By error code. A cure names settings by Kafka's names, and says whose they are where they are not the client's."""

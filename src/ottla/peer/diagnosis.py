@@ -1,7 +1,8 @@
 """Diagnosis of an address that does not answer like a Kafka broker on a PLAINTEXT listener.
 
-A broker that wants TLS, or one that is older than ApiVersions (Apache Kafka before 0.10), just hangs up: the close says
-nothing. So the address is asked once more, in the languages of these, and only after a first contact has failed.
+A broker that wants TLS, one that is older than ApiVersions (Apache Kafka before 0.10), or a ZooKeeper just hangs up,
+and a web server may wait for the end of a line: that says nothing. So the address is asked once more, in the languages
+of these, and only after a first contact has failed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ _SIZE_AND_ID = struct.Struct(">ii")
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 """First bytes of an alert and of a handshake record, in any version of TLS."""
 
+HTTP_QUESTION, HTTP_ANSWER = b"GET / HTTP/1.0\r\n\r\n", b"HTTP"
+ZOOKEEPER_QUESTION = b"srvr"
+"""One of ZooKeeper's four-letter words: it is the only one that each ZooKeeper may answer by default."""
+ZOOKEEPER_ANSWERS = (b"Zookeeper version", b"srvr is not execu", b"This ZooKeeper in")
+"""The first bytes of its answer: the figures, that the word is not on its list, or that it has no quorum."""
+
 METADATA, SASL_HANDSHAKE, API_VERSIONS = 3, 17, 18
 ILLEGAL_SASL_STATE = 34
 """Error code of SaslHandshake on a listener without SASL."""
@@ -37,6 +44,8 @@ class Found(Enum):
 
     TLS = "a TLS listener"
     OLD_BROKER = "a broker of Apache Kafka 0.8 or 0.9"
+    WEB_SERVER = "a web server"
+    ZOOKEEPER = "a ZooKeeper"
     NOTHING = "something else"
 
 
@@ -86,7 +95,7 @@ class _FirstBytes:
 
 
 async def diagnose(network: Network, host: str, port: int) -> Found:
-    """Find out what listens there, within PROBE_TIMEOUT_S. Raises nothing for what it meets."""
+    """Find out what listens there, within twice PROBE_TIMEOUT_S. Raises nothing for what it meets."""
     hello, metadata, versions = await asyncio.gather(
         _answer(network, host, port, _client_hello(), 2),
         _answer(network, host, port, _request(METADATA, 0, struct.pack(">i", 0)), _SIZE_AND_ID.size),
@@ -96,7 +105,14 @@ async def diagnose(network: Network, host: str, port: int) -> Found:
         return Found.TLS
     if _is_ours(metadata) and not _is_ours(versions):
         return Found.OLD_BROKER
-    return Found.NOTHING
+    # Not before: a broker logs them as frames of an invalid size.
+    web, zookeeper = await asyncio.gather(
+        _answer(network, host, port, HTTP_QUESTION, len(HTTP_ANSWER)),
+        _answer(network, host, port, ZOOKEEPER_QUESTION, len(ZOOKEEPER_ANSWERS[0])),
+    )
+    if zookeeper in ZOOKEEPER_ANSWERS:
+        return Found.ZOOKEEPER
+    return Found.WEB_SERVER if web == HTTP_ANSWER else Found.NOTHING
 
 
 async def sasl_mechanisms(network: Network, host: str, port: int) -> list[str] | None:

@@ -73,7 +73,6 @@ class PartitionLog:
         "_renamed",
         "_resources",
         "_segments",
-        "_unwritten",
         "closed",
         "config",
         "directory",
@@ -91,6 +90,7 @@ class PartitionLog:
         "topic",
         "topic_id",
         "unflushed",
+        "unwritten",
     )
 
     def __init__(
@@ -135,7 +135,7 @@ class PartitionLog:
         #: Why appends are refused, until the log is reopened.
         self.failure: str | None = None
         #: Why the last append could not be written; empty since one was.
-        self._unwritten = ""
+        self.unwritten = ""
         self.closed = False
 
     def relocate(self, directory: str) -> None:
@@ -261,11 +261,11 @@ class PartitionLog:
         if header.is_control:
             return producers.check_marker(header, buf, offset, self.name)
         refusal = producers.check(header, offset, self.name, from_client)
-        if self._unwritten and refusal is not None and refusal.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        if self.unwritten and refusal is not None and refusal.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             # What is missing may be the batch that the disk refused. Producers repeat both in their order; at
             # OUT_OF_ORDER_SEQUENCE_NUMBER those of librdkafka begin a new epoch, in which what waits for other
             # partitions arrives twice.
-            return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self._unwritten)
+            return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.unwritten)
         return refusal
 
     def append_as_follower(self, buf: memoryview, *, leader_epoch: int, now_ms: int) -> FollowerAppend | AppendRefusal:
@@ -338,7 +338,7 @@ class PartitionLog:
             segment.append([data], headers, length, self.config.index_interval_bytes)
         except DiskError as error:
             return self._storage_failed(error)
-        self._unwritten = ""
+        self.unwritten = ""
         producers = self.producers
         if producers.unreplicated:
             producers.settle(self.high_watermark)
@@ -388,8 +388,8 @@ class PartitionLog:
                 f"{error}; what was written of the batch could not be removed. The partition takes no more records "
                 f"until the disk works again and the broker was restarted"
             )
-        self._unwritten = self.failure or str(error)
-        return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self._unwritten)
+        self.unwritten = self.failure or f"{error}. {error.cure}"
+        return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.unwritten)
 
     # -- rolling
 

@@ -86,8 +86,9 @@ class LogDirectories:
         return StorageRefusal(
             f"Shutdown broker because none of the specified log dirs from "
             f"{', '.join(log_dir.path for log_dir in self.all)} can be created or validated: "
-            f"{'; '.join(str(log_dir.failure) for log_dir in self.all)}. Repair the disk, or choose another directory "
-            f"for the log (log.dirs)"
+            f"{'; '.join(str(log_dir.failure) for log_dir in self.all)}. "
+            f"{'. '.join(dict.fromkeys(log_dir.cure for log_dir in self.all))}, or choose another directory for the "
+            f"log (log.dirs)"
         )
 
     def release(self) -> None:
@@ -132,7 +133,7 @@ class LogDirectories:
             try:
                 log_dir.write_meta(MetaProperties(cluster_id, broker_id))
             except DiskError as error:
-                self.fail(log_dir, str(error))
+                self.fail(log_dir, error)
         return self.refuse_if_all_failed()
 
     # -- which partition is where
@@ -173,11 +174,11 @@ class LogDirectories:
 
     # -- failures
 
-    def fail(self, log_dir: LogDirectory, reason: str) -> None:
+    def fail(self, log_dir: LogDirectory, error: DiskError) -> None:
         """Take a log directory and its partitions out of service; the others stay."""
         if log_dir.failure is not None:
             return
-        log_dir.failure = reason
+        log_dir.note_failure(error)
         self._on_failed(log_dir)
 
     def probe_soon(self, log_dir: LogDirectory) -> None:
@@ -194,7 +195,7 @@ class LogDirectories:
         def done(_: None, error: BaseException | None) -> None:
             self._under_probe.discard(path)
             if isinstance(error, DiskError) and not error.is_exhausted:
-                self.fail(log_dir, str(error))
+                self.fail(log_dir, error)
 
         self._executor.call(log_dir.probe, done)
 
@@ -206,7 +207,7 @@ class LogDirectories:
             log_dir.probe()
         except DiskError as failed:
             if not failed.is_exhausted:
-                self.fail(log_dir, str(failed))
+                self.fail(log_dir, failed)
                 if self.live():
                     return
         raise error

@@ -91,6 +91,7 @@ class LogDirectory:
         "_written",
         "clean",
         "cleaner_offsets",
+        "cure",
         "failure",
         "high_watermarks",
         "log_starts",
@@ -105,6 +106,8 @@ class LogDirectory:
         self._lock: Lock | None = None
         #: Why it is out of service; None while it works.
         self.failure: str | None = None
+        #: What helps against that; the beginning of a sentence.
+        self.cure = ""
         #: Whether the broker that last used the log directory stopped cleanly.
         self.clean = False
         self.meta = MetaProperties(None, None)
@@ -127,6 +130,10 @@ class LogDirectory:
         self._begun: dict[str, int] = {}
         self._writing = one_at_a_time()
 
+    def note_failure(self, error: DiskError) -> None:
+        """Out of service from now on, because of this error."""
+        self.failure, self.cure = str(error), error.cure
+
     def lock(self) -> StorageRefusal | None:
         """Create the log directory and lock it, as Apache Kafka does; locking twice does nothing.
 
@@ -138,7 +145,7 @@ class LogDirectory:
             self._make()
             self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
         except DiskError as error:
-            self.failure = str(error)
+            self.note_failure(error)
             return None
         if self._lock is None:
             return StorageRefusal(
@@ -180,7 +187,7 @@ class LogDirectory:
                 if name.endswith(TEMPORARY_SUFFIX) and name.startswith(_CHECKPOINTS):
                     self._disk.remove(f"{self.path}/{name}")
         except DiskError as error:
-            self.failure = str(error)
+            self.note_failure(error)
         return None
 
     def check(self) -> StorageRefusal | None:
@@ -191,7 +198,7 @@ class LogDirectory:
             self.meta = self._read_meta()
             self._refuse_newer_checkpoints()
         except DiskError as error:
-            self.failure = str(error)
+            self.note_failure(error)
         except NewerVersionError as error:
             return StorageRefusal(f"{error}, or choose another directory (log.dirs)")
         except CheckpointError as error:

@@ -29,6 +29,7 @@ from ottla.storage.checkpoints import (
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.flush_queue import Flushed, FlushQueue, FlushTurns, flush_due, flush_now
 from ottla.storage.future_logs import FutureLog, FutureLogs, take_over
+from ottla.storage.future_timestamps import FutureTimestamps
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directories import LogDirectories
 from ottla.storage.log_directory import DELETE_SUFFIX, LogDirectory
@@ -75,6 +76,8 @@ class LogDirectoryState(NamedTuple):
     path: str
     absolute_path: str
     failure: str | None
+    #: What helps against that; the beginning of a sentence.
+    cure: str
     logs: list[PartitionLog]
     #: Logs that are being moved here.
     futures: list[PartitionLog]
@@ -117,6 +120,7 @@ class LogManager:
         expiration_ms = self._settings.producer_expiration_ms
         self._resources = LogResources(disk, open_files, producer_expiration_ms=expiration_ms, executor=executor)
         self._removals = Removals(disk, executor, self._note)
+        self._future_timestamps = FutureTimestamps(self._note)
         self._deleted = 0
         #: Logs that wait for a disk thread.
         self.flushes = FlushQueue(executor, clock.now_ms, self._flushed)
@@ -256,6 +260,7 @@ class LogManager:
                 log_dir.path,
                 self._disk.absolute(log_dir.path),
                 log_dir.failure,
+                log_dir.cure,
                 [self._logs[key] for key in keys[log_dir.path]],
                 [*self.futures.in_directory(log_dir).values()],
             )
@@ -544,6 +549,7 @@ class LogManager:
             pass
 
     def _apply_retention(self, now_ms: int) -> Generator[None, None, None]:
+        self._future_timestamps.retain(self._logs)
         for logs in self._some_at_a_time(self._claimed()):
             for key, log in logs:
                 # Segments being compacted must stay until the round is over; retention comes after it.
@@ -568,6 +574,7 @@ class LogManager:
                 )
                 return
             self._discard(log, delete_old_segments(log, now_ms))
+            self._future_timestamps.check(log, now_ms)
         except DiskError as error:
             self._note(f"retention of {log.name}: {error}")
 
@@ -675,6 +682,6 @@ class LogManager:
 
 def _stopped_serving(log_dir: LogDirectory) -> str:
     return (
-        f"Stopping serving logs in dir {log_dir.path}: {log_dir.failure}. Its partitions are offline until the disk "
-        f"works again and the broker was restarted"
+        f"Stopping serving logs in dir {log_dir.path}: {log_dir.failure}. {log_dir.cure}, and restart the broker: "
+        f"until then its partitions are offline"
     )

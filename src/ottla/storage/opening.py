@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.cluster.topics import CLUSTER_METADATA_TOPIC
 from ottla.env.disk import DiskError
@@ -44,6 +44,8 @@ class _Place(NamedTuple):
         return self.log.topic, self.log.partition
 
 
+#: Index files that are named in the message about those that are made anew.
+MOST_PATHS: Final = 3
 #: An opened log of a partition, and its log directory.
 OpenedLog = tuple[LogDirectory, TopicPartitionKey, PartitionLog]
 
@@ -116,7 +118,7 @@ class LogOpening:
                     if key is not None and is_partition and self._disk.is_dir(path):
                         found.append(self._place(log_dir, key, path))
         except DiskError as error:
-            log_dir.failure = str(error)
+            log_dir.note_failure(error)
             return []
         self._found_futures += futures
         return found
@@ -141,7 +143,7 @@ class LogOpening:
             try:
                 moves.append(read_moves(self._disk, place.log.directory))
             except DiskError as error:
-                place.log_dir.failure = str(error)
+                place.log_dir.note_failure(error)
                 return other if place is one else one
         if moves[0] == moves[1]:
             topic, partition = one.key
@@ -155,7 +157,7 @@ class LogOpening:
             renamed = self._directories.rename_partition(log_dir, directory, old.key, DELETE_SUFFIX)
             self._disk.fsync_dir(log_dir.path)
         except DiskError as error:
-            log_dir.failure = str(error)
+            log_dir.note_failure(error)
             return kept
         self._removals.add(self._clock.now_ms(), renamed)
         self._note(f"{directory} was moved to {kept.log.directory}; what is left of it is removed")
@@ -172,6 +174,9 @@ class LogOpening:
         places = [[place.log for place in by_path[log_dir.path]] for log_dir in directories]
         loaded = load_logs(self._resources, executor, places, threads, self._clock.now_ms())
         opened: list[OpenedLog] = []
+        rebuilt = [path for of_one in places for place in of_one for path in place.rebuilt]
+        if rebuilt:
+            self._note(_rebuilt(rebuilt, are_all_clean=all(log_dir.clean for log_dir in directories)))
         for log_dir, logs in zip(directories, loaded, strict=True):
             for (_, its), log in zip(by_path[log_dir.path], logs, strict=True):
                 key = (its.topic, its.partition)
@@ -184,8 +189,8 @@ class LogOpening:
                     self._note(str(log))
                     if not is_future:
                         self.unreadable.add(key)
-                elif log is not None:
-                    log_dir.failure = log_dir.failure or str(log)
+                elif log is not None and log_dir.failure is None:
+                    log_dir.note_failure(log)
         self._forget_moves()
         return opened
 
@@ -199,3 +204,11 @@ class LogOpening:
                     forget_moves(self._disk, place.log.directory)
                 except DiskError as error:
                     self._note(str(error))
+
+
+def _rebuilt(paths: list[str], *, are_all_clean: bool) -> str:
+    """One message for all index files: after a broker was killed there may be one or two for each partition."""
+    shown = ", ".join(paths[:MOST_PATHS])
+    more = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
+    usual = "" if are_all_clean else "; that is usual after a broker was killed, and nothing is lost"
+    return f"index files that were missing or damaged are made anew from the logs: {shown}{more}{usual}"

@@ -70,6 +70,8 @@ class LogPlace:
     was_moved: bool = False
     #: What was found and repaired, for the operator.
     notes: list[str] = field(default_factory=list)
+    #: The index files that were missing or damaged, and are made anew from the log.
+    rebuilt: list[str] = field(default_factory=list)
 
 
 def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, now_ms: int) -> PartitionLog:
@@ -271,15 +273,13 @@ class _Loader:
             if size < 0 or size % entry:
                 is_intact = False
                 if self._place.clean or segment.base_offset < self._place.recovery_point:
-                    self._place.notes.append(
-                        f"{self._place.directory}/{name}: missing or damaged, made anew from the log"
-                    )
+                    self._place.rebuilt.append(f"{self._place.directory}/{name}")
             else:
                 index.entries = size // entry
         name = offset_file_name(segment.base_offset, TXN_INDEX_SUFFIX)
         if name in names and not segment.txn_index.is_intact():
             is_intact = False
-            self._place.notes.append(f"{self._place.directory}/{name}: damaged, made anew from the log")
+            self._place.rebuilt.append(f"{self._place.directory}/{name}")
         if not is_intact:
             for index in (segment.offset_index, segment.time_index):
                 index.entries = 0

@@ -80,6 +80,13 @@ def _count_expired(log: PartitionLog, now_ms: int) -> int:
     return count
 
 
+def oldest_by_age(log: PartitionLog) -> Segment | None:
+    """The oldest segment that `retention.ms` may delete; None if there is none, or no such limit."""
+    if "delete" not in log.config.cleanup_policy or log.config.retention_ms < 0:
+        return None
+    return next(iter(_deletable(log)), None)
+
+
 def _count_beyond_size(log: PartitionLog) -> int:
     limit = log.config.retention_bytes
     if limit < 0:

@@ -118,11 +118,17 @@ KINDS = {
     "hanging": (BrokerHangsError, False),
     "closing": (NotKafkaError, False),
     "web": (NotKafkaError, False),
+    "patient_web": (NotKafkaError, False),
+    "zookeeper": (NotKafkaError, False),
+    "closed_zookeeper": (NotKafkaError, False),
     "tls": (SecurityMismatchError, False),
     "sasl_listener": (SecurityMismatchError, False),
     "kafka_0_9": (BrokerTooOldError, False),
     "kafka_0_10": (BrokerTooOldError, False),
 }
+
+#: Those that are silent to some questions, and how long these are waited for.
+SILENT = {"hanging": 0.1, "patient_web": 0.5}
 
 
 def masked(message):
@@ -135,9 +141,9 @@ def masked(message):
 def test_each_client_says_what_is_wrong(facade, address, kind, use, monkeypatch):
     wanted, retriable = KINDS[kind]
     # Whoever answers or hangs up is not waited for.
-    monkeypatch.setattr(diagnosis, "PROBE_TIMEOUT_S", 0.1 if kind == "hanging" else 3600)
+    monkeypatch.setattr(diagnosis, "PROBE_TIMEOUT_S", SILENT.get(kind, 3600))
     with pytest.raises(wanted) as caught:
-        use(facade, {"bootstrap.servers": address(kind), **({} if kind == "hanging" else PATIENT)})
+        use(facade, {"bootstrap.servers": address(kind), **({} if kind in SILENT else PATIENT)})
     assert type(caught.value) is wanted
     assert caught.value.retriable is retriable
     message = masked(str(caught.value))

@@ -743,15 +743,6 @@ def append_answer(log: PartitionLog) -> ErrorCode:
     return answer.error
 
 
-@pytest.mark.spec("L8")
-def test_without_any_directory_there_is_no_start() -> None:
-    disk = FaultyDisk(MemoryDisk())
-    disk.fail("open")
-    refusal = Setup(disk, "/one", "/two").manager().open()
-    assert refusal is not None
-    assert "none of the specified log dirs from /one, /two" in refusal.message
-
-
 @pytest.mark.spec("R2", "L9")
 def test_after_a_truncation_the_recovery_point_is_stored_before_more_is_appended(setup: Setup) -> None:
     """Below it nothing is checked after an unclean stop, and other records than those that were forced are there."""

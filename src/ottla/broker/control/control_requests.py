@@ -165,9 +165,9 @@ class ControlRequestShell:
             self._control.host_again()
             return ErrorCode.KAFKA_STORAGE_ERROR
         if action is RoleAction.CREATE:
-            log.warning(
-                "%s-%d waits for a leader: broker %d is not alive", entry.topic, entry.partition, entry.state.leader
-            )
+            leader = entry.state.leader
+            why = "it has none" if leader < 0 else f"broker {leader} is not alive"
+            log.warning("%s-%d waits for a leader: %s", entry.topic, entry.partition, why)
         return error
 
     async def stop(self, header: ControlHeader, entries: Iterable[StopEntry]) -> ErrorCode | list[ErrorCode]:

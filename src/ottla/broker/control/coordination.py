@@ -119,7 +119,7 @@ async def open_coordination(
     except TreeDamaged as error:
         return str(error)
     except DiskError as error:
-        return f"{error}. Repair the disk, or choose another directory (log.dirs)"
+        return f"{error}. {error.cure}, or choose another directory (log.dirs)"
 
 
 async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomness: Randomness) -> Coordination | str:

@@ -30,7 +30,7 @@ def is_passing(error: Exception) -> bool:
 def metadata_refusal(error: DiskError | ZkError) -> TopicRefusal:
     """The refusal of a change. If its outcome is unknown, the metadata decide as soon as they can be read."""
     if isinstance(error, DiskError):
-        return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{error}. {error.cure}")
     if isinstance(error, BadVersionError) and is_passing(error):
         return TopicRefusal(ErrorCode.NOT_CONTROLLER, "The session with ZooKeeper has expired; try again.")
     if is_passing(error):

@@ -3,7 +3,7 @@
 1 is the same as 0, 2 is flexible, 3 adds a top-level error, 4 the size of each log directory's volume (KIP-827). A
 failed log directory is returned with KAFKA_STORAGE_ERROR and without partitions. A partition that is being moved stands
 in both, in the new one as a future replica with its lag. From 2 on a partition may have a
-tagged field of ottla's own: the reports of lost records.
+tagged field of ottla's own: the reports of lost records, and why the last records were not written.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ottla.wire.refused_records import REFUSED_RECORDS_TAG, encode_refusal
 from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 4
 
-#: The first version with tagged fields, of which ottla has one of its own (`ottla.wire.lost_records`).
+#: The first version with tagged fields, of which ottla has some of its own (`ottla.wire.lost_records`).
 TAGS_SINCE = 2
 #: The first version whose response has a top-level error.
 ERROR_SINCE = 3
@@ -74,7 +75,7 @@ async def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> N
     sizes = await broker.executor.submit(lambda: {path: _size(context, path) for path in paths})
     # Logs created or deleted meanwhile are taken into account.
     results = []
-    lost = broker.partitions.losses.of if context.api_version >= TAGS_SINCE else _nothing_lost
+    lost = broker.partitions.losses.of if context.api_version >= TAGS_SINCE else None
     for content in broker.logs.contents():
         logs = await _by_topic(broker.slices, [*content.logs, *content.futures], wanted)
         partitions = _partition_of(context, set(content.futures), lost)
@@ -124,9 +125,9 @@ def _result(
 
 
 def _partition_of(
-    context: RequestContext, futures: set[PartitionLog], lost: Lost
+    context: RequestContext, futures: set[PartitionLog], lost: Lost | None
 ) -> Callable[[PartitionLog], DescribeLogDirsPartition]:
-    """How a log is described: a future one with what it lacks, another one with the reports of lost records."""
+    """How a log is described: a future one with what it lacks, others with ottla's own fields unless `lost` is None."""
     partitions = context.broker.partitions
 
     def described(log: PartitionLog) -> DescribeLogDirsPartition:
@@ -135,13 +136,14 @@ def _partition_of(
         partition = DescribeLogDirsPartition(
             partition_index=log.partition, partition_size=log.size_bytes, offset_lag=lag, is_future_key=is_future
         )
-        reports = lost(log.topic, log.partition) if not is_future else ()
-        if reports:
-            partition.unknown_tagged_fields = {LOST_RECORDS_TAG: encode_lost_records(reports)}
+        if lost is not None and not is_future:
+            tags = {}
+            if reports := lost(log.topic, log.partition):
+                tags[LOST_RECORDS_TAG] = encode_lost_records(reports)
+            if reason := log.failure or log.unwritten:
+                tags[REFUSED_RECORDS_TAG] = encode_refusal(reason)
+            if tags:
+                partition.unknown_tagged_fields = tags
         return partition
 
     return described
-
-
-def _nothing_lost(_topic: str, _index: int) -> Sequence[LostRecords]:
-    return ()

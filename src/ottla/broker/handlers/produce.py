@@ -369,8 +369,13 @@ def _answer(index: int, done: Done) -> PartitionProduceResponse:
 
 
 def _refused_by_log(index: int, refusal: AppendRefusal, log_start_offset: int) -> PartitionProduceResponse:
-    """The error response. As in Kafka, only errors of single records have a message; some have no log start offset."""
-    answer = _refused(index, refusal.error, refusal.message if refusal.record_errors else None)
+    """The error response; some have no log start offset.
+
+    As in Kafka errors of single records have a message. So have those of the disk: the code alone does not tell a full
+    disk from a failed one.
+    """
+    has_message = refusal.record_errors or refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
+    answer = _refused(index, refusal.error, refusal.message if has_message else None)
     if refusal.error not in LOG_START_UNKNOWN and not refusal.bad_request:
         answer.log_start_offset = log_start_offset
     answer.record_errors = [

@@ -21,20 +21,59 @@ from ottla.client.errors import BrokerError
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 
-#: What helps, where the broker's message only says what is wrong.
-CURES: Mapping[int, str] = {
-    ErrorCode.INVALID_REPLICATION_FACTOR: "start more brokers, or give a smaller --replication-factor",
-    ErrorCode.INVALID_PARTITIONS: "give --partitions a larger number than there are (`ottla topic describe`)",
-    ErrorCode.INVALID_REPLICA_ASSIGNMENT: (
-        "name brokers as `ottla cluster status` shows them, the same number for each partition: "
-        "--replica-assignment 1:2,2:3"
+_NO_SUCH_NUMBER = "give --partitions a larger number than there are (`ottla topic describe`)"
+_TOO_FEW_BROKERS = "start more brokers, or give a smaller --replication-factor"
+
+#: What helps, where the broker's message only says what is wrong: by error code and words of that message, Kafka's own,
+#: since a code has several causes. Without such words no cure is given.
+CURES: Sequence[tuple[ErrorCode, str, str]] = (
+    (ErrorCode.INVALID_PARTITIONS, "must be larger than 0", "give --partitions at least 1"),
+    (ErrorCode.INVALID_PARTITIONS, "Topic already has", _NO_SUCH_NUMBER),
+    (ErrorCode.INVALID_PARTITIONS, "higher than the requested", _NO_SUCH_NUMBER),
+    (ErrorCode.INVALID_PARTITIONS, "would not be an increase", _NO_SUCH_NUMBER),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, "must be larger than 0", "give --replication-factor at least 1"),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, "larger than available brokers", _TOO_FEW_BROKERS),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, "cannot be reached because only", _TOO_FEW_BROKERS),
+    (
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "rack information",
+        "set broker.rack for all brokers or for none and restart those, or name the brokers with --replica-assignment",
     ),
-    ErrorCode.INVALID_CONFIG: "docs/settings.md has the settings of topics and what they may be",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "use at most 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-'",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or give --if-not-exists",
-    ErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true for the brokers",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "",
-}
+    (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "Unknown broker",
+        "name brokers that run, as `ottla cluster status` shows them",
+    ),
+    (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "assignments provided",
+        "--replica-assignment names the brokers of all --partitions, those that exist included",
+    ),
+    (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "replication factor",
+        "name as many brokers for each partition as the topic has replicas (`ottla topic describe`)",
+    ),
+    (ErrorCode.INVALID_CONFIG, "", "docs/settings.md has the settings of topics and what they may be"),
+    (
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "Topic name is invalid",
+        "use at most 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..' alone",
+    ),
+    (
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "collides with",
+        "choose another name: '.' and '_' are one letter in the names of metrics",
+    ),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, "queued for deletion", "wait until it is deleted, then create it again"),
+    (
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        "marked for deletion",
+        "wait until it is deleted, and try again",
+    ),
+    (ErrorCode.TOPIC_ALREADY_EXISTS, "already exists", "choose another name, or give --if-not-exists"),
+    (ErrorCode.TOPIC_DELETION_DISABLED, "", "set delete.topic.enable=true for the brokers"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +231,10 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bo
 
 
 def with_cure(error: BrokerError, settings: Iterable[str] = ()) -> str:
-    """The error's message, with what helps; `settings` are the names of those that were given."""
-    cure = CURES.get(error.code)
-    return f"{error}; {mistyped(str(error), settings)}{cure}" if cure and cure not in str(error) else str(error)
+    """The error's message, with what helps against its cause; `settings` are the names of those that were given."""
+    message = str(error)
+    cure = next((cure for code, words, cure in CURES if code == error.code and words in message), "")
+    return f"{message}; {mistyped(message, settings)}{cure}" if cure and cure not in message else message
 
 
 async def _done(

@@ -50,7 +50,7 @@ def list_topics(
         COMMAND.fail(f"the pattern {pattern} is no regular expression: {error}")
 
     async def work(cluster: Cluster) -> int:
-        state = await read_cluster_status(cluster, figures=False)
+        state = await read_cluster_status(cluster, offsets=False)
         topics = [
             each for each in state.topics if wanted.fullmatch(each.name) and not (exclude_internal and each.is_internal)
         ]

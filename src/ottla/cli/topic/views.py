@@ -41,6 +41,7 @@ def health(partitions: Iterable[PartitionStatus]) -> Cell:
     counts = {
         "offline": 0,
         "under min ISR": 0,
+        "refusing records": 0,
         "under-replicated": 0,
     }
     for each in partitions:
@@ -48,12 +49,14 @@ def health(partitions: Iterable[PartitionStatus]) -> Cell:
             counts["offline"] += 1
         elif each.is_under_min_isr:
             counts["under min ISR"] += 1
+        elif each.refusal:
+            counts["refusing records"] += 1
         elif each.is_under_replicated:
             counts["under-replicated"] += 1
     found = [f"{number:,} {what}" for what, number in counts.items() if number]
     if not found:
         return Cell("ok", Style.GOOD)
-    is_bad = counts["offline"] or counts["under min ISR"]
+    is_bad = counts["offline"] or counts["under min ISR"] or counts["refusing records"]
     return Cell(", ".join(found), Style.BAD if is_bad else Style.BUSY)
 
 
@@ -80,6 +83,7 @@ def list_row(topic: TopicStatus) -> dict[str, Any]:
         **_topic_row(topic),
         "offline_partitions": sum(each.is_offline for each in topic.partitions),
         "under_min_isr_partitions": sum(each.is_under_min_isr for each in topic.partitions),
+        "refusing_partitions": sum(each.refusal is not None for each in topic.partitions),
         "under_replicated_partitions": sum(each.is_under_replicated for each in topic.partitions),
     }
 
@@ -125,6 +129,7 @@ def partition_row(each: PartitionStatus) -> dict[str, Any]:
         "under_min_isr": each.is_under_min_isr,
         "at_min_isr": each.is_at_min_isr,
         "under_replicated": each.is_under_replicated,
+        "refusal": each.refusal,
         "replica_states": [_replica_row(replica) for replica in each.replicas],
     }
 
@@ -145,6 +150,8 @@ def partition_note(each: PartitionStatus) -> Cell:
         return Cell("offline", Style.BAD)
     if each.is_under_min_isr:
         return Cell(f"below min.insync.replicas={each.min_insync_replicas}", Style.BAD)
+    if each.refusal is not None:
+        return Cell(f"refuses records: {printable(each.refusal)}", Style.BAD)
     if each.is_under_replicated:
         out = [str(replica.broker) for replica in each.replicas if not replica.is_in_sync]
         return Cell(f"not in sync: {', '.join(out)}", Style.BUSY)

@@ -24,11 +24,12 @@ from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.admin.reassignments import ReassignmentAdmin
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.configs import parse_admin_config
-from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints
+from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints, explains_arguments
 from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 
 
+@explains_arguments
 class Admin(
     TopicAdmin, ConfigAdmin, PartitionAdmin, ReassignmentAdmin, GroupAdmin, BrokerAdmin, LogDirAdmin, MethodHints
 ):

@@ -20,6 +20,7 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.wire.refused_records import REFUSED_RECORDS_TAG, decode_refusal
 
 
 class BrokerAdmin:
@@ -114,6 +115,12 @@ def described_log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
             for topic in result.topics
             for each in topic.partitions
             if (reports := _lost_records(each))
+        },
+        refusals={
+            TopicPartition(topic.name, each.partition_index): decode_refusal(data)
+            for topic in result.topics
+            for each in topic.partitions
+            if (data := (each.unknown_tagged_fields or {}).get(REFUSED_RECORDS_TAG)) is not None
         },
     )
 

@@ -231,3 +231,5 @@ class LogDirDescription:
     error: str | None = None
     lost_records: Mapping[TopicPartition, Sequence[LostRecords]] = field(default_factory=dict)
     """What brokers of ottla report of records that these replicas lost or removed."""
+    refusals: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Why these replicas could not write the last records that came, as brokers of ottla report it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -87,14 +87,15 @@ class GivenSettings:
 
     def _take_those_of_classes(self) -> None:
         """Keep names that are not Kafka's: custom classes may declare them, for their `configure`."""
-        theirs = {name.replace("_", ".") for one in self._classes() for name in getattr(one, "config_names", ())}
+        classes = list(self._classes())
+        theirs = {name.replace("_", ".") for one in classes for name in getattr(one, "config_names", ())}
         for name, (given_name, given) in self._unknown.items():
             if name in theirs and name in self._contradicted:  # the value may be a secret
                 self.problems.append(f"{name} is given twice with different values. Give it once.")
             elif name in theirs:
                 self._originals[name] = given
             else:
-                self.problems.append(_unknown(given_name, name, self.kind))
+                self.problems.append(_unknown(given_name, name, self.kind, classes))
 
     def _classes(self) -> Iterator[object]:
         """Yield the classes of class settings; names that fail are reported when they are instantiated."""
@@ -146,7 +147,7 @@ def _no_mapping(kind: str, given: object) -> str:
     return f"{message}. Give a mapping by Kafka's names, or keywords as bootstrap_servers."
 
 
-def _unknown(given_name: str, name: str, kind: str) -> str:
+def _unknown(given_name: str, name: str, kind: str, classes: Iterable[object]) -> str:
     others = _others_with(name, kind)
     if others:
         whose = " and ".join(map(_plural, others))
@@ -164,7 +165,16 @@ def _unknown(given_name: str, name: str, kind: str) -> str:
         return f"{given_name} is not one of Kafka's settings: {instead}."
     close = [] if len(name) > LONGEST_NAME else get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {_both(close[0])}?" if close else "docs/client-settings.md lists those that there are."
-    return f"{given_name} is not a known setting of {_plural(kind)}; {hint}"
+    return f"{given_name} is not a known setting of {_plural(kind)}; {hint}{_of_own_class(name, classes)}"
+
+
+def _of_own_class(name: str, classes: Iterable[object]) -> str:
+    """What to do if one of the user's classes reads the setting: its `configure` gets only those that it names."""
+    for one in classes:
+        kind = one if isinstance(one, type) else type(one)
+        if hasattr(kind, "configure") and not kind.__module__.startswith("ottla."):
+            return f" If {kind.__name__} reads it, list it in the class: config_names = ({name!r},)."
+    return ""
 
 
 def _is_default(setting: Setting, value: object) -> bool:

@@ -28,7 +28,7 @@ from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.subscription_state import FetchPosition, OffsetReset
 from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientTimeoutError, IllegalStateError, InvalidArgumentError
-from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints
+from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints, explains_arguments
 from ottla.client.group_offsets import offset_and_metadata
 from ottla.client.model import (
     EARLIEST,
@@ -63,6 +63,7 @@ def take_records(fetch: CompletedFetch, most: int) -> tuple[list[ConsumerRecord[
     return records, len(records)
 
 
+@explains_arguments
 class Consumer(MethodHints, Generic[K, V]):
     """Reads records of topics (`subscribe`) or of partitions (`assign`). Not for concurrent use by several tasks.
 

@@ -330,6 +330,7 @@ class Fetcher:
         error: ClientError = BrokerError(code, f"{partition} cannot be read from broker {node_id}")
         self.problems[partition] = error
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._keeper.request_update()  # another topic may have the name now
             if self._subscriptions.default_reset is OffsetReset.NONE:
                 self._begin_to_explain(partition, asked)
                 return

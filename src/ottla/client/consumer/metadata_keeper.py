@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ottla.client.consumer.recreated_topics import RecreatedTopics
 from ottla.client.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, SubscriptionType
 from ottla.client.consumer.unknown_topics import UnknownTopics
 from ottla.client.errors import BrokerError, ClientError, as_client_error
@@ -50,6 +51,7 @@ class MetadataKeeper:
         self._closed = False
         #: Topics to read that do not exist.
         self.unknown = UnknownTopics(cluster)
+        self._recreated = RecreatedTopics(cluster, subscriptions.default_reset)
 
     async def close(self) -> None:
         """Stop requesting metadata."""
@@ -139,6 +141,7 @@ class MetadataKeeper:
             self.problem = None
             self._note_refusals()
             self.unknown.note([] if topics is None else self._subscriptions.metadata_topics())
+            self._recreated.note(self._subscriptions.metadata_topics())
             self.version += 1
             self._complete = topics is None
             self._backoff_ms = settings.retry_backoff_ms

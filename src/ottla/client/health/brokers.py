@@ -52,6 +52,7 @@ def broker_findings(now: HealthFacts, before: HealthFacts | None) -> Iterator[Cl
     yield from _controller(now, before)
     yield from _presence(now)
     yield from _disks(now)
+    yield from _refusals(now)
     yield from _racks(now)
     yield from _settings(now)
     yield from _versions(now)
@@ -125,14 +126,30 @@ def _disks(now: HealthFacts) -> Iterator[ClusterFinding]:
             yield ClusterFinding(
                 HealthKind.FAILED_LOG_DIRECTORY,
                 f"log directory {path} of broker {broker} has failed: {each.log_dirs[path].error}",
-                f"Repair the disk of {path} with what is on it, then restart broker {broker}: no other live broker has "
-                f"all records of {ids(needed)}."
+                f"Repair the disk of {path} with what is on it (the broker's log has the reason), then restart broker "
+                f"{broker}: no other live broker has all records of {ids(needed)}."
                 if (needed := _only_on(broker, now))
-                else f"Repair or replace the disk of {path}, then restart broker {broker}: it copies from the leaders "
-                "what it lacks.",
+                else f"Repair or replace the disk of {path} (the broker's log has the reason), then restart broker "
+                f"{broker}: it copies from the leaders what it lacks.",
                 brokers=(broker,),
             )
         yield from _fullest(each)
+
+
+def _refusals(now: HealthFacts) -> Iterator[ClusterFinding]:
+    by_broker: dict[int, list[tuple[TopicPartition, str]]] = {}
+    for partition, broker, reason in now.status.refusals:
+        by_broker.setdefault(broker, []).append((partition, reason))
+    for broker, refused in by_broker.items():
+        partitions = tuple(partition for partition, _ in refused)
+        yield ClusterFinding(
+            HealthKind.REFUSED_RECORDS,
+            f"broker {broker} could not write the last records of {ids(partitions)}: {refused[0][1]}",
+            "Make room if its disk is full (`ottla broker describe` shows its volumes), else see its log; the finding "
+            "goes with the next record that is written.",
+            partitions,
+            (broker,),
+        )
 
 
 def _fullest(broker: BrokerStatus) -> Iterator[ClusterFinding]:

@@ -30,6 +30,7 @@ class HealthKind(Enum):
     OFFSETS_TOPIC_OFFLINE = "offsets-topic-offline", HealthLevel.CRITICAL
     UNDER_MIN_ISR = "under-min-isr", HealthLevel.CRITICAL
     FAILED_LOG_DIRECTORY = "failed-log-directory", HealthLevel.CRITICAL
+    REFUSED_RECORDS = "refused-records", HealthLevel.CRITICAL
     DISK_FULL = "disk-full", HealthLevel.CRITICAL
     SILENT_BROKER = "silent-broker", HealthLevel.CRITICAL
     ABSENT_BROKER = "absent-broker", HealthLevel.WARNING

@@ -507,7 +507,9 @@ def _number(partition: Any) -> int:
 def check_timestamp(timestamp: Any) -> None:
     """Raise InvalidArgumentError for anything but milliseconds since 1970."""
     if not isinstance(timestamp, int) or not 0 <= timestamp <= MAX_TIMESTAMP:
-        raise InvalidArgumentError(f"a timestamp is a number of milliseconds since 1970, not {timestamp!r}")
+        raise InvalidArgumentError(
+            f"a timestamp is a whole number of milliseconds since 1970, as int(time.time() * 1000), not {timestamp!r}"
+        )
 
 
 _alive: weakref.WeakSet[ProducerCore] = weakref.WeakSet()

@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, overload
 
 from ottla.client.configs import parse_producer_config
 from ottla.client.errors import ClientError, DeliveryError
-from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints
+from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.model import PartitionMetadata
 from ottla.client.producer.bulk import Bulk, Steps, bulk_future, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
@@ -29,6 +29,7 @@ BATCHES_PER_TURN = 16
 """Number of new batches after which `send` yields to the event loop."""
 
 
+@explains_arguments
 class Producer(MethodHints, Generic[K, V]):
     """Sends records in batches, idempotent by default. For the tasks of one event loop.
 
@@ -101,6 +102,7 @@ class Producer(MethodHints, Generic[K, V]):
         timestamp: int | None = None,
         headers: SendHeaders = (),
         callback: Callback | None = None,
+        **foreign: Any,
     ) -> RecordFuture:
         """Append a record to the batch of its partition; the future, and `callback`, get the result.
 
@@ -109,6 +111,8 @@ class Producer(MethodHints, Generic[K, V]):
         order of their partition's records. Raises InvalidArgumentError, RecordTooLargeError, UnknownTopicError,
         ClientTimeoutError, ClientClosedError; then the record was not accepted, and the callback is not called.
         """
+        if foreign:
+            raise unexpected("Producer", "send", foreign, ProducerRecord._fields)
         if self._has_no_loop():
             self._check_loop()
         if topic.__class__ is not str:

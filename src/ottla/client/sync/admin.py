@@ -25,12 +25,13 @@ from ottla.client.admin.model import (
     ReplicaLogDirs,
     TopicPartitionReplica,
 )
-from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints
+from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints, explains_arguments
 from ottla.client.groups import GroupDescription
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicMetadata, TopicPartition
 
 
+@explains_arguments
 class Admin(MethodHints):
     """Administers a cluster; may be used by any number of threads concurrently.
 

@@ -28,7 +28,7 @@ from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientClosedError
-from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints
+from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints, explains_arguments
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ottla.env.threads import thread_id
@@ -55,6 +55,7 @@ class _CallerGuard(UseGuard):
         super().__enter__()
 
 
+@explains_arguments
 class Consumer(MethodHints, Generic[K, V]):
     """Reads records of topics (`subscribe`) or of partitions (`assign`). Not for concurrent use by several threads.
 

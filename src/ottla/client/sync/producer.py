@@ -23,7 +23,7 @@ from ottla.client.errors import (
     IllegalStateError,
     InvalidArgumentError,
 )
-from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints
+from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
 from ottla.client.producer.bulk import Bulk, Steps, bulk_future, interrupted
@@ -36,6 +36,7 @@ from ottla.peer.cluster import Cluster
 from ottla.records.type_variables import K, V
 
 
+@explains_arguments
 class Producer(MethodHints, Generic[K, V]):
     """Sends records in batches, idempotent by default. Any thread may use it.
 
@@ -113,8 +114,11 @@ class Producer(MethodHints, Generic[K, V]):
         timestamp: int | None = None,
         headers: SendHeaders = (),
         callback: Callback | None = None,
+        **foreign: Any,
     ) -> RecordFuture:
         """As `ottla.client.Producer.send`."""
+        if foreign:
+            raise unexpected("Producer", "send", foreign, ProducerRecord._fields)
         if topic.__class__ is not str:
             if isinstance(topic, tuple):
                 callback = value if callback is None else callback

@@ -353,9 +353,8 @@ class ZooKeeperServer:
             known = word.decode("ascii")
         except UnicodeDecodeError:
             return None
-        if known not in words.WORDS:
-            return None
-        return words.answer(known, self._figures()).encode()
+        answer = words.answer(known, self._figures)
+        return None if answer is None else answer.encode()
 
     def _figures(self) -> words.Figures:
         tree, watches = self.store.tree, self.store.watches

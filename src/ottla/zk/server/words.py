@@ -41,9 +41,15 @@ class Figures(NamedTuple):
     clients: Callable[[], list[ClientFigures]]
 
 
-def answer(word: str, figures: Figures) -> str:
-    """The response to a word of `WORDS`."""
-    return WORDS[word](figures)
+def answer(word: str, figures: Callable[[], Figures]) -> str | None:
+    """The response to one of ZooKeeper's words, None for what is none.
+
+    Those of `REFUSED_WORDS` are answered as by a ZooKeeper whose `4lw.commands.whitelist` has the others.
+    """
+    if word in REFUSED_WORDS:
+        return f"{word} is not executed because it is not in the whitelist.\n"
+    found = WORDS.get(word)
+    return None if found is None else found(figures())
 
 
 def _ruok(figures: Figures) -> str:
@@ -138,3 +144,6 @@ WORDS = {
     "stat": _stat,
     "wchs": _wchs,
 }
+
+#: ZooKeeper's words that change the server, or name each watch and session (`FourLetterCommands` of 3.8).
+REFUSED_WORDS = frozenset(("crst", "dirs", "gtmk", "hash", "srst", "stmk", "wchc", "wchp"))

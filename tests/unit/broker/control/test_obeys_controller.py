@@ -277,6 +277,17 @@ def test_after_a_restart_logs_wait_for_the_controller(tmp_path: Path, caplog: py
     assert "lost-0 is refused to the controller" in caplog.text
 
 
+def test_a_partition_without_a_leader_names_no_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        assert await test.update_metadata({}) == 0
+        states = {T0: (-1, 3, [1, 2]), T1: (9, 3, [1, 9])}
+        assert await test.lead_or_follow(states, is_new=True) == {T0: 0, T1: 0}
+
+    run(tmp_path, scenario)
+    waiting = [message for message in caplog.messages if "waits for a leader" in message]
+    assert waiting == ["t-0 waits for a leader: it has none", "t-1 waits for a leader: broker 9 is not alive"]
+
+
 def test_retention_leaves_logs_alone_whose_settings_nobody_has_told(tmp_path: Path) -> None:
     async def scenario(test: ControlledBroker) -> None:
         assert await test.update_metadata({}) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, get_type_hints
 
@@ -329,6 +330,24 @@ def test_classes_may_name_settings_of_their_own(monkeypatch: pytest.MonkeyPatch)
         assert (config.originals["my.url"], config.originals["my.limit"]) == ("x", 5)
     told = problems(producer, {"my.urls": "x", "key.serializer": Own, "value.serializer": "mine.Missing"})
     assert told == "my.urls is not a known setting of producers; docs/client-settings.md lists those that there are."
+
+
+class Forgetful:
+    """A serializer of the user's that reads a setting, and does not list it."""
+
+    def configure(self, configs: Mapping[str, object], is_key: bool) -> None:
+        self.url = configs["my.url"]
+
+    def serialize(self, topic: str, headers: object, data: bytes | None) -> bytes | None:
+        return data
+
+
+def test_a_setting_that_a_class_of_the_users_does_not_list_says_where_to_list_it() -> None:
+    for serializer in (Forgetful, Forgetful()):
+        told = problems(producer, {"my.url": "x"}, value_serializer=serializer)
+        assert told.endswith("If Forgetful reads it, list it in the class: config_names = ('my.url',).")
+    assert "config_names" not in problems(producer, {"my.url": "x"}, value_serializer=str.encode)
+    assert "config_names" not in problems(producer, {"queued.min.messages": 1}, value_serializer=Forgetful)
 
 
 def test_settings_of_serializers_are_known() -> None:

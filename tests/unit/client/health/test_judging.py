@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -22,11 +22,21 @@ GB = 10**9
 
 
 def broker(
-    number: int, rack: str | None = None, *, used: float = 0.5, size: int = 100, failed: bool = False
+    number: int,
+    rack: str | None = None,
+    *,
+    used: float = 0.5,
+    size: int = 100,
+    failed: bool = False,
+    refusals: Mapping[TopicPartition, str] | None = None,
 ) -> BrokerStatus:
     logs = {
         "/logs": LogDirDescription(
-            "/logs", {TopicPartition("t", 0): ReplicaSize(size, 0, False)}, 100, round(100 * (1 - used))
+            "/logs",
+            {TopicPartition("t", 0): ReplicaSize(size, 0, False)},
+            100,
+            round(100 * (1 - used)),
+            refusals=refusals or {},
         )
     }
     if failed:
@@ -163,6 +173,15 @@ FOUND: dict[HealthKind, tuple[HealthFacts, str, str]] = {
         with_brokers(broker(1, failed=True), broker(2), broker(3)),
         "log directory /bad of broker 1 has failed: Disk error",
         "replace the disk of /bad",
+    ),
+    HealthKind.REFUSED_RECORDS: (
+        with_brokers(
+            broker(1, used=0.94, refusals={TopicPartition("orders", 0): "cannot write /0.log: No space left"}),
+            broker(2),
+            broker(3),
+        ),
+        "broker 1 could not write the last records of orders-0: cannot write /0.log: No space left",
+        "Make room if its disk is full",
     ),
     HealthKind.DISK_FULL: (
         with_brokers(broker(1, used=0.97), broker(2), broker(3)),

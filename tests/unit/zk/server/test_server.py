@@ -504,6 +504,10 @@ def test_asking_whether_it_lives_counts_nothing() -> None:
                     return super().items()
 
             served.store.tree.nodes = Nodes(served.store.tree.nodes)
+            for word in (b"crst", b"dirs", b"gtmk", b"hash", b"srst", b"stmk", b"wchc", b"wchp"):
+                refused = word + b" is not executed because it is not in the whitelist.\n"
+                assert served.server.answer_to_word(word) == refused
+            assert served.server.answer_to_word(b"what") is None
             for word in (b"ruok", b"srvr", b"isro", b"conf", b"envi", b"stat", b"cons"):
                 assert served.server.answer_to_word(word) is not None
             assert counted == 0
