@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import sys
 import tomllib
@@ -85,10 +86,10 @@ def test_a_page_names_what_its_programs_import(page: Path) -> None:
 
 def test_examples_name_what_they_import() -> None:
     table = (PROJECT / "examples" / "README.md").read_text()
-    lines = dict(re.findall(r"^\| ([^|]+) \| (`pip install .*) \|$", table, re.MULTILINE))
+    lines: dict[str, str] = dict(re.findall(r"^\| ([^|]+) \| (`pip install .*) \|$", table, re.MULTILINE))
     for path in sorted((PROJECT / "examples").rglob("*.py")):
         place = path.relative_to(PROJECT / "examples").parts[0]
-        line = lines.get(place, lines["the programs for a running broker"])
+        line = lines[place] if place in lines else lines["the programs for a running broker"]
         own = {other.stem for other in path.parent.glob("*.py")}
         assert missing(imported_by(path.read_text()), own, installed_by(line)) == [], path
 
@@ -103,3 +104,20 @@ def test_extras_of_extras_are_brought() -> None:
         "`pip install 'ottla[pipelines]' pytest`"
     )
     assert missing({"pyarrow", "pandas"}, set(), installed_by("`pip install 'ottla[arrow]'`")) == ["pandas"]
+
+
+@pytest.mark.parametrize(
+    "page", [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_what_programs_of_a_page_import_of_ottla_is_there(page: Path) -> None:
+    """Also where a block is a part of a program, which no walk runs; `await` may stand outside a coroutine there."""
+    for block in code_blocks(page):
+        if block.language != "python" or block.text.startswith(">>> "):
+            continue
+        text = block.text.replace("…", "_")  # what is left out
+        compile(text, f"{page.name}:{block.line}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ottla":
+                module = importlib.import_module(node.module or "")
+                gone = [each.name for each in node.names if not hasattr(module, each.name)]
+                assert gone == [], f"{page.name}:{block.line}: {node.module}"
