@@ -1,5 +1,6 @@
 """Reads a topic into a pandas data frame, by way of Arrow: no Python object per record.
 
+pip install 'ottla[arrow]' pandas
 python examples/to_pandas.py localhost:9092 clicks
 """
 

@@ -111,6 +111,7 @@ def test_without_cython(sources: Path) -> None:
     done = pack(sources, "wheel", OTTLA_BUILD="compiled", PYTHONPATH=str(sources))
     assert done.returncode != 0
     assert "OTTLA_BUILD=compiled: that needs Cython: pip install 'cython>=3.1'" in done.stderr
+    assert f"compiling {len(compiled())} modules, which takes about half a minute" in done.stdout + done.stderr
 
 
 @pytest.mark.spec("U4")

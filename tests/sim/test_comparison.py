@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.rebalance.comparison import ComparisonRequest, run
 from ottla.sim.churn_script import Action, ChurnScript, ScriptPlan, Turn, make_script
 from ottla.sim.comparison import Comparison, GrowthRow, compare, growth
+from ottla.sim.decisions import Decisions
 from ottla.sim.design import DesignResult
 from ottla.sim.group_stage import Weather
 
@@ -144,6 +146,62 @@ def test_members_of_different_speed_meet_each_others_claims_and_try_again() -> N
     assert coordinator.conflicts == coordinator.given_up == 0, "the coordinator assigns; nobody claims"
     assert zookeeper.unread_s > 2 * coordinator.unread_s
     assert all(result.settled[-1].is_whole for result in (zookeeper, coordinator))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_tells_the_designs_apart_when_members_differ_in_speed(seed: int) -> None:
+    script = make_script(seed, ScriptPlan(partitions=64, turns=12))
+    zookeeper, coordinator = compare(script, Comparison(("range",), slowest=10.0, loss=0.001), seed)
+    assert zookeeper.differing_decisions > 0, "members decide at the same time on views that differ"
+    assert zookeeper.decisions > 4 * coordinator.decisions, "all decide, or one for all"
+    assert coordinator.differing_decisions == 0
+    assert zookeeper.stale_s > 0, "members read on with a session that is over"
+    assert coordinator.stale_s > 0, "members read on with a generation that is over"
+    assert zookeeper.stale_offsets_stored > zookeeper.stale_offsets_refused == 0, "ZooKeeper takes what anybody writes"
+    assert coordinator.stale_offsets_stored == 0
+    assert coordinator.refused > 0, "the coordinator refuses them"
+    assert zookeeper.uncertain > coordinator.uncertain
+
+
+@pytest.mark.slow
+def test_the_run_of_the_document_shows_an_abandoned_rebalance() -> None:
+    request = ComparisonRequest(8, 96, 20, 1, 6_000, ("range",), slowest=10.0, loss=0.001)
+    zookeeper, coordinator = run(request).results
+    assert (zookeeper.given_up, coordinator.given_up) == (1, 0)
+    assert coordinator.stale_offsets_refused > 0
+
+
+def test_a_decision_differs_from_another_that_stands_at_the_same_time() -> None:
+    decisions = Decisions()
+    decisions.decided("m1", "two members")
+    decisions.decided("m2", "two members")
+    assert (decisions.made, decisions.differing) == (2, 0)
+    decisions.decided("m3", "three members")
+    decisions.decided("m1", "three members")
+    assert (decisions.made, decisions.differing) == (4, 4), "both of m1, that of m2, and that of m3"
+    decisions.ended("m2")
+    decisions.decided("m1", "three members")
+    assert (decisions.made, decisions.differing) == (5, 4)
+
+
+@pytest.mark.slow
+def test_a_generation_that_is_over_commits_nothing_and_a_session_that_is_over_does() -> None:
+    zookeeper, coordinator = compare(at(Turn(60_000, Action.FREEZE, "m2", for_ms=20_000)), BOTH, 1)
+    assert zookeeper.stale_offsets_stored == 2, "the partitions of m2, which another member has"
+    assert coordinator.stale_offsets_stored == 0
+    assert coordinator.refused + coordinator.stale_offsets_refused > 0
+
+
+def test_who_leaves_leaves_no_change_of_unknown_outcome() -> None:
+    for result in compare(at(Turn(60_000, Action.LEAVE, "m1")), BOTH, 1):
+        assert result.uncertain == 0, result.design
+        assert result.tries == result.rebalances, result.design
+
+
+def test_a_join_that_only_asks_for_an_id_is_no_try() -> None:
+    _, coordinator = compare(at(Turn(60_000, Action.START, "m9")), BOTH, 1)
+    assert coordinator.requests["JoinGroup"] > coordinator.tries == coordinator.rebalances
 
 
 @pytest.mark.slow

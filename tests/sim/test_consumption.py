@@ -93,3 +93,18 @@ def test_claiming_what_one_has_changes_nothing() -> None:
     account.released("a", [0, 5], 20)
     account.end(20)
     assert account.readings == [Reading(0, "a", 0, 20)]
+
+
+def test_who_has_lost_a_partition_reads_it_until_it_knows() -> None:
+    consumption = Consumption(2)
+    consumption.begin(0)
+    consumption.claimed("m1", [0, 1], 0)
+    consumption.lost("m1", 1_000)
+    consumption.claimed("m2", [0], 2_000)
+    consumption.halted("m1", 3_000)
+    consumption.resumed("m1", 5_000)
+    consumption.released("m1", [0, 1], 6_000)
+    consumption.claimed("m1", [1], 7_000)
+    consumption.end(9_000)
+    assert consumption.stale_ms == 2 * (2_000 + 1_000), "two partitions, but for the time that it stood still"
+    assert consumption.doubled_ms == 1_000 + 1_000

@@ -26,6 +26,8 @@ class Consumption:
         #: Sum over partitions of unread milliseconds, since `begin`.
         self.unread_ms = 0
         self.doubled_ms = 0
+        #: Sum over partitions of milliseconds in which a member read one that it had lost, since `begin`.
+        self.stale_ms = 0
         #: The longest time for which a partition had no reader, since `begin`.
         self.longest_unread_ms = 0
         #: Time of the last change of readers.
@@ -34,6 +36,8 @@ class Consumption:
         self._now_ms = 0
         self._believed: dict[str, set[int]] = {}
         self._halted: set[str] = set()
+        #: What members read though their claim to it is over.
+        self._lost: dict[str, set[int]] = {}
         self._readers: list[dict[str, int]] = [{} for _ in range(partitions)]
         self._unread_since: dict[int, int] = dict.fromkeys(range(partitions), 0)
         self._doubled = 0
@@ -47,7 +51,7 @@ class Consumption:
         """Start counting."""
         self._pass(now_ms)
         self._begun_ms = now_ms
-        self.unread_ms = self.doubled_ms = self.longest_unread_ms = 0
+        self.unread_ms = self.doubled_ms = self.stale_ms = self.longest_unread_ms = 0
 
     def end(self, now_ms: int) -> None:
         """Stop counting: times under way are counted up to now."""
@@ -71,8 +75,14 @@ class Consumption:
         self._pass(now_ms)
         gone = set(partitions) & self._believed.get(member, set())
         self._believed.get(member, set()).difference_update(gone)
+        self._lost.get(member, set()).difference_update(gone)
         if member not in self._halted:
             self._end_reading(member, gone)
+
+    def lost(self, member: str, now_ms: int) -> None:
+        """The group no longer counts on the member, which does not know it: what it believes to read is others'."""
+        self._pass(now_ms)
+        self._lost[member] = set(self._believed.get(member, ()))
 
     def gone(self, member: str, now_ms: int) -> None:
         """The process has ended."""
@@ -104,6 +114,7 @@ class Consumption:
         elapsed_ms = now_ms - self._now_ms
         self.unread_ms += elapsed_ms * len(self._unread_since)
         self.doubled_ms += elapsed_ms * self._doubled
+        self.stale_ms += elapsed_ms * sum(len(lost) for name, lost in self._lost.items() if name not in self._halted)
         self._now_ms = now_ms
 
     def _begin_reading(self, member: str, partitions: Iterable[int]) -> None:

@@ -8,14 +8,19 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from ottla.assign.assignor import PartitionAssignor
+from ottla.groups.events import CommitResult, JoinResult, OffsetCommit, SyncGroup
 from ottla.groups.group import GroupLimits
 from ottla.sim.churn_script import Action, ChurnScript, Turn
 from ottla.sim.consumption import Consumption
 from ottla.sim.design import CHANGES, DesignResult, Recorder
 from ottla.sim.group_consumer import MemberTimes, SimulatedConsumer
-from ottla.sim.group_coordinator import SimulatedCoordinator
-from ottla.sim.group_stage import GroupStage, MemberPlace, Weather
+from ottla.sim.group_coordinator import Answered, SimulatedCoordinator
+from ottla.sim.group_stage import GroupStage, MemberPlace, Weather, errors_of
 from ottla.sim.ownership import Ownership
+from ottla.wire.errors import ErrorCode
+
+OUTDATED = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+"""With these the coordinator refuses a member whose generation or membership is over."""
 
 
 class CoordinatorDesign:
@@ -35,6 +40,7 @@ class CoordinatorDesign:
         self._consumption: Consumption
         self._requests_before: Counter[str] = Counter()
         self._unanswered_before: Counter[str] = Counter()
+        self._members: frozenset[str] = frozenset()
 
     def run(self, script: ChurnScript) -> DesignResult:
         """Play the script to its end. Raises `Wrong` if an invariant of the group is violated."""
@@ -49,6 +55,7 @@ class CoordinatorDesign:
             GroupLimits(),
             self._listen,
         )
+        self._stage.on_response = self._responded
         for name in script.members:
             self._places[name] = self._stage.start_member(name=name)
         timetable = self._stage.timetable
@@ -57,21 +64,23 @@ class CoordinatorDesign:
             timetable.at(turn.at_ms, partial(self._play, turn))
         while self._stage.now_ms < script.end_ms:
             self._stage.step()
+            self._note_lost()
         return self._end(script.end_ms)
 
     def _listen(self, coordinator: SimulatedCoordinator) -> Ownership:
         return _Witnessed(coordinator, self._claimed, self._released)
 
     def _begin(self) -> None:
-        self._consumption.begin(self._stage.now_ms)
+        self._recorder.begin(self._stage.now_ms)
         self._requests_before = self._stage.requests.copy()
         self._unanswered_before = self._stage.unanswered.copy()
-        self._recorder.result.rebalances = 0
+        result = self._recorder.result
+        result.rebalances = result.tries = result.refused = 0
+        result.stale_offsets_stored = result.stale_offsets_refused = 0
 
     def _end(self, now_ms: int) -> DesignResult:
         result = self._recorder.end(now_ms)
         result.requests = self._stage.requests - self._requests_before
-        result.tries = result.requests["JoinGroup"]
         unanswered = self._stage.unanswered - self._unanswered_before
         result.uncertain = sum(unanswered[kind] for kind in CHANGES)
         return result
@@ -87,6 +96,7 @@ class CoordinatorDesign:
         elif turn.action in (Action.LEAVE, Action.DIE):
             stage.end_member(self._places.pop(turn.member), leaves=turn.action is Action.LEAVE)
             self._consumption.gone(turn.member, now_ms)
+            self._recorder.decisions.ended(turn.member)
         elif turn.action is Action.FREEZE:
             stage.freeze(self._places[turn.member], turn.for_ms)
             self._consumption.halted(turn.member, now_ms)
@@ -97,6 +107,38 @@ class CoordinatorDesign:
 
     def _thawed(self, member: str) -> None:
         self._consumption.resumed(member, self._stage.now_ms)
+
+    # What the coordinator sees
+
+    def _note_lost(self) -> None:
+        """Members that the coordinator has just removed from the group."""
+        members = self._stage.coordinator.member_ids
+        removed, self._members = self._members - members, members
+        for name, place in self._places.items() if removed else ():
+            if place.member.member_id in removed:
+                self._consumption.lost(name, self._stage.now_ms)
+
+    def _responded(self, member: SimulatedConsumer, answered: Answered) -> None:
+        request, answer, result = answered.request, answered.answer, self._recorder.result
+        if isinstance(answer, JoinResult):
+            self._joined(member, answer)
+        elif isinstance(request, SyncGroup) and request.assignments:
+            self._recorder.decisions.ended(member.name)
+        if isinstance(request, OffsetCommit) and isinstance(answer, CommitResult):
+            is_member = request.member_id in self._stage.coordinator.member_ids
+            result.stale_offsets_stored += 0 if is_member else answer.errors.count(ErrorCode.NONE)
+            result.stale_offsets_refused += sum(error in OUTDATED for error in answer.errors)
+        elif not isinstance(answer, dict):
+            result.refused += any(error in OUTDATED for error in errors_of(answer))
+
+    def _joined(self, member: SimulatedConsumer, answer: JoinResult) -> None:
+        """A try of a member, unless it was only for its id; the leader decides, on the view that it gets."""
+        self._recorder.result.tries += answer.error is not ErrorCode.MEMBER_ID_REQUIRED
+        if answer.members:
+            view = (sorted(each.member_id for each in answer.members), self._stage.partitions)
+            self._recorder.decisions.decided(member.name, view)
+        else:
+            self._recorder.decisions.ended(member.name)
 
     def _claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
         self._recorder.result.rebalances += 1

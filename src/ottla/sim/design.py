@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from ottla.sim.churn_script import Turn
 from ottla.sim.consumption import Consumption, Reading
+from ottla.sim.decisions import Decisions
 
 JOINING = ("JoinGroup", "SyncGroup", "LeaveGroup", "FetchOffsets")
 """Requests of a rebalance; heartbeats and commits are sent all the time."""
 
-CHANGES = ("JoinGroup", "SyncGroup", "LeaveGroup", "Commit")
-"""Requests that change state at the coordinator."""
+CHANGES = ("JoinGroup", "SyncGroup")
+"""Requests by which a member changes the group and waits for the result; who leaves does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,19 @@ class DesignResult:
     rebalances: int = 0
     #: Rebalance attempts of members; more than `rebalances` if attempts failed.
     tries: int = 0
+    #: Assignments that members computed for the group, and those on a view that another's at that time differed from.
+    decisions: int = 0
+    differing_decisions: int = 0
     #: Owner nodes held by another member when they were claimed.
     conflicts: int = 0
     #: Rebalances abandoned after a member's last attempt; it owns nothing until the next one.
     given_up: int = 0
-    #: Changes requested by a member whose result it never received.
+    #: Requests of members that were refused as their generation or membership was over.
+    refused: int = 0
+    #: Offsets committed by members that did not own the partition any more: those stored, and those refused.
+    stale_offsets_stored: int = 0
+    stale_offsets_refused: int = 0
+    #: Changes of membership or ownership requested by a member whose result it never received.
     uncertain: int = 0
     znode_reads: int = 0
     znode_writes: int = 0
@@ -47,6 +56,8 @@ class DesignResult:
     #: Sum over partitions, in seconds.
     unread_s: float = 0.0
     doubled_s: float = 0.0
+    #: Read by members that had lost the partition and did not know it.
+    stale_s: float = 0.0
     longest_unread_s: float = 0.0
     settled: list[Settled] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
@@ -68,7 +79,13 @@ class Recorder:
     def __init__(self, design: str, partitions: int) -> None:
         self.result = DesignResult(design)
         self.consumption = Consumption(partitions)
+        self.decisions = Decisions()
         self._last: Turn | None = None
+
+    def begin(self, now_ms: int) -> None:
+        """Start counting."""
+        self.consumption.begin(now_ms)
+        self.decisions.begin()
 
     def turn(self, turn: Turn) -> None:
         """An event begins: the effects of the one before are complete."""
@@ -81,6 +98,8 @@ class Recorder:
         self.consumption.end(now_ms)
         result, consumption = self.result, self.consumption
         result.unread_s, result.doubled_s = consumption.unread_ms / 1000, consumption.doubled_ms / 1000
+        result.stale_s = consumption.stale_ms / 1000
+        result.decisions, result.differing_decisions = self.decisions.made, self.decisions.differing
         result.longest_unread_s = consumption.longest_unread_ms / 1000
         result.readings = consumption.readings
         return result

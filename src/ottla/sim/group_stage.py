@@ -86,6 +86,8 @@ class GroupStage:
         self.requests: Counter[str] = Counter()
         #: Number of requests of each kind that were lost, or their responses: the member does not know the result.
         self.unanswered: Counter[str] = Counter()
+        #: Called with each response of the coordinator as it is made, and the member whose request it answers.
+        self.on_response: Callable[[SimulatedConsumer, Answered], None] = lambda _member, _answered: None
         #: Whether messages can be lost.
         self.is_stormy = True
         self._assignor = assignor
@@ -265,6 +267,7 @@ class GroupStage:
 
     def _answered(self, answered: Answered) -> None:
         _, place, link = self._asked.pop(id(answered.request))
+        self.on_response(place.member, answered)
         if not isinstance(answered.answer, dict):
             self.answers.update(error.name for error in errors_of(answered.answer))
         if place.link != link:

@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.client.model import TopicPartition
 from ottla.sim.churn_script import Action, ChurnScript, Turn
 from ottla.sim.consumption import Consumption
+from ottla.sim.decisions import Decisions
 from ottla.sim.design import DesignResult, Recorder
 from ottla.sim.group_consumer import GROUP_ID, MOST_RECORDS_AT_ONCE, TOPIC
 from ottla.sim.group_stage import Weather
 from ottla.sim.virtual_loop import VirtualTimeLoop, run_in_virtual_time
 from ottla.sim.zookeeper_service import SimulatedZk, SimulatedZooKeeper
 from ottla.zk.client import ensure_path
-from ottla.zk.layout import BrokerIdZnode, ConsumerRegistration, TopicAssignment, TopicZnode
+from ottla.zk.layout import (
+    BrokerIdZnode,
+    ConsumerOffsetZnode,
+    ConsumerRegistration,
+    PartitionOwnerZnode,
+    TopicAssignment,
+    TopicZnode,
+)
+from ottla.zk.tree import Create, Operation, Set
 from ottla.zkconsumer.commits import OffsetCommits
 from ottla.zkconsumer.figures import RebalanceFigures
 from ottla.zkconsumer.group_member import HighLevelMember
@@ -33,6 +42,8 @@ ADMIN_SESSION = 0
 LEADER_ID, OTHER_ID = 0, 1
 OFFSET_RETRIES = 5
 OFFSET_BACKOFF_MS = 1_000
+_OFFSETS = f"{ConsumerOffsetZnode.topic_path(GROUP_ID, TOPIC)}/"
+_OWNERS = f"{PartitionOwnerZnode.topic_path(GROUP_ID, TOPIC)}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +69,14 @@ class _Fetching:
 
     member: str
     consumption: Consumption
+    decisions: Decisions
     loop: VirtualTimeLoop
     chance: random.Random
     read: Mapping[TopicPartition, PartitionTopicInfo] = field(default_factory=dict)
 
     async def stop(self, topics: Collection[str] | None = None) -> None:
-        """See `FetchControl.stop`; there is only one topic."""
+        """See `FetchControl.stop`; there is only one topic. Each try begins with this, and ends so where it fails."""
+        self.decisions.ended(self.member)
         for info in self.read.values():
             info.consumed_offset = max(0, info.consumed_offset) + self.chance.randint(0, MOST_RECORDS_AT_ONCE)
         self.consumption.released(self.member, [partition for _, partition in self.read], self.loop.now_ms)
@@ -76,14 +89,21 @@ class _Fetching:
 
 
 class _Counted(RebalanceFigures):
-    """Also counts successful rebalances."""
+    """Also counts successful rebalances, and notes on which view the member decides."""
 
-    def __init__(self) -> None:
+    def __init__(self, member: str, decisions: Decisions) -> None:
         super().__init__()
         self.ended = 0
+        self._member = member
+        self._decisions = decisions
+
+    def decides(self, consumers: Sequence[str], partitions: Mapping[str, tuple[int, ...]]) -> None:
+        """See `RebalanceFigures.decides`."""
+        self._decisions.decided(self._member, (sorted(consumers), partitions))
 
     def rebalanced(self, owned: int) -> None:
         """See `RebalanceFigures.rebalanced`."""
+        self._decisions.ended(self._member)
         self.ended += 1
 
 
@@ -118,6 +138,7 @@ class ZooKeeperDesign:
         )
         self._recorder = Recorder(self._name, script.partitions)
         self._consumption = self._recorder.consumption
+        self._server.on_transaction, self._server.on_session_end = self._written, self._session_ended
         return run_in_virtual_time(self._play_all(script), self._loop)
 
     async def _play_all(self, script: ChurnScript) -> DesignResult:
@@ -151,8 +172,10 @@ class ZooKeeperDesign:
         return TopicZnode.encode(TopicAssignment.of(None, {each: [LEADER_ID] for each in range(self._partitions)}))
 
     def _begin(self) -> None:
-        self._consumption.begin(self._loop.now_ms)
-        self._server.reads = self._server.writes = self._server.events = self._server.uncertain = 0
+        self._recorder.begin(self._loop.now_ms)
+        self._server.reads = self._server.writes = self._server.events = 0
+        self._server.uncertain.clear()
+        self._recorder.result.stale_offsets_stored = 0
         self._figures = [_restarted(figures) for figures in self._figures]
 
     async def _end(self, now_ms: int) -> DesignResult:
@@ -166,8 +189,22 @@ class ZooKeeperDesign:
         result.tries = sum(figures.tries for figures in self._figures)
         result.conflicts = sum(figures.conflicts for figures in self._figures)
         result.given_up = sum(figures.failed for figures in self._figures)
-        result.uncertain = self._server.uncertain
+        result.uncertain = sum(not path.startswith(_OFFSETS) for path in self._server.uncertain)
         return result
+
+    # What the server sees
+
+    def _session_ended(self, session_id: int) -> None:
+        for name, member in self._members.items():
+            if member.zk.session_id == session_id:
+                self._consumption.lost(name, self._loop.now_ms)
+
+    def _written(self, made: Sequence[Operation], session_id: int) -> None:
+        for each in made:
+            if isinstance(each, Set | Create) and each.path.startswith(_OFFSETS):
+                owner = self._server.tree.nodes.get(f"{_OWNERS}{each.path.removeprefix(_OFFSETS)}")
+                is_owners = owner is not None and owner.stat().ephemeral_owner == session_id
+                self._recorder.result.stale_offsets_stored += not is_owners
 
     # Events
 
@@ -205,8 +242,9 @@ class ZooKeeperDesign:
             await member.zk.reconnect()
 
     def _start(self, name: str) -> None:
-        zk, figures = self._server.connect(self._weather.slowness(name), self._weather.loss), _Counted()
-        fetching = _Fetching(name, self._consumption, self._loop, self._chance)
+        zk = self._server.connect(self._weather.slowness(name), self._weather.loss)
+        figures = _Counted(name, self._recorder.decisions)
+        fetching = _Fetching(name, self._consumption, self._recorder.decisions, self._loop, self._chance)
         queue = _Queue()
         group_member = HighLevelMember(
             zk,
@@ -234,6 +272,7 @@ class ZooKeeperDesign:
         del self._members[name]
         member.task.cancel()
         self._consumption.gone(name, self._loop.now_ms)
+        self._recorder.decisions.ended(name)
         await asyncio.gather(member.task, return_exceptions=True)
 
 

@@ -65,13 +65,17 @@ class SimulatedZooKeeper:
         self.reads = 0
         self.writes = 0
         self.events = 0
-        #: Changes requested by clients that never received the result.
-        self.uncertain = 0
+        #: The paths of changes requested by clients that never received the result.
+        self.uncertain: list[str] = []
         self._chance = chance
         self._delay_ms = delay_ms
         self._sessions = 0
         #: Called with each change of a node.
         self.on_change: Callable[[WatchEvent], None] = _ignore
+        #: Called with each transaction that was made, and the session that made it.
+        self.on_transaction: Callable[[Sequence[Operation], int], None] = lambda _made, _session_id: None
+        #: Called with each session that ends.
+        self.on_session_end: Callable[[int], None] = lambda _session_id: None
 
     def connect(self, slowness: float = 1.0, loss: float = 0.0) -> SimulatedZk:
         """Open a new session.
@@ -103,10 +107,12 @@ class SimulatedZooKeeper:
         self.writes += sum(not isinstance(operation, Check) for operation in operations)
         transaction = self.tree.execute(operations, session_id, self.loop.now_ms)
         self._fire(transaction.events)
+        self.on_transaction(operations, session_id)
         return transaction.results
 
     def end_session(self, session_id: int) -> None:
         """Delete the session's ephemeral nodes and watches."""
+        self.on_session_end(session_id)
         self.watches.drop_if(lambda watch: isinstance(watch, _Watch) and watch.session_id == session_id)
         self._fire(self.tree.expire_session(session_id, self.loop.now_ms).events)
 
@@ -277,7 +283,7 @@ class SimulatedZk(ByTransactions):
             except ConnectionLossError:
                 if again:
                     continue
-                self._server.uncertain += 1
+                self._server.uncertain.append(path)
                 raise
             finally:
                 await self._running.wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ class RebalanceStep(Enum):
 
 
 class RebalanceFigures:
-    """Counters of one consumer. Override `step` and `rebalanced` to follow its progress."""
+    """Counters of one consumer. Override `step`, `decides` and `rebalanced` to follow its progress."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -45,6 +45,9 @@ class RebalanceFigures:
 
     def step(self, step: RebalanceStep) -> None:
         """A step of an attempt begins."""
+
+    def decides(self, consumers: Sequence[str], partitions: Mapping[str, tuple[int, ...]]) -> None:
+        """An attempt computes the group's assignment for these consumers and the partitions of each topic."""
 
     def rebalanced(self, owned: int) -> None:
         """A rebalance has succeeded, with this many partitions owned."""

@@ -188,6 +188,7 @@ class Rebalancer:
         if missing := [topic for topic, numbers in context.partitions.items() if not numbers]:
             _log.warning("%s waits for topics that do not exist (yet): %s", settings.consumer, ", ".join(missing))
         self._begin(RebalanceStep.ASSIGN)
+        self._figures.decides(context.consumers, context.partitions)
         assignments = context.assign(settings.strategy)
         decision = context.mine(assignments)
         self._begin(RebalanceStep.FETCH_OFFSETS)

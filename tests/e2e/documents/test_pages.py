@@ -23,6 +23,7 @@ PAGES = {
     "docs/profiles.md": [],
     "docs/spark.md": [pytest.mark.needs_java],
     "docs/pipelines.md": [pytest.mark.needs_java],
+    "docs/pipelines-lake.md": [pytest.mark.needs_java],
 }
 #: The pages about Spark start it several times, which takes minutes on a busy machine.
 WALK_TIMEOUT_S = 900
