@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 from ottla.peer.settings import ConnectionSettings
 from support.fake_cluster import DROP, DROP_AFTER, SILENT, FakeCluster
+from support.virtual_fakes import VirtualFakeCluster
 
 
 @pytest.fixture
@@ -35,6 +37,22 @@ def fake() -> Iterator[FakeCluster]:
     cluster.close()
 
 
+@pytest.fixture
+def virtual_fake() -> Iterator[VirtualFakeCluster]:
+    """One fake broker on virtual time."""
+    cluster = VirtualFakeCluster(1)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def virtual_fakes() -> Iterator[VirtualFakeCluster]:
+    """Three fake brokers on virtual time, for clients with an event loop: `virtual_fakes.run_to_end(work())`."""
+    cluster = VirtualFakeCluster(3)
+    yield cluster
+    cluster.close()
+
+
 def quick(bootstrap: str, **changes: Any) -> ConnectionSettings:
     """Settings with short pauses and timeouts."""
     values: dict[str, Any] = {
@@ -53,13 +71,16 @@ def with_cluster() -> Callable[..., Any]:
     """Run `work(cluster)` in an event loop with a client cluster of these bootstrap servers or fakes."""
 
     def run(fake: FakeCluster | str, work: Callable[[Cluster], Any], **changes: Any) -> Any:
-        async def body() -> Any:
-            cluster = Cluster(quick(fake if isinstance(fake, str) else fake.bootstrap, **changes))
+        async def body(environment: Environment) -> Any:
+            settings = quick(fake if isinstance(fake, str) else fake.bootstrap, **changes)
+            cluster = Cluster(settings, environment)
             try:
                 return await work(cluster)
             finally:
                 await cluster.close()
 
-        return asyncio.run(body())
+        if isinstance(fake, VirtualFakeCluster):
+            return fake.run_to_end(body(fake.environment))
+        return asyncio.run(body(Environment()))
 
     return run

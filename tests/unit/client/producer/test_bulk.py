@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import defaultdict
 
 import pyarrow
@@ -20,6 +19,7 @@ from ottla.client.errors import (
 from ottla.client.producer.bulk_future import OffsetRange
 from ottla.client.producer.partitioners import partition_for_key
 from ottla.client.sync import Producer
+from ottla.env.clock import SystemClock
 from ottla.records.batch import parse_batch_header
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -308,16 +308,17 @@ def test_what_has_no_room_in_time_is_reported(fake, faults):
         producer.close(timeout_ms=10)
 
 
-def test_a_batchs_time_begins_when_it_is_handed_over(fake):
+def test_a_batchs_time_begins_when_it_is_handed_over(fake, monkeypatch):
     fake.topic("t", 0)
+    own, ahead_ms = SystemClock.monotonic_ms, [0]
+    monkeypatch.setattr(SystemClock, "monotonic_ms", lambda clock: own(clock) + ahead_ms[0])
 
     def slow():
         yield ProducerRecord("t", b"1")
-        time.sleep(1.5)  # sleep: longer than delivery.timeout.ms
+        ahead_ms[0] = 2 * QUICK["delivery_timeout_ms"]
         yield ProducerRecord("t", b"2")
 
-    settings = {**QUICK, "request_timeout_ms": 1000, "delivery_timeout_ms": 1200}
-    with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
         assert producer.send_many(slow()).result(60)[0].record_count == 2
 
 

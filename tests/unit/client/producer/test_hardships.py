@@ -141,20 +141,26 @@ def test_no_record_is_left_out_of_a_batch_that_is_split():
     assert [parts[1].builder.base_timestamp + delta for delta in found.timestamp_deltas] == stamps[40:]
 
 
-@pytest.mark.slow
 @pytest.mark.spec("P5")
-def test_without_a_producer_id_each_record_has_its_own_time_and_learns_why(fake):
-    fake.topic("t", 0, 0)
-    fake.faults[ApiKey.INIT_PRODUCER_ID].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
+def test_without_a_producer_id_each_record_has_its_own_time_and_learns_why(virtual_fake):
+    virtual_fake.topic("t", 0, 0)
+    virtual_fake.faults[ApiKey.INIT_PRODUCER_ID].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
     settings = {**QUICK, "request_timeout_ms": 3000, "delivery_timeout_ms": 3000}
-    with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
-        first = producer.send("t", b"v", partition=0)
-        time.sleep(1.5)  # sleep: half of its time
-        second = producer.send("t", b"v", partition=1)
-        assert "COORDINATOR_LOAD_IN_PROGRESS" in str(first.exception(10))
-        assert not second.done()
-        fake.faults[ApiKey.INIT_PRODUCER_ID].clear()
-        assert second.result(60).offset == 0
+
+    async def work():
+        async with AsyncProducer(
+            bootstrap_servers=virtual_fake.bootstrap, environment=virtual_fake.environment, **settings
+        ) as producer:
+            first = await producer.send("t", b"v", partition=0)
+            await asyncio.sleep(1.5)  # sleep: virtual; half of its time
+            second = await producer.send("t", b"v", partition=1)
+            with pytest.raises(ClientError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+                await first
+            assert not second.done()
+            virtual_fake.faults[ApiKey.INIT_PRODUCER_ID].clear()
+            assert (await second).offset == 0
+
+    virtual_fake.run_to_end(work())
 
 
 @pytest.mark.spec("P1")

@@ -221,9 +221,11 @@ class TestOtherFaults:
         assert client.is_closed_by_broker()
 
     def test_drop_answers_nothing_and_keeps_the_connection(self, broker: Broker) -> None:
-        with RawClient(broker.port, timeout_s=0.2) as client, broker.faults.drop("Metadata", times=1) as rule:
+        with RawClient(broker.port) as client, broker.faults.drop("Metadata", times=1) as rule:
             client.send(metadata_of("orders"), 12)
             client.send(metadata_of("orders"), 12)
+            rule.wait_until_fired()
+            client.socket.settimeout(0.2)
             with pytest.raises(TimeoutError):
                 client.receive_frame()
             assert (rule.seen, rule.fired) == (1, 1)
