@@ -12,6 +12,7 @@ from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 from ottla.peer.settings import ConnectionSettings
 from support.fake_cluster import DROP, DROP_AFTER, SILENT, FakeCluster
+from support.quick_settings import QUICK_CLIENT
 from support.virtual_fakes import VirtualFakeCluster
 
 
@@ -53,27 +54,14 @@ def virtual_fakes() -> Iterator[VirtualFakeCluster]:
     cluster.close()
 
 
-def quick(bootstrap: str, **changes: Any) -> ConnectionSettings:
-    """Settings with short pauses and timeouts."""
-    values: dict[str, Any] = {
-        "request_timeout_ms": 15_000,
-        "default_api_timeout_ms": 30_000,
-        "socket_connection_setup_timeout_ms": 10_000,
-        "retry_backoff_ms": 5,
-        "retry_backoff_max_ms": 20,
-        "unknown_topic_timeout_ms": 50,
-    }
-    return ConnectionSettings(bootstrap, **{**values, **changes})
-
-
 @pytest.fixture
 def with_cluster() -> Callable[..., Any]:
     """Run `work(cluster)` in an event loop with a client cluster of these bootstrap servers or fakes."""
 
     def run(fake: FakeCluster | str, work: Callable[[Cluster], Any], **changes: Any) -> Any:
         async def body(environment: Environment) -> Any:
-            settings = quick(fake if isinstance(fake, str) else fake.bootstrap, **changes)
-            cluster = Cluster(settings, environment)
+            bootstrap = fake if isinstance(fake, str) else fake.bootstrap
+            cluster = Cluster(ConnectionSettings(bootstrap, **{**QUICK_CLIENT, **changes}), environment)
             try:
                 return await work(cluster)
             finally:

@@ -13,13 +13,13 @@ from ottla.client import Consumer, Producer
 from ottla.client.errors import DeliveryError, IllegalStateError, InvalidArgumentError
 from ottla.wire.apis import ApiKey
 from support.fake_cluster import SILENT
+from support.quick_settings import QUICK_PRODUCER
 from support.waiting import wait_until
 
 #: The sockets that a loop leaves open at its end are closed when they are collected, and asyncio complains of it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 PATIENCE_S = 60.0
-QUICK = {"request_timeout_ms": 15_000, "delivery_timeout_ms": 60_000, "retry_backoff_ms": 5}
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def run(work):
 
 
 async def made_producer(fake, **settings):
-    producer = Producer(bootstrap_servers=fake.bootstrap, **{**QUICK, **settings})
+    producer = Producer(bootstrap_servers=fake.bootstrap, **{**QUICK_PRODUCER, **settings})
     await (await producer.send("t", b"first"))
     return producer
 
@@ -166,7 +166,7 @@ def test_blocking_clients_work_where_a_loop_runs_as_in_jupyter(fake):
     told = []
 
     async def cell():
-        with ottla.client.sync.Producer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+        with ottla.client.sync.Producer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
             assert producer.send("t", b"1").result(PATIENCE_S).offset == 0
             assert producer.send_many([(None, b"2"), (None, b"3")], "t").result(PATIENCE_S)[0].start == 1
             producer.send("t", b"4", callback=lambda metadata, error: told.append(refusal(producer)))

@@ -21,24 +21,18 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from support.quick_settings import QUICK_PRODUCER
 from support.virtual_fakes import VirtualFakeCluster
 from support.waiting import wait_until
-
-QUICK = {
-    "request_timeout_ms": 15_000,
-    "delivery_timeout_ms": 60_000,
-    "max_block_ms": 30_000,
-    "retry_backoff_ms": 5,
-    "retry_backoff_max_ms": 20,
-    "client_id": "test",
-}
 
 
 def producing(fake, work, **settings):
     """The result of `work(producer)`."""
 
     async def body(**environment):
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **{**QUICK, **settings}, **environment) as producer:
+        async with AsyncProducer(
+            bootstrap_servers=fake.bootstrap, **{**QUICK_PRODUCER, **settings}, **environment
+        ) as producer:
             return await work(producer)
 
     if isinstance(fake, VirtualFakeCluster):
