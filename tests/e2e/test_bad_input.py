@@ -205,6 +205,7 @@ def test_random_bodies_behind_good_headers(server: OttlaServer) -> None:
             header = RequestHeader(key, version, 7, "fuzz")
             frame = encode_request_frame(header, chance.randbytes(chance.randint(1, 80)))
             attack(server, frame)
+    assert server.server.running, server.server.output_tail()
 
 
 @pytest.mark.slow
@@ -294,6 +295,7 @@ def test_absurd_counts_and_lengths_anywhere(server: OttlaServer, absurd: bytes) 
         body = request_frame(maker.request(key, version), version)[4:]
         for position in range(8, len(body), 1 if len(body) < 100 else 3):
             attack(server, framed(body[:position] + absurd + body[position + len(absurd) :]), timeout_s=0.1)
+    assert server.server.running, server.server.output_tail()
 
 
 @pytest.mark.slow
@@ -304,6 +306,7 @@ def test_extreme_values_in_valid_requests(server: OttlaServer, attempt: int) -> 
     for key, version in apis_and_versions():
         for _ in range(4):
             attack(server, request_frame(maker.request(key, version), version), timeout_s=0.1)
+    assert server.server.running, server.server.output_tail()
 
 
 def test_unknown_apis_are_refused_in_words(server: OttlaServer) -> None:
@@ -513,6 +516,8 @@ def test_connections_that_come_and_go(server: OttlaServer) -> None:
         with RawClient(server.port) as one:
             if at % 2:
                 reset_on_close(one.socket)
+    with RawClient(server.port) as other:
+        assert NEIGHBOUR in other.topics()
 
 
 @pytest.mark.slow

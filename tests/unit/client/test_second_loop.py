@@ -49,7 +49,7 @@ async def made_consumer(fake, partition):
     return consumer
 
 
-async def use_producer(producer):
+async def check_producer_refuses(producer):
     for call in (
         lambda: producer.send("t", b"v"),
         lambda: producer.send("other", b"v"),
@@ -61,7 +61,7 @@ async def use_producer(producer):
             await call()
 
 
-async def use_consumer(consumer, partition):
+async def check_consumer_refuses(consumer, partition):
     for call in (
         consumer.poll,
         lambda: anext(aiter(consumer)),
@@ -83,7 +83,7 @@ async def use_consumer(consumer, partition):
 def test_a_producer_in_a_second_loop(fake):
     [p] = fake.topic("t", 0)
     producer = run(made_producer(fake))
-    run(use_producer(producer))
+    run(check_producer_refuses(producer))
     run(producer.close())
     run(producer.close())
     assert [record.value for record in fake.logs[p].records()] == [b"first"]
@@ -93,7 +93,7 @@ def test_a_consumer_in_a_second_loop(fake):
     [p] = fake.topic("t", 0)
     fake.fill(p, 10)
     consumer = run(made_consumer(fake, p))
-    run(use_consumer(consumer, p))
+    run(check_consumer_refuses(consumer, p))
     run(consumer.close())
     run(consumer.close())
 
@@ -136,8 +136,8 @@ def test_while_the_first_loop_runs_nobody_else_closes(fake):
         consumer = there(made_consumer(fake, p))
 
         async def elsewhere():
-            await use_producer(producer)
-            await use_consumer(consumer, p)
+            await check_producer_refuses(producer)
+            await check_consumer_refuses(consumer, p)
             for close in (producer.close, producer.abort, consumer.close):
                 with pytest.raises(IllegalStateError, match="another one"):
                     await close()
