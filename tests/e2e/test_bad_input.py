@@ -16,16 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.raw_client import (
-    PRODUCE_V,
-    SIZE,
-    Disconnected,
-    RawClient,
-    batch_of,
-    fetch_request,
-    produce_request,
-    request_frame,
-)
 from e2e.valid_requests import VICTIM, Maker, apis_and_versions
 from ottla.records.compression import Compression, compress
 from ottla.records.crc import crc32c
@@ -34,8 +24,10 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import RequestHeader, encode_request_frame
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.metadata import MetadataRequest
+from support.framed_socket import SIZE, Disconnected
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK
+from support.raw_client import PRODUCE_V, RawClient, batch_of, fetch_request, produce_request, request_frame
 from support.waiting import wait_until
 
 SEED = 20260308

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from e2e.embedded import EmbeddedBroker
-from e2e.raw_client import RawClient, batch_of
 from ottla.wire.errors import ErrorCode
+from support.raw_client import RawClient, batch_of
 from support.waiting import wait_until
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR

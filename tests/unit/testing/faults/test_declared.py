@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from e2e.raw_client import PRODUCE_V, RawClient, batch_of, fetch_request
 from ottla.testing import Broker, TestBrokerError, WaitedInVainError
 from ottla.testing.faults import declared
 from ottla.wire.errors import ErrorCode
@@ -23,6 +22,7 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchRespons
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.raw_client import PRODUCE_V, RawClient, batch_of, fetch_request
 
 pytestmark = pytest.mark.spec("U1")
 
