@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from e2e.raw_client import Disconnected, RawClient, batch_of
 from ottla.records.record import Record
 from ottla.wire.errors import ErrorCode
+from support.framed_socket import Disconnected
 from support.ports import LOOPBACK
+from support.raw_client import RawClient, batch_of
 
 TOPIC = "load"
 PARTITIONS = 3

@@ -16,16 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.raw_client import (
-    PRODUCE_V,
-    SIZE,
-    Disconnected,
-    RawClient,
-    batch_of,
-    fetch_request,
-    produce_request,
-    request_frame,
-)
 from e2e.valid_requests import VICTIM, Maker, apis_and_versions
 from ottla.records.compression import Compression, compress
 from ottla.records.crc import crc32c
@@ -34,8 +24,10 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import RequestHeader, encode_request_frame
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.metadata import MetadataRequest
+from support.framed_socket import SIZE, Disconnected
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK
+from support.raw_client import PRODUCE_V, RawClient, batch_of, fetch_request, produce_request, request_frame
 from support.waiting import wait_until
 
 SEED = 20260308
@@ -205,6 +197,7 @@ def test_random_bodies_behind_good_headers(server: OttlaServer) -> None:
             header = RequestHeader(key, version, 7, "fuzz")
             frame = encode_request_frame(header, chance.randbytes(chance.randint(1, 80)))
             attack(server, frame)
+    assert server.server.running, server.server.output_tail()
 
 
 @pytest.mark.slow
@@ -294,6 +287,7 @@ def test_absurd_counts_and_lengths_anywhere(server: OttlaServer, absurd: bytes) 
         body = request_frame(maker.request(key, version), version)[4:]
         for position in range(8, len(body), 1 if len(body) < 100 else 3):
             attack(server, framed(body[:position] + absurd + body[position + len(absurd) :]), timeout_s=0.1)
+    assert server.server.running, server.server.output_tail()
 
 
 @pytest.mark.slow
@@ -304,6 +298,7 @@ def test_extreme_values_in_valid_requests(server: OttlaServer, attempt: int) -> 
     for key, version in apis_and_versions():
         for _ in range(4):
             attack(server, request_frame(maker.request(key, version), version), timeout_s=0.1)
+    assert server.server.running, server.server.output_tail()
 
 
 def test_unknown_apis_are_refused_in_words(server: OttlaServer) -> None:
@@ -513,6 +508,8 @@ def test_connections_that_come_and_go(server: OttlaServer) -> None:
         with RawClient(server.port) as one:
             if at % 2:
                 reset_on_close(one.socket)
+    with RawClient(server.port) as other:
+        assert NEIGHBOUR in other.topics()
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from e2e.raw_client import RawClient
 from support.processes import run_tool
+from support.raw_client import RawClient
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("U1")]

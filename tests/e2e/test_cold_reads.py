@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from e2e.embedded import EmbeddedBroker
-from e2e.raw_client import FETCH_V, LIST_OFFSETS_V, RawClient, batch_of, fetch_request, records_of
 from ottla.broker.cold_reads import MOST_ROUNDS
 from ottla.env.disk import Disk, DiskFile, RealDisk
 from ottla.storage.transaction_index import AbortedTransaction
@@ -23,6 +22,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from support.raw_client import FETCH_V, LIST_OFFSETS_V, RawClient, batch_of, fetch_request, records_of
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("L6")

@@ -11,7 +11,6 @@ from functools import partial
 
 import pytest
 
-from e2e.raw_client import RawClient
 from ottla.groups.evidence import EVIDENCE_TOPIC
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import GroupState
@@ -19,6 +18,7 @@ from ottla.peer.errors import KNOWN_CODES
 from ottla.testing import Cluster
 from ottla.testing.group_actions import expire_member
 from ottla.wire.errors import ErrorCode
+from support.raw_client import RawClient
 from support.raw_members import GROUP, OFFSETS_TOPIC, Disconnected, Member, RawGroup
 from support.waiting import wait_until
 

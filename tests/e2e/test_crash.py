@@ -23,9 +23,10 @@ from e2e.crash_load import (
     TopicMaker,
     lasting_port,
 )
-from e2e.raw_client import Disconnected, RawClient
+from support.framed_socket import Disconnected
 from support.ottla_server import OttlaServer
 from support.processes import ServerProcess
+from support.raw_client import RawClient
 from support.waiting import wait_until
 
 SEED = 20260307

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.embedded import EmbeddedBroker
-from e2e.raw_client import RawClient
+from support.raw_client import RawClient
 from support.waiting import wait_until
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from e2e.embedded import EmbeddedBroker
-from e2e.raw_client import RawClient, batch_of
 from ottla.client.cluster_status import PartitionStatus, read_cluster_status
 from ottla.peer.cluster import Cluster
 from ottla.peer.settings import ConnectionSettings
 from ottla.wire.errors import ErrorCode
+from support.raw_client import RawClient, batch_of
 from support.waiting import wait_until
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR

@@ -11,21 +11,13 @@ from pathlib import Path
 import pytest
 
 from e2e.embedded import EmbeddedBroker
-from e2e.raw_client import (
-    FETCH_V,
-    PRODUCE_V,
-    RawClient,
-    batch_of,
-    fetch_request,
-    produce_request,
-    records_of,
-)
 from ottla.env.disk import RealDisk
 from ottla.storage.log import PartitionLog
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 from support.power_loss import PowerLossDisk
+from support.raw_client import FETCH_V, PRODUCE_V, RawClient, batch_of, fetch_request, produce_request, records_of
 from support.waiting import Stopwatch, wait_until
 
 pytestmark = pytest.mark.spec("L6")

@@ -107,7 +107,7 @@ def serves(environment: VirtualEnvironment) -> None:
         server.terminate(20)
 
 
-def walk(environment: VirtualEnvironment, build: str) -> None:
+def check_installed(environment: VirtualEnvironment, build: str) -> None:
     """What a new user does first."""
     version = f"ottla {ottla.__version__} ({build})\n"
     assert environment.output("ottla", "--version") == version
@@ -147,7 +147,7 @@ def test_a_missing_extra_is_named(base: VirtualEnvironment, program: str, needs:
 def test_a_walk_with_the_base_package(base: VirtualEnvironment) -> None:
     base.take_over(["pytest"])
     before = sorted(base.home.iterdir())
-    walk(base, "pure")
+    check_installed(base, "pure")
     assert sorted(base.home.iterdir()) == before, "nothing is written into the home directory"
 
 
@@ -173,7 +173,7 @@ def test_a_wheel_for_any_linux(tmp_path: Path) -> None:
     environment = VirtualEnvironment(tmp_path / "venv")
     environment.take_over([*base_dependencies(), "pytest"])
     environment.install("--no-index", "--no-deps", str(tmp_path / "dist" / made[0]), timeout=100)
-    walk(environment, "compiled")
+    check_installed(environment, "compiled")
 
 
 def pythons() -> list[str]:
@@ -196,4 +196,4 @@ def test_walks_with_each_python(tmp_path: Path) -> None:
                 continue
             environment = VirtualEnvironment(tmp_path / f"{build}{number}", python)
             environment.install("pytest", str(archive), timeout=600, CC=cc)
-            walk(environment, build)
+            check_installed(environment, build)

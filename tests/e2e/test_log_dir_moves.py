@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from e2e.embedded import EmbeddedBroker
-from e2e.raw_client import RawClient, batch_of
 from ottla.client.admin.model import ConfigOperation, ConfigResource
 from ottla.client.sync import Admin
 from ottla.storage.move_marker import MOVED_FILE
@@ -26,6 +25,7 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from support.raw_client import RawClient, batch_of
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("R1")

@@ -9,14 +9,6 @@ from pathlib import Path
 import pytest
 
 from e2e.embedded import EmbeddedBroker
-from e2e.raw_client import (
-    FETCH_V,
-    PRODUCE_V,
-    RawClient,
-    batch_of,
-    fetch_request,
-    produce_request,
-)
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult
 from ottla.wire.messages.fetch import FetchResponse
@@ -28,6 +20,7 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.messages.metadata import MetadataResponsePartition
 from ottla.wire.messages.produce import ProduceResponse
+from support.raw_client import FETCH_V, PRODUCE_V, RawClient, batch_of, fetch_request, produce_request
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("L8")

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e.raw_client import RawClient, batch_of
 from ottla.wire.codec import encode
 from ottla.wire.framing import RequestHeader, encode_request_frame
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from support.ports import free_port
+from support.raw_client import RawClient, batch_of
 from support.waiting import Stopwatch, wait_until, wait_until_ended
 
 #: A second for the stop itself, as promised, and room for a machine that does other things too.

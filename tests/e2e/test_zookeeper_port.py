@@ -11,9 +11,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from e2e.raw_client import RawClient, batch_of
 from support.ottla_server import OttlaServer
 from support.processes import ServerDied
+from support.raw_client import RawClient, batch_of
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("Z2", "Z3")]

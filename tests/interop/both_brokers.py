@@ -39,7 +39,9 @@ class BrokerPair:
         self.ours = ours
         self.theirs = theirs
 
-    def ask(self, api: str, version: int, *, ignore: frozenset[str] | set[str] = frozenset(), **body: Any) -> Json:
+    def check_alike(
+        self, api: str, version: int, *, ignore: frozenset[str] | set[str] = frozenset(), **body: Any
+    ) -> Json:
         """Ask both, check that the answers are equal, and give ours; fields named in `ignore` are not compared."""
         ours = self.ours.request(api, version, **_side(body, "ours"))
         theirs = self.theirs.request(api, version, **_side(body, "theirs"))

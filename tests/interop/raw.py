@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import socket
 import struct
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import fastcrc
 
 from interop.wire_json import Definitions, Json, within
+from support.framed_socket import TIMEOUT_S, FramedSocket
 
 API_VERSIONS = 18
 CONTROLLED_SHUTDOWN = 7
-TIMEOUT_S = 60.0
 
 
-class RawConnection:
+class RawConnection(FramedSocket):
     """One socket to `bootstrap`; requests are dicts, see `wire_json`."""
 
     def __init__(self, bootstrap: str, definitions: Definitions, timeout_s: float = TIMEOUT_S) -> None:
         host, _, port = bootstrap.rpartition(":")
+        super().__init__(host, int(port), timeout_s)
         self.definitions = definitions
-        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.socket.close()
 
     def encode(self, api: str, version: int, body: Json, client_id: str | None = "raw") -> bytes:
         """The frame of a request, its length first; the correlation id is the next one."""
@@ -55,7 +43,7 @@ class RawConnection:
 
     def send(self, api: str, version: int, **body: Any) -> int:
         """Send a request and give its correlation id."""
-        self.socket.sendall(self.encode(api, version, body))
+        self.send_bytes(self.encode(api, version, body))
         return self.correlation_id
 
     def receive(self, api: str, version: int) -> Json:
@@ -74,37 +62,6 @@ class RawConnection:
         """Send a request and wait for its answer."""
         self.send(api, version, **body)
         return self.receive(api, version)
-
-    def receive_frame(self) -> bytes:
-        """The next frame without its length; ConnectionClosed at the end of the stream."""
-        (size,) = struct.unpack(">i", self._receive_exactly(4))
-        return self._receive_exactly(size)
-
-    def _receive_exactly(self, size: int) -> bytes:
-        chunks = bytearray()
-        while len(chunks) < size:
-            try:
-                chunk = self.socket.recv(min(size - len(chunks), 1 << 20))
-            except ConnectionResetError as reset:
-                raise ConnectionClosed("reset by the broker") from reset
-            if not chunk:
-                raise ConnectionClosed(f"closed by the broker after {len(chunks)} of {size} bytes")
-            chunks += chunk
-        return bytes(chunks)
-
-    def is_closed_by_broker(self) -> bool:
-        """Whether the broker closes the connection now instead of answering; True or an AssertionError."""
-        try:
-            frame = self.receive_frame()
-        except ConnectionClosed:
-            return True
-        except TimeoutError:
-            raise AssertionError("neither answered nor closed") from None
-        raise AssertionError(f"answered with {frame[:64]!r}")
-
-
-class ConnectionClosed(Exception):
-    """The broker closed the connection."""
 
 
 def framed(data: bytes) -> bytes:

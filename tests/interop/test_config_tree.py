@@ -72,7 +72,7 @@ class TheirZnodes:
 
 def change_both(pair: BrokerPair, api: str, *resources: Json) -> None:
     version = 1 if api == "IncrementalAlterConfigs" else 2
-    answer = pair.ask(api, version, ignore={"resource_name"}, resources=list(resources), validate_only=False)
+    answer = pair.check_alike(api, version, ignore={"resource_name"}, resources=list(resources), validate_only=False)
     assert [one["error_code"] for one in answer["responses"]] == [0] * len(resources)
 
 

@@ -224,7 +224,7 @@ class Group:
             if message is not None and message.error() is None:
                 self.values.append(message.value())
 
-    def settle(self, sizes: list[int], partitions: int) -> list[set[int]]:
+    def wait_until_settled(self, sizes: list[int], partitions: int) -> list[set[int]]:
         """Poll until every partition has one owner and the members own so many each, largest first."""
 
         def settled() -> bool:
@@ -252,17 +252,17 @@ def test_members_come_and_go(broker: RunningBroker, new_topic: Any, make_consume
         return consumer
 
     group = Group([joined()])
-    group.settle([3], 3)
+    group.wait_until_settled([3], 3)
     group.consumers.append(joined())
-    group.settle([2, 1], 3)
+    group.wait_until_settled([2, 1], 3)
     group.consumers.append(joined())
-    group.settle([1, 1, 1], 3)
+    group.wait_until_settled([1, 1, 1], 3)
     group.consumers.append(joined())
-    group.settle([1, 1, 1, 0], 3)
+    group.wait_until_settled([1, 1, 1, 0], 3)
     for sizes in ([1, 1, 1], [2, 1], [3]):
         owner = next(number for number, owned in enumerate(group.owned()) if owned)
         group.consumers.pop(owner).close()
-        group.settle(sizes, 3)
+        group.wait_until_settled(sizes, 3)
     producer = producing(broker)
     for number in range(30):
         producer.produce(topic, b"%d" % number, partition=number % 3)
@@ -281,11 +281,11 @@ def test_cooperative_members_keep_what_they_own(broker: RunningBroker, new_topic
     first = make_consumer(partition_assignment_strategy="cooperative-sticky")
     first.subscribe([topic], on_revoke=on_revoke)
     group = Group([first])
-    group.settle([4], 4)
+    group.wait_until_settled([4], 4)
     second = make_consumer(partition_assignment_strategy="cooperative-sticky")
     second.subscribe([topic])
     group.consumers.append(second)
-    owned = group.settle([2, 2], 4)
+    owned = group.wait_until_settled([2, 2], 4)
     assert set(revoked) == owned[1]
     assert len(revoked) == 2
 
@@ -379,9 +379,9 @@ def test_new_partitions_are_consumed(
     consumer = make_consumer()
     consumer.subscribe([topic])
     group = Group([consumer])
-    group.settle([1], 1)
+    group.wait_until_settled([1], 1)
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
-    group.settle([4], 4)
+    group.wait_until_settled([4], 4)
 
 
 @pytest.mark.spec("C7")
@@ -401,11 +401,11 @@ def test_a_static_member_returns_without_a_rebalance(
     members = [make_consumer(group_instance_id=name) for name in ("one", "two")]
     for member in members:
         member.subscribe([topic])
-    before = Group(members).settle([1, 1], 2)
+    before = Group(members).wait_until_settled([1, 1], 2)
     members[0].close()
     again = make_consumer(group_instance_id="one")
     again.subscribe([topic])
-    assert Group([again, members[1]]).settle([1, 1], 2) == before
+    assert Group([again, members[1]]).wait_until_settled([1, 1], 2) == before
     described = admin.describe_consumer_groups([unique])[unique].result(TIMEOUT_S)
     assert {one.group_instance_id for one in described.members} == {"one", "two"}
 
@@ -502,7 +502,7 @@ def test_groups_are_administered(
     topic = new_topic(2)
     consumer = make_consumer(client_id="the client")
     consumer.subscribe([topic])
-    Group([consumer]).settle([2], 2)
+    Group([consumer]).wait_until_settled([2], 2)
     consumer.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
     listed = {one.group_id: one.state for one in admin.list_consumer_groups().result(TIMEOUT_S).valid}
     assert listed[unique] == ConsumerGroupState.STABLE

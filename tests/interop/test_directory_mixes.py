@@ -148,7 +148,7 @@ class Passage:
         self.configure(server, turn)
         self.compacted |= turn.cleans
         if position > 0:
-            self.take_over(server, turn)
+            self.check_taken_over(server, turn)
         if turn.ends_open:
             self.end_open(server)
         for number, writer in enumerate(turn.writers):
@@ -186,7 +186,7 @@ class Passage:
         resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=entries)
         admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
 
-    def take_over(self, server: Server, turn: Turn) -> None:
+    def check_taken_over(self, server: Server, turn: Turn) -> None:
         """What the broker before gave to readers, this one gives."""
         views = self.read(server)
         self.model.take_unsure(views[READ_UNCOMMITTED])
@@ -522,7 +522,7 @@ def test_a_directory_goes_from_broker_to_broker(passage: Callable[[Mix], Passage
     last = Turn(other, (), cleans=False, leaves_open=False, ends_open=False, killed=False)
     server = folder.start(last)
     folder.configure(server, last)
-    folder.take_over(server, last)
+    folder.check_taken_over(server, last)
     if mix.number not in EVERY_DAY:
         folder.java_reads_the_same(server)
     folder.end(server, last)

@@ -74,7 +74,7 @@ def commit(
         at["commit_timestamp"] = int(time.time() * 1000) - age_ms
     body = {"generation_id_or_member_epoch": -1, "member_id": ""} | more
     topics = [{"name": topic, "partitions": [at]}]
-    answer = pair.ask("OffsetCommit", version, group_id=group, topics=topics, **body)
+    answer = pair.check_alike("OffsetCommit", version, group_id=group, topics=topics, **body)
     assert answer["topics"][0]["partitions"][0]["error_code"] == 0
 
 
@@ -119,7 +119,7 @@ def joined(pair: BrokerPair, group: str, protocol_type: str = "consumer") -> Mem
     return member
 
 
-def expect(pair: BrokerPair, group: str, offsets: set[tuple[str, int]], in_state: str) -> None:
+def check_group(pair: BrokerPair, group: str, offsets: set[tuple[str, int]], in_state: str) -> None:
     for one in (pair.ours, pair.theirs):
         assert (kept(one, group), state(one, group)) == (offsets, in_state)
 
@@ -128,10 +128,10 @@ def test_a_group_without_members_counts_from_its_commits(pair: BrokerPair, group
     commit(pair, group, "t", 1, age_ms=OLD_MS - 30_000)
     commit(pair, group, "t", 0, age_ms=OLD_MS)
     let_expire(pair, group)
-    expect(pair, group, {("t", 1)}, "Empty")
+    check_group(pair, group, {("t", 1)}, "Empty")
     commit(pair, group, "t", 1, age_ms=OLD_MS)
     let_expire(pair, group)
-    expect(pair, group, set(), "Dead")
+    check_group(pair, group, set(), "Dead")
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -140,7 +140,7 @@ def test_a_retention_of_its_own_goes_before_the_brokers(pair: BrokerPair, group:
     commit(pair, group, "t", 0, version=version, retention_time_ms=1)
     commit(pair, group, "u", 0, version=version, retention_time_ms=-1)
     let_expire(pair, group)
-    expect(pair, group, {("t", 1), ("u", 0)}, "Empty")
+    check_group(pair, group, {("t", 1), ("u", 0)}, "Empty")
 
 
 def test_members_keep_what_they_subscribe_to(pair: BrokerPair, group: str) -> None:
@@ -152,11 +152,11 @@ def test_members_keep_what_they_subscribe_to(pair: BrokerPair, group: str) -> No
     commit(pair, group, "t", 1, version=2, retention_time_ms=1, **mine)
     let_expire(pair, group)
     assert member.heartbeat() == 0
-    expect(pair, group, {("t", 0), ("t", 1), ("u", 1)}, "Stable")
+    check_group(pair, group, {("t", 0), ("t", 1), ("u", 1)}, "Stable")
     # Without members it counts from when the last one went, for all alike; what has its own retention goes.
-    member.leave()
+    member.check_leave()
     let_expire(pair, group)
-    expect(pair, group, {("t", 0), ("u", 1)}, "Empty")
+    check_group(pair, group, {("t", 0), ("u", 1)}, "Empty")
 
 
 def test_offsets_of_other_protocols_stay_while_there_are_members(pair: BrokerPair, group: str) -> None:
@@ -166,14 +166,14 @@ def test_offsets_of_other_protocols_stay_while_there_are_members(pair: BrokerPai
         commit(pair, group, topic, 0, age_ms=OLD_MS, **mine)
     let_expire(pair, group)
     assert member.heartbeat() == 0
-    expect(pair, group, {("t", 0), ("u", 0)}, "Stable")
+    check_group(pair, group, {("t", 0), ("u", 0)}, "Stable")
 
 
 def test_an_empty_group_without_offsets_goes_with_the_next_run(pair: BrokerPair, group: str) -> None:
     member = joined(pair, group)
-    member.leave()
+    member.check_leave()
     let_expire(pair, group)
-    expect(pair, group, set(), "Dead")
+    check_group(pair, group, set(), "Dead")
     assert member.heartbeat() == 25
 
 
@@ -184,7 +184,7 @@ def test_the_minute_passes(pair: BrokerPair, group: str) -> None:
     member = joined(pair, group)
     mine = {"generation_id_or_member_epoch": member.generation, "member_id": member.id}
     commit(pair, group, "t", 0, **mine)
-    member.leave()
+    member.check_leave()
     commit(pair, f"{group}-simple", "t", 0)
     begun = time.monotonic()
     for one in (pair.ours, pair.theirs):

@@ -86,11 +86,11 @@ def brokers(pair: BrokerPair) -> Each:
 
 
 @pytest.fixture
-def change(pair: BrokerPair) -> Any:
+def check_change(pair: BrokerPair) -> Any:
     """Change something on both and compare the answers but for the names of the brokers."""
 
     def ask(resource: Json, version: int = 1, validate_only: bool = False) -> int:
-        answer = pair.ask(
+        answer = pair.check_alike(
             "IncrementalAlterConfigs",
             version,
             ignore={"resource_name"},
@@ -105,9 +105,11 @@ def change(pair: BrokerPair) -> Any:
 
 @pytest.mark.parametrize("changes", TOPIC_CHANGES.values(), ids=TOPIC_CHANGES)
 @pytest.mark.parametrize("validate_only", [True, False])
-def test_changes_of_a_topic(pair: BrokerPair, unique: str, change: Any, changes: Any, validate_only: bool) -> None:
+def test_changes_of_a_topic(
+    pair: BrokerPair, unique: str, check_change: Any, changes: Any, validate_only: bool
+) -> None:
     pair.create_topic(unique, retention_ms="1000", segment_bytes="100000")
-    change(incremental(TOPIC, unique, changes), validate_only=validate_only)
+    check_change(incremental(TOPIC, unique, changes), validate_only=validate_only)
     ours = pair.ask_each("DescribeConfigs", 1, resources=[asked(TOPIC, unique)], include_synonyms=True)
     assert set_by(ours.ours, BY_TOPIC) == set_by(ours.theirs, BY_TOPIC)
 
@@ -132,10 +134,10 @@ def set_by(answer: Json, *sources: int) -> list[tuple[str, str | None, int, list
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_every_version_of_incremental_changes(pair: BrokerPair, unique: str, change: Any, version: int) -> None:
+def test_every_version_of_incremental_changes(pair: BrokerPair, unique: str, check_change: Any, version: int) -> None:
     pair.create_topic(unique)
-    assert change(incremental(TOPIC, unique, [("retention.ms", SET, "7")]), version) == NONE
-    assert change(incremental(TOPIC, unique, [("retention.ms", SET, "y")]), version) == INVALID_CONFIG
+    assert check_change(incremental(TOPIC, unique, [("retention.ms", SET, "7")]), version) == NONE
+    assert check_change(incremental(TOPIC, unique, [("retention.ms", SET, "y")]), version) == INVALID_CONFIG
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -146,52 +148,54 @@ def test_all_settings_replaced(pair: BrokerPair, unique: str, version: int) -> N
     ]  # fmt: skip
     for validate_only in (True, False):
         for settings in cases:
-            pair.ask("AlterConfigs", version, resources=[whole(TOPIC, unique, settings)], validate_only=validate_only)
+            pair.check_alike(
+                "AlterConfigs", version, resources=[whole(TOPIC, unique, settings)], validate_only=validate_only
+            )
             both = pair.ask_each("DescribeConfigs", 1, resources=[asked(TOPIC, unique)], include_synonyms=False)
             assert set_by(both.ours, BY_TOPIC) == set_by(both.theirs, BY_TOPIC)
 
 
 @pytest.mark.parametrize("kind", [0, 3, 9, CLIENT_METRICS, 32])
-def test_kinds_that_have_no_settings(pair: BrokerPair, change: Any, kind: int) -> None:
-    assert change(incremental(kind, "x", [("retention.ms", SET, "5")])) == INVALID_REQUEST
-    pair.ask("AlterConfigs", 2, resources=[whole(kind, "x", {"a": "b"})], validate_only=False)
+def test_kinds_that_have_no_settings(pair: BrokerPair, check_change: Any, kind: int) -> None:
+    assert check_change(incremental(kind, "x", [("retention.ms", SET, "5")])) == INVALID_REQUEST
+    pair.check_alike("AlterConfigs", 2, resources=[whole(kind, "x", {"a": "b"})], validate_only=False)
 
 
 @pytest.mark.parametrize("name", ["", "no-such-topic", "a b"])
-def test_topics_that_are_not_there(pair: BrokerPair, change: Any, name: str) -> None:
-    assert change(incremental(TOPIC, name, [("retention.ms", SET, "5")])) != NONE
-    pair.ask("AlterConfigs", 2, resources=[whole(TOPIC, name, {"retention.ms": "5"})], validate_only=False)
+def test_topics_that_are_not_there(pair: BrokerPair, check_change: Any, name: str) -> None:
+    assert check_change(incremental(TOPIC, name, [("retention.ms", SET, "5")])) != NONE
+    pair.check_alike("AlterConfigs", 2, resources=[whole(TOPIC, name, {"retention.ms": "5"})], validate_only=False)
 
 
 def test_a_resource_named_twice(pair: BrokerPair, unique: str) -> None:
     pair.create_topic(unique)
     resources = [incremental(TOPIC, name, []) for name in (unique, unique, f"{unique}-missing")]
-    answer = pair.ask("IncrementalAlterConfigs", 1, resources=resources, validate_only=True)
+    answer = pair.check_alike("IncrementalAlterConfigs", 1, resources=resources, validate_only=True)
     codes = [one["error_code"] for one in answer["responses"] if one["resource_name"] == unique]
     assert codes == [INVALID_REQUEST, INVALID_REQUEST]
 
 
 @pytest.mark.parametrize("changes", BROKER_CHANGES.values(), ids=BROKER_CHANGES)
-def test_changes_of_a_broker(change: Any, brokers: Each, changes: Any) -> None:
-    change(incremental(BROKER, brokers, changes), validate_only=True)
+def test_changes_of_a_broker(check_change: Any, brokers: Each, changes: Any) -> None:
+    check_change(incremental(BROKER, brokers, changes), validate_only=True)
 
 
 @pytest.mark.parametrize("changes", BROKER_CHANGES.values(), ids=BROKER_CHANGES)
-def test_changes_of_all_brokers(change: Any, changes: Any) -> None:
-    change(incremental(BROKER, "", changes), validate_only=True)
+def test_changes_of_all_brokers(check_change: Any, changes: Any) -> None:
+    check_change(incremental(BROKER, "", changes), validate_only=True)
 
 
-def test_what_only_single_brokers_may_be_given(change: Any) -> None:
+def test_what_only_single_brokers_may_be_given(check_change: Any) -> None:
     for name in ("listeners", "listener.name.plaintext.ssl.keystore.type"):
-        assert change(incremental(BROKER, "", [(name, SET, "x")]), validate_only=True) == INVALID_REQUEST
+        assert check_change(incremental(BROKER, "", [(name, SET, "x")]), validate_only=True) == INVALID_REQUEST
 
 
-def test_a_broker_that_is_none(change: Any) -> None:
-    assert change(incremental(BROKER, "zz", [("log.retention.ms", SET, "5")])) == INVALID_REQUEST
+def test_a_broker_that_is_none(check_change: Any) -> None:
+    assert check_change(incremental(BROKER, "zz", [("log.retention.ms", SET, "5")])) == INVALID_REQUEST
 
 
 def test_values_come_from_the_topic_the_broker_and_all_brokers(
-    pair: BrokerPair, unique: str, change: Any, brokers: Each
+    pair: BrokerPair, unique: str, check_change: Any, brokers: Each
 ) -> None:
     pair.create_topic(unique, retention_ms="1000")
     everything = [(BROKER, brokers), (BROKER, ""), (TOPIC, unique)]
@@ -202,7 +206,7 @@ def test_values_come_from_the_topic_the_broker_and_all_brokers(
     ]
     try:
         for (kind, name), changes in zip(everything, sets, strict=True):
-            assert change(incremental(kind, name, changes)) == NONE
+            assert check_change(incremental(kind, name, changes)) == NONE
 
         def alike() -> bool:
             return all(
@@ -216,8 +220,10 @@ def test_values_come_from_the_topic_the_broker_and_all_brokers(
         # Apache Kafka's brokers learn of a change from the tree, some time later.
         wait_until(alike, "both to tell the same sources")
     finally:
-        change(incremental(BROKER, brokers, [("log.retention.ms", DELETE, None)]))
-        change(incremental(BROKER, "", [("log.retention.ms", DELETE, None), ("log.cleanup.policy", DELETE, None)]))
+        check_change(incremental(BROKER, brokers, [("log.retention.ms", DELETE, None)]))
+        check_change(
+            incremental(BROKER, "", [("log.retention.ms", DELETE, None), ("log.cleanup.policy", DELETE, None)])
+        )
 
 
 def test_where_apache_kafka_fails_we_say_what_is_wrong(pair: BrokerPair, unique: str) -> None:

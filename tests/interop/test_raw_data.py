@@ -51,7 +51,7 @@ def produced(answer: Json) -> Json:
 
 
 def produce(pair: BrokerPair, topic: str, records: bytes | None, version: int = 9, **more: Any) -> Json:
-    return produced(pair.ask("Produce", version, **producing(topic, records, **more)))
+    return produced(pair.check_alike("Produce", version, **producing(topic, records, **more)))
 
 
 def fetching(version: int, name: str, topic_id: Any, partitions: list[Json], **more: Any) -> Json:
@@ -68,9 +68,9 @@ def fetched(answer: Json) -> Json:
     return found
 
 
-def fetch(pair: BrokerPair, version: int, name: str, topic_id: Any = NO_ID, offset: int = 0, **more: Any) -> Json:
+def check_fetch(pair: BrokerPair, version: int, name: str, topic_id: Any = NO_ID, offset: int = 0, **more: Any) -> Json:
     partition = {"partition": 0, "fetch_offset": offset, **more}
-    return fetched(pair.ask("Fetch", version, **fetching(version, name, topic_id, [partition])))
+    return fetched(pair.check_alike("Fetch", version, **fetching(version, name, topic_id, [partition])))
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -195,7 +195,7 @@ def test_bad_records(pair: BrokerPair, unique: str, what: str, version: int) -> 
     else:
         assert ours["error_code"] == theirs["error_code"], (ours, theirs)
     # Whatever was said, the log is the same afterwards (which the fetch compares).
-    fetch(pair, 12, unique)
+    check_fetch(pair, 12, unique)
 
 
 @pytest.mark.parametrize("said", [0, TIMESTAMP - 1, TIMESTAMP + 1000, -1])
@@ -204,7 +204,7 @@ def test_the_newest_timestamp_is_that_of_the_records(pair: BrokerPair, unique: s
         pytest.skip("the code for single records is not compiled: ./run setup says why")
     pair.create_topic(unique)
     produce(pair, unique, with_max_timestamp(GOOD, said), 9)
-    fetch(pair, 12, unique)
+    check_fetch(pair, 12, unique)
 
 
 def test_null_records_are_refused(ottla_only: OttlaServer, connect: Any, unique: str) -> None:
@@ -263,7 +263,7 @@ def test_idempotent_producers(pair: BrokerPair, unique: str, what: str) -> None:
         values: list[bytes | None] = [f"{epoch}-{sequence + number}".encode() for number in range(count)]
         records = batch(values, producer_id=4000, producer_epoch=epoch, base_sequence=sequence)
         produce(pair, unique, records)
-    fetch(pair, 12, unique)
+    check_fetch(pair, 12, unique)
 
 
 def gives_producer_ids(connection: RawConnection) -> bool:
@@ -278,7 +278,7 @@ def test_producer_ids_are_given_out(pair: BrokerPair, version: int) -> None:
     for one in (pair.ours, pair.theirs):
         # Apache Kafka fetches its first block of ids when somebody asks.
         wait_until(partial(gives_producer_ids, one), "the first producer id")
-    answers = [pair.ask("InitProducerId", version, **body) for _ in range(3)]
+    answers = [pair.check_alike("InitProducerId", version, **body) for _ in range(3)]
     assert len({one["producer_id"] for one in answers}) == 3
     assert {one["producer_epoch"] for one in answers} == {0}
 
@@ -288,40 +288,40 @@ def test_fetch_in_every_version(pair: BrokerPair, unique: str, version: int) -> 
     made = pair.create_topic(unique)
     for number in range(3):
         produce(pair, unique, batch([f"{number}a".encode(), f"{number}b".encode()]))
-    assert values_of(fetch(pair, version, unique, made)["records"]) == [b"0a", b"0b", b"1a", b"1b", b"2a", b"2b"]
+    assert values_of(check_fetch(pair, version, unique, made)["records"]) == [b"0a", b"0b", b"1a", b"1b", b"2a", b"2b"]
     # From the middle of a batch the whole batch comes.
-    assert values_of(fetch(pair, version, unique, made, 3)["records"]) == [b"1a", b"1b", b"2a", b"2b"]
-    assert not fetch(pair, version, unique, made, 6)["records"]
-    assert fetch(pair, version, unique, made, 7)["error_code"] == OFFSET_OUT_OF_RANGE
-    assert fetch(pair, version, unique, made, -1)["error_code"] == OFFSET_OUT_OF_RANGE
+    assert values_of(check_fetch(pair, version, unique, made, 3)["records"]) == [b"1a", b"1b", b"2a", b"2b"]
+    assert not check_fetch(pair, version, unique, made, 6)["records"]
+    assert check_fetch(pair, version, unique, made, 7)["error_code"] == OFFSET_OUT_OF_RANGE
+    assert check_fetch(pair, version, unique, made, -1)["error_code"] == OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("version", [4, 9, 12])
 def test_fetch_from_nowhere(pair: BrokerPair, unique: str, version: int) -> None:
     pair.create_topic(unique)
-    assert fetch(pair, version, unique + "-none")["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+    assert check_fetch(pair, version, unique + "-none")["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
     for number in (1, -1):
         body = fetching(version, unique, NO_ID, [{"partition": number, "fetch_offset": 0}])
-        assert fetched(pair.ask("Fetch", version, **body))["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+        assert fetched(pair.check_alike("Fetch", version, **body))["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", [13, 17])
 def test_fetch_of_an_unknown_id(pair: BrokerPair, version: int) -> None:
-    assert fetch(pair, version, "", uuid.UUID(int=1 << 90))["error_code"] == UNKNOWN_TOPIC_ID
+    assert check_fetch(pair, version, "", uuid.UUID(int=1 << 90))["error_code"] == UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(0, NONE), (-1, NONE), (7, UNKNOWN_LEADER_EPOCH), (-5, NONE)])
 def test_fetch_with_an_epoch(pair: BrokerPair, unique: str, epoch: int, error: int) -> None:
     pair.create_topic(unique)
     produce(pair, unique, batch([b"x"]))
-    assert fetch(pair, 12, unique, current_leader_epoch=epoch)["error_code"] == error
+    assert check_fetch(pair, 12, unique, current_leader_epoch=epoch)["error_code"] == error
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 5])
 def test_fetch_with_a_last_fetched_epoch(pair: BrokerPair, unique: str, epoch: int) -> None:
     pair.create_topic(unique)
     produce(pair, unique, batch([b"x"]))
-    fetch(pair, 12, unique, offset=1, last_fetched_epoch=epoch)
+    check_fetch(pair, 12, unique, offset=1, last_fetched_epoch=epoch)
 
 
 @pytest.mark.parametrize("limit", [1, 69, 70, 71, 200, 100_000])
@@ -332,9 +332,9 @@ def test_limits_of_a_fetch(pair: BrokerPair, unique: str, limit: int) -> None:
             produce(pair, unique, batch([b"x"]), partition=partition)
     partitions = [{"partition": number, "fetch_offset": 0} for number in (0, 1)]
     # At least one batch comes, however small the limit; the second partition gets what is left of it.
-    pair.ask("Fetch", 12, **fetching(12, unique, NO_ID, partitions, max_bytes=limit))
+    pair.check_alike("Fetch", 12, **fetching(12, unique, NO_ID, partitions, max_bytes=limit))
     partitions = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": limit} for number in (0, 1)]
-    pair.ask("Fetch", 12, **fetching(12, unique, NO_ID, partitions))
+    pair.check_alike("Fetch", 12, **fetching(12, unique, NO_ID, partitions))
 
 
 @pytest.mark.parametrize("isolation", [0, 1])
@@ -342,7 +342,7 @@ def test_isolation_levels_without_transactions(pair: BrokerPair, unique: str, is
     pair.create_topic(unique)
     produce(pair, unique, batch([b"x"]))
     body = fetching(12, unique, NO_ID, [{"partition": 0, "fetch_offset": 0}], isolation_level=isolation)
-    assert values_of(fetched(pair.ask("Fetch", 12, **body))["records"]) == [b"x"]
+    assert values_of(fetched(pair.check_alike("Fetch", 12, **body))["records"]) == [b"x"]
 
 
 def test_a_fetch_waits_for_data_and_no_longer(raw: RawConnection, connect: Any, broker: Any, unique: str) -> None:
@@ -371,7 +371,7 @@ def test_a_fetch_waits_for_enough_data(raw: RawConnection, connect: Any, broker:
 def test_a_fetch_without_data_ends_with_its_time(pair: BrokerPair, unique: str) -> None:
     pair.create_topic(unique)
     body = fetching(12, unique, NO_ID, [{"partition": 0, "fetch_offset": 0}], max_wait_ms=200, min_bytes=1)
-    assert not fetched(pair.ask("Fetch", 12, **body))["records"]
+    assert not fetched(pair.check_alike("Fetch", 12, **body))["records"]
 
 
 def listing(topic: str, timestamp: int, *, partition: int = 0, **more: Any) -> Json:
@@ -384,13 +384,13 @@ def listing(topic: str, timestamp: int, *, partition: int = 0, **more: Any) -> J
 def test_offsets_are_listed_in_every_version(pair: BrokerPair, unique: str, version: int) -> None:
     pair.create_topic(unique)
     for timestamp in (-1, -2, TIMESTAMP):
-        pair.ask("ListOffsets", version, **listing(unique, timestamp))
+        pair.check_alike("ListOffsets", version, **listing(unique, timestamp))
     for step in (0, 1000, 500, 3000):
         produce(pair, unique, batch([b"a", b"b"], timestamp=TIMESTAMP + step))
     special = [-1, -2, *([-3] if version >= 7 else []), *([-4] if version >= 8 else [])]
     times = [TIMESTAMP + step for step in (-1, 0, 1, 500, 501, 1000, 1001, 2999, 3000, 3001)]
     for timestamp in special + times:
-        pair.ask("ListOffsets", version, **listing(unique, timestamp))
+        pair.check_alike("ListOffsets", version, **listing(unique, timestamp))
 
 
 @pytest.mark.parametrize("version", range(1, 10))
@@ -398,7 +398,7 @@ def test_special_timestamps_that_a_version_does_not_know(pair: BrokerPair, uniqu
     pair.create_topic(unique)
     produce(pair, unique, batch([b"a"]))
     for timestamp in (-3, -4, -5, -6, -100):
-        pair.ask("ListOffsets", version, **listing(unique, timestamp))
+        pair.check_alike("ListOffsets", version, **listing(unique, timestamp))
 
 
 @pytest.mark.parametrize("version", [0])
@@ -407,28 +407,28 @@ def test_offsets_in_the_oldest_version(pair: BrokerPair, unique: str, version: i
     produce(pair, unique, batch([b"a"]))
     for timestamp in (-1, -2):
         for count in (1, 2):
-            pair.ask("ListOffsets", version, **listing(unique, timestamp, max_num_offsets=count))
+            pair.check_alike("ListOffsets", version, **listing(unique, timestamp, max_num_offsets=count))
 
 
 @pytest.mark.parametrize("version", [1, 4, 9])
 def test_offsets_of_nowhere(pair: BrokerPair, unique: str, version: int) -> None:
     pair.create_topic(unique)
     for topic, partition in ((unique, 3), (unique + "-none", 0)):
-        ours = pair.ask("ListOffsets", version, **listing(topic, -1, partition=partition))
+        ours = pair.check_alike("ListOffsets", version, **listing(topic, -1, partition=partition))
         assert ours["topics"][0]["partitions"][0]["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("epoch", [-1, 0, 3, -4])
 def test_offsets_with_an_epoch(pair: BrokerPair, unique: str, epoch: int) -> None:
     pair.create_topic(unique)
-    pair.ask("ListOffsets", 7, **listing(unique, -1, current_leader_epoch=epoch))
+    pair.check_alike("ListOffsets", 7, **listing(unique, -1, current_leader_epoch=epoch))
 
 
 def test_the_same_partition_listed_twice(pair: BrokerPair, unique: str) -> None:
     pair.create_topic(unique)
     body = listing(unique, -1)
     body["topics"][0]["partitions"] *= 2
-    pair.ask("ListOffsets", 7, **body)
+    pair.check_alike("ListOffsets", 7, **body)
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -440,14 +440,14 @@ def test_the_end_of_an_epoch(pair: BrokerPair, unique: str, version: int) -> Non
         body: Json = {"topics": [{"topic": unique, "partitions": [one]}]}
         if version >= 3:
             body["replica_id"] = -1
-        pair.ask("OffsetForLeaderEpoch", version, **body)
+        pair.check_alike("OffsetForLeaderEpoch", version, **body)
 
 
 @pytest.mark.parametrize("current", [-1, 0, 5, -4])
 def test_the_end_of_an_epoch_for_a_stale_client(pair: BrokerPair, unique: str, current: int) -> None:
     pair.create_topic(unique)
     one = {"partition": 0, "leader_epoch": 0, "current_leader_epoch": current}
-    pair.ask("OffsetForLeaderEpoch", 4, replica_id=-1, topics=[{"topic": unique, "partitions": [one]}])
+    pair.check_alike("OffsetForLeaderEpoch", 4, replica_id=-1, topics=[{"topic": unique, "partitions": [one]}])
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -458,12 +458,12 @@ def test_records_are_deleted(pair: BrokerPair, unique: str, version: int) -> Non
         produce(pair, unique, batch([b"a", b"b"]))
     for partition, offset in ((0, 3), (0, 1), (0, 99), (0, -2), (4, 0), (0, -1)):
         one = {"name": unique, "partitions": [{"partition_index": partition, "offset": offset}]}
-        pair.ask("DeleteRecords", version, topics=[one], timeout_ms=20_000)
-        pair.ask("ListOffsets", 7, **listing(unique, -2))
-        fetch(pair, 12, unique, offset=3)
-        fetch(pair, 12, unique, offset=1)
+        pair.check_alike("DeleteRecords", version, topics=[one], timeout_ms=20_000)
+        pair.check_alike("ListOffsets", 7, **listing(unique, -2))
+        check_fetch(pair, 12, unique, offset=3)
+        check_fetch(pair, 12, unique, offset=1)
 
 
 def test_records_of_an_unknown_topic_are_not_deleted(pair: BrokerPair, unique: str) -> None:
     one = {"name": unique, "partitions": [{"partition_index": 0, "offset": 0}]}
-    pair.ask("DeleteRecords", 2, topics=[one], timeout_ms=20_000)
+    pair.check_alike("DeleteRecords", 2, topics=[one], timeout_ms=20_000)

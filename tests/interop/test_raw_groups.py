@@ -97,7 +97,7 @@ class Member:
         assignments = [{"member_id": self.id, "assignment": b"yours"}]
         if version >= 5:
             body |= {"protocol_type": "consumer", "protocol_name": "range"}
-        return self.pair.ask("SyncGroup", version, **body | {"assignments": assignments} | more)
+        return self.pair.check_alike("SyncGroup", version, **body | {"assignments": assignments} | more)
 
     def become_stable(self) -> None:
         self.fully_join()
@@ -105,17 +105,17 @@ class Member:
 
     def heartbeat(self, version: int = 4, **more: Any) -> int:
         body: Json = {"group_id": self.group, "generation_id": self.generation, "member_id": self.id}
-        answer = self.pair.ask("Heartbeat", version, **body | more)
+        answer = self.pair.check_alike("Heartbeat", version, **body | more)
         code: int = answer["error_code"]
         return code
 
-    def leave(self, version: int = 5, **more: Any) -> Json:
+    def check_leave(self, version: int = 5, **more: Any) -> Json:
         body: Json = {"group_id": self.group}
         if version < 3:
             body["member_id"] = self.id
         else:
             body["members"] = [{"member_id": self.id}]
-        return self.pair.ask("LeaveGroup", version, **body | more)
+        return self.pair.check_alike("LeaveGroup", version, **body | more)
 
 
 def compare_joins(answers: Each) -> None:
@@ -140,14 +140,14 @@ def test_the_coordinator_is_found(pair: BrokerPair, group: str, version: int) ->
         body = {"key": group, "key_type": 0}
     else:
         body = {"key_type": 0, "coordinator_keys": [group, group + "-2", ""]}
-    pair.ask("FindCoordinator", version, **body)
+    pair.check_alike("FindCoordinator", version, **body)
 
 
 @pytest.mark.parametrize("version", [1, 3, 4])
 def test_the_coordinator_of_nobody(pair: BrokerPair, group: str, version: int) -> None:
     for key, key_type in (("", 0), (group, 7), (group, -1)):
         keys: Json = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
-        pair.ask("FindCoordinator", version, key_type=key_type, **keys)
+        pair.check_alike("FindCoordinator", version, key_type=key_type, **keys)
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -162,7 +162,7 @@ def test_one_member_in_every_version(pair: BrokerPair, group: str, version: int)
     assert answer["leader"] == answer["member_id"] == member.id.ours
     assert member.sync(min(version, 5))["assignment"] == b"yours"
     assert member.heartbeat(min(version, 4)) == NONE
-    member.leave(min(version, 5))
+    member.check_leave(min(version, 5))
     assert member.heartbeat(min(version, 4)) == UNKNOWN_MEMBER_ID
 
 
@@ -236,17 +236,17 @@ def test_a_member_that_joins_again(pair: BrokerPair, group: str) -> None:
 def test_leaving_when_not_there(pair: BrokerPair, group: str, version: int) -> None:
     stranger = Member(pair, group)
     stranger.id = Each("nobody", "nobody")
-    stranger.leave(version)
+    stranger.check_leave(version)
     Member(pair, group).become_stable()
-    stranger.leave(version)
-    stranger.leave(version, group_id="")
+    stranger.check_leave(version)
+    stranger.check_leave(version, group_id="")
 
 
 def test_leaving_together(pair: BrokerPair, group: str) -> None:
     member = Member(pair, group)
     member.become_stable()
     members = [{"member_id": "nobody"}, {"member_id": member.id}, {"member_id": "", "group_instance_id": "static"}]
-    answer = member.leave(5, members=members)
+    answer = member.check_leave(5, members=members)
     assert [one["error_code"] for one in answer["members"]] == [UNKNOWN_MEMBER_ID, NONE, UNKNOWN_MEMBER_ID]
 
 
@@ -261,7 +261,7 @@ def test_static_members(pair: BrokerPair, group: str) -> None:
     assert first.heartbeat(group_instance_id="one") == 82
     assert first.heartbeat() == UNKNOWN_MEMBER_ID
     second.sync(group_instance_id="one", assignments=[])
-    second.leave(5, members=[{"member_id": "", "group_instance_id": "one"}])
+    second.check_leave(5, members=[{"member_id": "", "group_instance_id": "one"}])
 
 
 def commit_body(group: str, topic: str, offset: int, **more: Any) -> Json:
@@ -270,7 +270,7 @@ def commit_body(group: str, topic: str, offset: int, **more: Any) -> Json:
 
 
 def commit(pair: BrokerPair, version: int, group: str, topic: str, offset: int, **more: Any) -> int:
-    answer = pair.ask("OffsetCommit", version, **commit_body(group, topic, offset, **more))
+    answer = pair.check_alike("OffsetCommit", version, **commit_body(group, topic, offset, **more))
     code: int = answer["topics"][0]["partitions"][0]["error_code"]
     return code
 
@@ -278,8 +278,8 @@ def commit(pair: BrokerPair, version: int, group: str, topic: str, offset: int, 
 def fetch_offsets(pair: BrokerPair, version: int, group: str, topics: list[tuple[str, list[int]]] | None) -> Json:
     wanted = topics and [{"name": name, "partition_indexes": numbers} for name, numbers in topics]
     if version < 8:
-        return pair.ask("OffsetFetch", version, group_id=group, topics=wanted)
-    return pair.ask("OffsetFetch", version, groups=[{"group_id": group, "topics": wanted}])
+        return pair.check_alike("OffsetFetch", version, group_id=group, topics=wanted)
+    return pair.check_alike("OffsetFetch", version, groups=[{"group_id": group, "topics": wanted}])
 
 
 @pytest.mark.parametrize("version", range(1, 10))
@@ -336,7 +336,7 @@ def test_commits_of_the_first_version(pair: BrokerPair, group: str, what: dict[s
     at = {"partition_index": what.get("partition", 0), "committed_offset": what.get("offset", 3)}
     partitions = [at | {"committed_metadata": what.get("metadata")}]
     asked, topic = what.get("group", group), what.get("topic", group)
-    answer = pair.ask("OffsetCommit", 0, group_id=asked, topics=[{"name": topic, "partitions": partitions}])
+    answer = pair.check_alike("OffsetCommit", 0, group_id=asked, topics=[{"name": topic, "partitions": partitions}])
     assert answer["topics"][0]["partitions"][0]["error_code"] == error
     fetch_offsets(pair, 0, asked, [(topic, [at["partition_index"]])])
 
@@ -359,7 +359,7 @@ def test_metadata_is_measured_as_java_measures_strings(
     simple = {} if version == 0 else {"generation_id_or_member_epoch": -1, "member_id": ""}
     partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": metadata}]
     topics = [{"name": group, "partitions": partitions}]
-    answer = pair.ask("OffsetCommit", version, group_id=group, topics=topics, **simple)
+    answer = pair.check_alike("OffsetCommit", version, group_id=group, topics=topics, **simple)
     assert answer["topics"][0]["partitions"][0]["error_code"] == error
     fetch_offsets(pair, version, group, [(group, [0])])
 
@@ -392,9 +392,9 @@ def test_commits_that_are_refused(pair: BrokerPair, group: str) -> None:
     commit(pair, 8, "", group, 1, **simple)
     commit(pair, 8, group + "-b", group, -5, **simple)
     long = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 5000}]
-    pair.ask("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": long}], **mine)
+    pair.check_alike("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": long}], **mine)
     unknown = [{"partition_index": 7, "committed_offset": 1, "committed_metadata": None}]
-    pair.ask("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": unknown}], **mine)
+    pair.check_alike("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": unknown}], **mine)
     fetch_offsets(pair, 8, group, None)
 
 
@@ -404,7 +404,7 @@ def test_offsets_of_many_groups(pair: BrokerPair, group: str) -> None:
     for number in range(3):
         commit(pair, 8, f"{group}-{number}", group, 10 + number, **simple)
     groups = [{"group_id": f"{group}-{number}", "topics": None} for number in range(4)]
-    answer = pair.ask("OffsetFetch", 9, groups=groups, require_stable=True)
+    answer = pair.check_alike("OffsetFetch", 9, groups=groups, require_stable=True)
     assert [one["topics"][0]["partitions"][0]["committed_offset"] for one in answer["groups"][:3]] == [10, 11, 12]
 
 
@@ -412,18 +412,18 @@ def test_offsets_of_many_groups(pair: BrokerPair, group: str) -> None:
 def test_groups_are_described(pair: BrokerPair, group: str, version: int) -> None:
     more = {"include_authorized_operations": True} if version >= 3 else {}
     body: Json = {"groups": [group, group + "-none", ""], **more}
-    pair.ask("DescribeGroups", version, **body)
+    pair.check_alike("DescribeGroups", version, **body)
     member = Member(pair, group)
     member.fully_join()
-    pair.ask("DescribeGroups", version, **body)
+    pair.check_alike("DescribeGroups", version, **body)
     member.sync()
-    stable = pair.ask("DescribeGroups", version, **body)
+    stable = pair.check_alike("DescribeGroups", version, **body)
     assert stable["groups"][0]["group_state"] == "Stable"
     assert stable["groups"][0]["members"][0]["client_host"] == "/127.0.0.1"
     pair.create_topic(group)
     commit(pair, 8, group, group, 1, generation_id_or_member_epoch=member.generation, member_id=member.id)
-    member.leave()
-    assert pair.ask("DescribeGroups", version, **body)["groups"][0]["group_state"] == "Empty"
+    member.check_leave()
+    assert pair.check_alike("DescribeGroups", version, **body)["groups"][0]["group_state"] == "Empty"
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -456,10 +456,10 @@ def test_groups_are_deleted(pair: BrokerPair, group: str, version: int) -> None:
     member.become_stable()
     commit(pair, 8, group, group, 5, generation_id_or_member_epoch=member.generation, member_id=member.id)
     for name, error in ((group, NON_EMPTY_GROUP), (group + "-none", GROUP_ID_NOT_FOUND)):
-        assert errors_of(pair.ask("DeleteGroups", version, groups_names=[name])) == {error}
-    member.leave()
-    assert errors_of(pair.ask("DeleteGroups", version, groups_names=[group])) == {NONE}
-    assert errors_of(pair.ask("DeleteGroups", version, groups_names=[group])) == {GROUP_ID_NOT_FOUND}
+        assert errors_of(pair.check_alike("DeleteGroups", version, groups_names=[name])) == {error}
+    member.check_leave()
+    assert errors_of(pair.check_alike("DeleteGroups", version, groups_names=[group])) == {NONE}
+    assert errors_of(pair.check_alike("DeleteGroups", version, groups_names=[group])) == {GROUP_ID_NOT_FOUND}
     fetch_offsets(pair, 7, group, None)
 
 
@@ -495,7 +495,7 @@ def test_offsets_are_deleted(pair: BrokerPair, group: str) -> None:
     unknown = {group + "-none": [UNKNOWN_TOPIC_OR_PARTITION]}
     assert offset_errors(answer) == {"t": [GROUP_SUBSCRIBED_TO_TOPIC], group: [NONE, NONE]} | unknown
     fetch_offsets(pair, 7, group, None)
-    member.leave()
+    member.check_leave()
     assert offset_errors(delete_offsets(pair, group, ("t", 0))) == {"t": [NONE]}
     assert delete_offsets(pair, group, ("t", 0))["error_code"] == GROUP_ID_NOT_FOUND, "it went with its last offset"
     fetch_offsets(pair, 7, group, None)
@@ -518,8 +518,8 @@ def test_offsets_go_with_their_topic(pair: BrokerPair, group: str) -> None:
     commit(pair, 8, group, group, 5, generation_id_or_member_epoch=-1, member_id="")
     member = Member(pair, group + "-empty")
     member.become_stable()
-    member.leave()
-    pair.ask("DeleteTopics", 5, topic_names=[group], timeout_ms=20_000)
+    member.check_leave()
+    pair.check_alike("DeleteTopics", 5, topic_names=[group], timeout_ms=20_000)
 
     def gone(connection: RawConnection) -> bool:
         return connection.request("OffsetFetch", 7, group_id=group, topics=None)["topics"] == []
@@ -563,5 +563,5 @@ def test_two_members(pair: BrokerPair, group: str, connect: Any, shared_ottla_se
     assignments = [{"member_id": first.id, "assignment": b"one"}, {"member_id": second.id, "assignment": b"two"}]
     assert first.sync(assignments=assignments)["assignment"] == b"one"
     assert second.sync(assignments=[])["assignment"] == b"two"
-    second.leave()
+    second.check_leave()
     assert first.heartbeat() == REBALANCE_IN_PROGRESS

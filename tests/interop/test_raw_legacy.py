@@ -57,14 +57,14 @@ def produce(
     pair: BrokerPair, topic: str, records: bytes | None, version: int, acks: int = -1, partition: int = 0
 ) -> Json:
     data = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
-    answer = pair.ask("Produce", version, acks=acks, timeout_ms=20_000, topic_data=data)
+    answer = pair.check_alike("Produce", version, acks=acks, timeout_ms=20_000, topic_data=data)
     found: Json = answer["responses"][0]["partition_responses"][0]
     return found
 
 
 def produce_batch(pair: BrokerPair, topic: str, records: bytes) -> None:
     data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
-    answer = pair.ask("Produce", 9, transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=data)
+    answer = pair.check_alike("Produce", 9, transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=data)
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == NONE
 
 
@@ -76,7 +76,7 @@ def fetching(version: int, name: str, topic_id: Any, offset: int, max_bytes: int
     return body if version > 14 else {"replica_id": -1, **body}
 
 
-def fetch(
+def check_fetch(
     pair: BrokerPair, version: int, name: str, topic_id: Any = None, offset: int = 0, max_bytes: int = 1 << 20
 ) -> tuple[Any, Any]:
     """The records of both, their answers otherwise being equal."""
@@ -174,7 +174,7 @@ def test_the_topics_compression(pair: BrokerPair, unique: str, codec: str) -> No
             assert produce(pair, unique, data, 2)["error_code"] == NONE
     for value in (b"one", bytes(50_000)):
         produce_batch(pair, unique, batch([value, b"two"]))
-    ours, theirs = fetch(pair, 12, unique, ids)
+    ours, theirs = check_fetch(pair, 12, unique, ids)
     assert decoded(ours) == decoded(theirs)
     assert len(decoded(ours)) == 46
 
@@ -199,14 +199,14 @@ def at_zero(data: bytes) -> bytes:
 def test_fetch_in_every_version(pair: BrokerPair, unique: str, version: int) -> None:
     ids = filled(pair, unique)
     for offset in (0, 1, 10, 30, 83):
-        found, expected = (decoded(one) for one in fetch(pair, version, unique, ids, offset=offset))
+        found, expected = (decoded(one) for one in check_fetch(pair, version, unique, ids, offset=offset))
         # Compressed by another library, messages may be a little larger, and the last then lies beyond the limit.
         assert len(expected) - (version < 4) <= len(found) <= len(expected) + (version < 4)
         shorter = min(len(found), len(expected))
         assert found[:shorter] == expected[:shorter]
         if offset == 0 and version > 3:
             assert len(found) == 28
-    assert fetch(pair, version, unique, ids, offset=84) == (b"", b"")
+    assert check_fetch(pair, version, unique, ids, offset=84) == (b"", b"")
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -215,11 +215,11 @@ def test_uncompressed_messages_are_kafkas_bytes(pair: BrokerPair, unique: str, v
     for number in range(40):
         produce_batch(pair, unique, batch([b"x" * (number * 97), None, b""]))
     for offset in (0, 7, 119):
-        ours, theirs = fetch(pair, version, unique, offset=offset)
+        ours, theirs = check_fetch(pair, version, unique, offset=offset)
         assert ours == theirs, offset
         for max_bytes in (20_000, 4_000):
             # We stop at the last indexed batch, where Apache Kafka cuts one off.
-            ours, theirs = fetch(pair, version, unique, offset=offset, max_bytes=max_bytes)
+            ours, theirs = check_fetch(pair, version, unique, offset=offset, max_bytes=max_bytes)
             assert len(ours) <= len(theirs)
             assert decoded(ours) == decoded(theirs)[: len(decoded(ours))]
 
@@ -229,7 +229,7 @@ def test_messages_larger_than_asked_for(pair: BrokerPair, unique: str, version: 
     pair.create_topic(unique)
     produce_batch(pair, unique, batch([bytes(5000)]))
     for max_bytes in (1, 61, 1000, 5000):
-        ours, theirs = fetch(pair, version, unique, max_bytes=max_bytes)
+        ours, theirs = check_fetch(pair, version, unique, max_bytes=max_bytes)
         assert ours == theirs, max_bytes
         assert len(decoded(ours)) == (version == 3)
 
@@ -243,18 +243,18 @@ def test_what_cannot_be_converted(pair: BrokerPair, unique: str, version: int) -
     produce_batch(pair, f"{unique}-m", at_zero(sets()["set-2-zstd-create-plain"]))
     for name in (unique, f"{unique}-z"):
         produce_batch(pair, name, batch([b"v"]))
-        assert fetch(pair, version, name) == (None, None)
-    assert fetch(pair, version, f"{unique}-m", offset=1) == (None, None)
-    ours, theirs = fetch(pair, version, f"{unique}-m")
+        assert check_fetch(pair, version, name) == (None, None)
+    assert check_fetch(pair, version, f"{unique}-m", offset=1) == (None, None)
+    ours, theirs = check_fetch(pair, version, f"{unique}-m")
     assert len(ours) == len(theirs)
-    assert fetch(pair, version, f"{unique}-m", offset=9) == (b"", b"")
+    assert check_fetch(pair, version, f"{unique}-m", offset=9) == (b"", b"")
 
 
 @pytest.mark.parametrize("version", range(4, 10))
 def test_zstd_is_for_new_clients(pair: BrokerPair, unique: str, version: int) -> None:
     pair.create_topic(unique, compression_type="zstd")
     produce_batch(pair, unique, batch([b"v"]))
-    assert fetch(pair, version, unique) == (None, None)
+    assert check_fetch(pair, version, unique) == (None, None)
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -262,7 +262,7 @@ def test_messages_with_the_brokers_time(pair: BrokerPair, unique: str, version: 
     pair.create_topic(unique, message_timestamp_type="LogAppendTime")
     for codec in ("none", "gzip", "lz4"):
         produce_batch(pair, unique, at_zero(sets()[f"set-2-{codec}-create-plain"]))
-    ours, theirs = (decoded(one) for one in fetch(pair, version, unique))
+    ours, theirs = (decoded(one) for one in check_fetch(pair, version, unique))
     # The last message may be cut off, see above.
     kinds = [(kind, len(records)) for kind, records in ours], [(kind, len(records)) for kind, records in theirs]
     assert len(kinds[1]) - 1 <= len(kinds[0]) <= len(kinds[1])
@@ -277,7 +277,7 @@ def test_list_offsets_of_old_clients(pair: BrokerPair, unique: str, version: int
     assert ids
     for timestamp in (-1, -2, 0, 1_700_000_000_985, 1_700_000_001_000, 1_700_000_099_000):
         partition = {"partition_index": 0, "timestamp": timestamp, "max_num_offsets": 10}
-        pair.ask("ListOffsets", version, replica_id=-1, topics=[{"name": unique, "partitions": [partition]}])
+        pair.check_alike("ListOffsets", version, replica_id=-1, topics=[{"name": unique, "partitions": [partition]}])
 
 
 REFUSED_RECORDS = {

@@ -37,7 +37,7 @@ def only(answer: Json) -> Json:
 @pytest.mark.parametrize("version", range(13))
 def test_a_topic_is_described_alike_in_every_version(pair: BrokerPair, unique: str, version: int) -> None:
     pair.create_topic(unique, partitions=3)
-    ours = pair.ask("Metadata", version, topics=[{"name": unique}], **later(version))
+    ours = pair.check_alike("Metadata", version, topics=[{"name": unique}], **later(version))
     assert [one["partition_index"] for one in sorted(only(ours)["partitions"], key=index)] == [0, 1, 2]
 
 
@@ -60,7 +60,7 @@ def index(partition: Json) -> int:
 
 @pytest.mark.parametrize("version", range(4, 13))
 def test_an_unknown_topic_is_not_made_unless_allowed(pair: BrokerPair, unique: str, version: int) -> None:
-    ours = pair.ask("Metadata", version, topics=[{"name": unique}], allow_auto_topic_creation=False)
+    ours = pair.check_alike("Metadata", version, topics=[{"name": unique}], allow_auto_topic_creation=False)
     assert only(ours)["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
     assert only(ours)["partitions"] == []
 
@@ -83,7 +83,7 @@ def test_an_unknown_topic_is_made_when_allowed(raw: RawConnection, unique: str, 
 @pytest.mark.parametrize("name", BAD_NAMES)
 @pytest.mark.parametrize("version", [1, 9, 12])
 def test_bad_names_are_refused_in_metadata(pair: BrokerPair, name: str, version: int) -> None:
-    ours = pair.ask("Metadata", version, topics=[{"name": name}])
+    ours = pair.check_alike("Metadata", version, topics=[{"name": name}])
     assert only(ours)["error_code"] == INVALID_TOPIC
 
 
@@ -98,24 +98,24 @@ def test_all_topics(pair: BrokerPair, unique: str, version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 5, 12])
 def test_no_topics(pair: BrokerPair, version: int) -> None:
-    assert pair.ask("Metadata", version, topics=[])["topics"] == []
+    assert pair.check_alike("Metadata", version, topics=[])["topics"] == []
 
 
 def test_the_same_topic_twice(pair: BrokerPair, unique: str) -> None:
     pair.create_topic(unique)
-    pair.ask("Metadata", 9, topics=[{"name": unique}, {"name": unique}])
+    pair.check_alike("Metadata", 9, topics=[{"name": unique}, {"name": unique}])
 
 
 def test_topics_by_id(pair: BrokerPair, unique: str) -> None:
     made = pair.create_topic(unique)
-    ours = pair.ask("Metadata", 12, topics=[{"name": None, "topic_id": made}])
+    ours = pair.check_alike("Metadata", 12, topics=[{"name": None, "topic_id": made}])
     assert only(ours)["name"] == unique
     assert only(ours)["topic_id"] == made.ours
 
 
 def test_an_unknown_topic_id(pair: BrokerPair, unique: str) -> None:
     pair.create_topic(unique)
-    ours = pair.ask("Metadata", 12, topics=[{"name": None, "topic_id": stranger(1)}])
+    ours = pair.check_alike("Metadata", 12, topics=[{"name": None, "topic_id": stranger(1)}])
     assert only(ours)["error_code"] == UNKNOWN_TOPIC_ID
 
 
@@ -164,7 +164,7 @@ def test_creating_a_topic(pair: BrokerPair, unique: str, what: str, validate_onl
     topic = creation(unique, **CREATIONS[what])
     # The answer tells each broker's own defaults too, and a twofold replica in the words of Scala's collections.
     ignore = {"configs", "error_message"} if "twice" in what else {"configs"}
-    pair.ask("CreateTopics", 7, topics=[topic], timeout_ms=20_000, validate_only=validate_only, ignore=ignore)
+    pair.check_alike("CreateTopics", 7, topics=[topic], timeout_ms=20_000, validate_only=validate_only, ignore=ignore)
 
 
 def test_a_topic_may_be_assigned_to_a_stranger(pair: BrokerPair, unique: str) -> None:
@@ -172,7 +172,7 @@ def test_a_topic_may_be_assigned_to_a_stranger(pair: BrokerPair, unique: str) ->
     assignment = {"partition_index": 0, "broker_ids": [77]}
     topic = creation(unique, num_partitions=-1, replication_factor=-1, assignments=[assignment])
     pair.ask_each("CreateTopics", 7, topics=[topic], timeout_ms=1_000)
-    ours = pair.ask("CreateTopics", 7, topics=[topic], timeout_ms=1_000, ignore={"configs"})
+    ours = pair.check_alike("CreateTopics", 7, topics=[topic], timeout_ms=1_000, ignore={"configs"})
     assert only(ours)["error_code"] == TOPIC_ALREADY_EXISTS
 
 
@@ -180,22 +180,26 @@ def test_a_topic_may_be_assigned_to_a_stranger(pair: BrokerPair, unique: str) ->
 def test_creating_topics_in_every_version(pair: BrokerPair, unique: str, version: int) -> None:
     topics = [creation(unique), creation(unique + "-bad", replication_factor=9)]
     body: Json = {"topics": topics, "timeout_ms": 20_000}
-    pair.ask("CreateTopics", version, ignore={"configs"}, **body)
-    pair.ask("CreateTopics", version, ignore={"configs"}, **body)
+    pair.check_alike("CreateTopics", version, ignore={"configs"}, **body)
+    pair.check_alike("CreateTopics", version, ignore={"configs"}, **body)
 
 
 @pytest.mark.parametrize("name", [*BAD_NAMES, "a" * 249, "__consumer_offsets"])
 def test_creating_a_topic_of_a_bad_name(pair: BrokerPair, name: str) -> None:
-    pair.ask("CreateTopics", 7, topics=[creation(name)], timeout_ms=20_000, validate_only=True, ignore={"configs"})
+    pair.check_alike(
+        "CreateTopics", 7, topics=[creation(name)], timeout_ms=20_000, validate_only=True, ignore={"configs"}
+    )
 
 
 def test_creating_a_topic_twice_in_one_request(pair: BrokerPair, unique: str) -> None:
-    pair.ask("CreateTopics", 7, topics=[creation(unique), creation(unique)], timeout_ms=20_000, ignore={"configs"})
+    pair.check_alike(
+        "CreateTopics", 7, topics=[creation(unique), creation(unique)], timeout_ms=20_000, ignore={"configs"}
+    )
 
 
 def test_names_that_collide_in_metrics(pair: BrokerPair, unique: str) -> None:
     pair.create_topic(unique + ".x_y")
-    pair.ask("CreateTopics", 7, topics=[creation(unique + "_x.y")], timeout_ms=20_000, ignore={"configs"})
+    pair.check_alike("CreateTopics", 7, topics=[creation(unique + "_x.y")], timeout_ms=20_000, ignore={"configs"})
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -203,9 +207,9 @@ def test_partitions_are_added(pair: BrokerPair, unique: str, version: int) -> No
     pair.create_topic(unique, partitions=2)
     for count in (3, 3, 2, -1):
         topics = [{"name": unique, "count": count, "assignments": None}]
-        pair.ask("CreatePartitions", version, topics=topics, timeout_ms=20_000, validate_only=False)
+        pair.check_alike("CreatePartitions", version, topics=topics, timeout_ms=20_000, validate_only=False)
     topics = [{"name": unique + "-none", "count": 4, "assignments": None}]
-    pair.ask("CreatePartitions", version, topics=topics, timeout_ms=20_000, validate_only=False)
+    pair.check_alike("CreatePartitions", version, topics=topics, timeout_ms=20_000, validate_only=False)
 
 
 ASSIGNMENTS: dict[str, list[list[int]]] = {
@@ -222,13 +226,13 @@ def test_partitions_are_added_by_hand(pair: BrokerPair, unique: str, what: str) 
     pair.create_topic(unique, partitions=1)
     assignments = [{"broker_ids": brokers} for brokers in ASSIGNMENTS[what]]
     topics = [{"name": unique, "count": 3, "assignments": assignments}]
-    pair.ask("CreatePartitions", 3, topics=topics, timeout_ms=20_000, validate_only=False)
+    pair.check_alike("CreatePartitions", 3, topics=topics, timeout_ms=20_000, validate_only=False)
 
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_topics_are_deleted(pair: BrokerPair, unique: str, version: int) -> None:
     pair.create_topic(unique)
-    pair.ask("DeleteTopics", version, topic_names=[unique, unique + "-none"], timeout_ms=20_000)
+    pair.check_alike("DeleteTopics", version, topic_names=[unique, unique + "-none"], timeout_ms=20_000)
 
 
 def test_topics_are_deleted_by_id(pair: BrokerPair, unique: str) -> None:
@@ -261,7 +265,7 @@ def made(raw: RawConnection, name: str) -> bool:
 
 @pytest.mark.parametrize("version", range(2))
 def test_the_cluster_is_described(pair: BrokerPair, version: int) -> None:
-    ours = pair.ask("DescribeCluster", version, include_cluster_authorized_operations=True)
+    ours = pair.check_alike("DescribeCluster", version, include_cluster_authorized_operations=True)
     assert [one["broker_id"] for one in ours["brokers"]] == [1]
 
 
@@ -320,5 +324,5 @@ REFUSED_RESOURCES: dict[str, tuple[int, str]] = {
 def test_configs_of_what_is_not_there(pair: BrokerPair, what: str) -> None:
     kind, name = REFUSED_RESOURCES[what]
     resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
-    ours = pair.ask("DescribeConfigs", 4, resources=resources)
+    ours = pair.check_alike("DescribeConfigs", 4, resources=resources)
     assert ours["results"][0]["error_code"] != NONE

@@ -37,7 +37,7 @@ class Session:
     def topic(self, name: str) -> Json:
         return {"topic": name} if self.version < 13 else {"topic_id": self.topic_ids[name]}
 
-    def fetch(self, epoch: int, wanted: dict[tuple[str, int], int], forgotten: Any = (), **more: Any) -> Json:
+    def check_fetch(self, epoch: int, wanted: dict[tuple[str, int], int], forgotten: Any = (), **more: Any) -> Json:
         """Fetch with this session; `wanted` is topic and partition to offset."""
         topics = [
             {**self.topic(name), "partitions": [{"partition": number, "fetch_offset": offset, **LIMIT}]}
@@ -57,7 +57,7 @@ class Session:
 
     def produce(self, name: str, number: int, value: bytes) -> None:
         data = [{"name": name, "partition_data": [{"index": number, "records": batch([value])}]}]
-        self.pair.ask("Produce", 9, acks=-1, timeout_ms=20_000, topic_data=data)
+        self.pair.check_alike("Produce", 9, acks=-1, timeout_ms=20_000, topic_data=data)
 
 
 def told(answer: Json, session: Session, side: str) -> Json:
@@ -92,124 +92,124 @@ def session(pair: BrokerPair, unique: str, request: pytest.FixtureRequest) -> Se
 def test_only_news_are_reported(session: Session, unique: str) -> None:
     everything = {(unique, number): 0 for number in range(3)}
     session.produce(unique, 0, b"old")
-    first = session.fetch(0, everything)
+    first = session.check_fetch(0, everything)
     assert first["session_id"] != 0
     assert values(first) == [b"old"]
     # The session still stands at offset 0 of partition 0: nobody told it otherwise.
-    assert values(session.fetch(1, {})) == [b"old"]
-    assert values(session.fetch(2, {(unique, 0): 1})) == []
+    assert values(session.check_fetch(1, {})) == [b"old"]
+    assert values(session.check_fetch(2, {(unique, 0): 1})) == []
     session.produce(unique, 2, b"new")
-    answer = session.fetch(3, {})
+    answer = session.check_fetch(3, {})
     assert values(answer) == [b"new"]
     assert [one["partition_index"] for one in answer["responses"][0]["partitions"]] == [2]
-    assert values(session.fetch(4, {(unique, 2): 1})) == []
-    assert session.fetch(5, {})["responses"] == []
+    assert values(session.check_fetch(4, {(unique, 2): 1})) == []
+    assert session.check_fetch(5, {})["responses"] == []
 
 
 def test_a_partition_is_forgotten_and_remembered(session: Session, unique: str) -> None:
-    session.fetch(0, {(unique, number): 0 for number in range(3)})
+    session.check_fetch(0, {(unique, number): 0 for number in range(3)})
     session.produce(unique, 1, b"a")
-    assert values(session.fetch(1, {}, forgotten=[(unique, 1)])) == []
+    assert values(session.check_fetch(1, {}, forgotten=[(unique, 1)])) == []
     session.produce(unique, 1, b"b")
-    assert values(session.fetch(2, {})) == []
-    assert values(session.fetch(3, {(unique, 1): 0})) == [b"a", b"b"]
+    assert values(session.check_fetch(2, {})) == []
+    assert values(session.check_fetch(3, {(unique, 1): 0})) == [b"a", b"b"]
     # Forgotten and wanted in one request: wanted wins.
-    session.fetch(4, {(unique, 1): 1}, forgotten=[(unique, 1)])
-    session.fetch(5, {})
+    session.check_fetch(4, {(unique, 1): 1}, forgotten=[(unique, 1)])
+    session.check_fetch(5, {})
     # Forgetting what was never wanted is no error.
-    session.fetch(6, {}, forgotten=[(unique, 2), (unique, 2)])
-    session.fetch(7, {})
+    session.check_fetch(6, {}, forgotten=[(unique, 2), (unique, 2)])
+    session.check_fetch(7, {})
 
 
 def test_a_partition_is_added(session: Session, unique: str) -> None:
     session.produce(unique, 0, b"a")
     session.produce(unique, 1, b"b")
-    assert values(session.fetch(0, {(unique, 0): 0})) == [b"a"]
-    assert sorted(map(str, values(session.fetch(1, {(unique, 1): 0})))) == ["b'a'", "b'b'"]
+    assert values(session.check_fetch(0, {(unique, 0): 0})) == [b"a"]
+    assert sorted(map(str, values(session.check_fetch(1, {(unique, 1): 0})))) == ["b'a'", "b'b'"]
 
 
 def test_wrong_epochs(session: Session, unique: str) -> None:
-    session.fetch(0, {(unique, 0): 0})
+    session.check_fetch(0, {(unique, 0): 0})
     for epoch in (2, 5, 100):
-        assert session.fetch(epoch, {})["error_code"] == INVALID_FETCH_SESSION_EPOCH
+        assert session.check_fetch(epoch, {})["error_code"] == INVALID_FETCH_SESSION_EPOCH
     # The session survives what it refused.
-    assert session.fetch(1, {})["error_code"] == NONE
-    assert session.fetch(1, {})["error_code"] == INVALID_FETCH_SESSION_EPOCH
-    assert session.fetch(2, {})["error_code"] == NONE
+    assert session.check_fetch(1, {})["error_code"] == NONE
+    assert session.check_fetch(1, {})["error_code"] == INVALID_FETCH_SESSION_EPOCH
+    assert session.check_fetch(2, {})["error_code"] == NONE
 
 
 def test_unknown_sessions(session: Session, unique: str) -> None:
     session.id = Each(123456, 123456)
-    assert session.fetch(1, {(unique, 0): 0})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
+    assert session.check_fetch(1, {(unique, 0): 0})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
     session.id = Each(0, 0)
-    assert session.fetch(3, {(unique, 0): 0})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
+    assert session.check_fetch(3, {(unique, 0): 0})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
     session.id = Each(-7, -7)
-    assert session.fetch(1, {(unique, 0): 0})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
+    assert session.check_fetch(1, {(unique, 0): 0})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_no_session(session: Session, unique: str) -> None:
     session.produce(unique, 0, b"a")
-    answer = session.fetch(FINAL_EPOCH, {(unique, 0): 0, (unique, 1): 0})
+    answer = session.check_fetch(FINAL_EPOCH, {(unique, 0): 0, (unique, 1): 0})
     assert answer["session_id"] == 0
     assert values(answer) == [b"a"]
 
 
 def test_a_session_ends(session: Session, unique: str) -> None:
     session.produce(unique, 0, b"a")
-    session.fetch(0, {(unique, 0): 0})
-    assert values(session.fetch(FINAL_EPOCH, {(unique, 0): 0})) == [b"a"]
-    assert session.fetch(1, {})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
+    session.check_fetch(0, {(unique, 0): 0})
+    assert values(session.check_fetch(FINAL_EPOCH, {(unique, 0): 0})) == [b"a"]
+    assert session.check_fetch(1, {})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_a_session_is_opened_anew(session: Session, unique: str) -> None:
-    session.fetch(0, {(unique, 0): 0})
+    session.check_fetch(0, {(unique, 0): 0})
     old = session.id
-    session.fetch(0, {(unique, 1): 0})
+    session.check_fetch(0, {(unique, 1): 0})
     assert session.id.ours != old.ours
     session.produce(unique, 1, b"b")
-    assert values(session.fetch(1, {})) == [b"b"]
+    assert values(session.check_fetch(1, {})) == [b"b"]
     session.id = old
-    assert session.fetch(1, {})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
+    assert session.check_fetch(1, {})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_errors_are_reported_again_and_again(session: Session, unique: str) -> None:
-    session.fetch(0, {(unique, 0): 0, (unique, 9): 0})
-    session.fetch(1, {})
-    session.fetch(2, {(unique, 0): 55})
-    session.fetch(3, {})
-    session.fetch(4, {(unique, 0): 0})
-    session.fetch(5, {})
+    session.check_fetch(0, {(unique, 0): 0, (unique, 9): 0})
+    session.check_fetch(1, {})
+    session.check_fetch(2, {(unique, 0): 55})
+    session.check_fetch(3, {})
+    session.check_fetch(4, {(unique, 0): 0})
+    session.check_fetch(5, {})
 
 
 def test_an_empty_session(session: Session, unique: str) -> None:
-    session.fetch(0, {})
-    session.fetch(1, {(unique, 0): 0})
-    session.fetch(2, {})
+    session.check_fetch(0, {})
+    session.check_fetch(1, {(unique, 0): 0})
+    session.check_fetch(2, {})
 
 
 def test_a_session_without_its_last_partition(session: Session, unique: str) -> None:
-    session.fetch(0, {(unique, 0): 0})
-    session.fetch(1, {}, forgotten=[(unique, 0)])
-    session.fetch(2, {(unique, 1): 0})
-    session.fetch(3, {})
+    session.check_fetch(0, {(unique, 0): 0})
+    session.check_fetch(1, {}, forgotten=[(unique, 0)])
+    session.check_fetch(2, {(unique, 1): 0})
+    session.check_fetch(3, {})
 
 
 def test_a_moved_log_start_is_news(session: Session, unique: str) -> None:
     for value in (b"a", b"b"):
         session.produce(unique, 0, value)
-    session.fetch(0, {(unique, 0): 2, (unique, 1): 0})
-    assert session.fetch(1, {})["responses"] == []
+    session.check_fetch(0, {(unique, 0): 2, (unique, 1): 0})
+    assert session.check_fetch(1, {})["responses"] == []
     one = {"name": unique, "partitions": [{"partition_index": 0, "offset": 1}]}
-    session.pair.ask("DeleteRecords", 2, topics=[one], timeout_ms=20_000)
-    answer = session.fetch(2, {})
+    session.pair.check_alike("DeleteRecords", 2, topics=[one], timeout_ms=20_000)
+    answer = session.check_fetch(2, {})
     assert answer["responses"][0]["partitions"][0]["log_start_offset"] == 1
-    assert session.fetch(3, {})["responses"] == []
+    assert session.check_fetch(3, {})["responses"] == []
 
 
 def test_a_topic_that_is_deleted(session: Session, unique: str) -> None:
     session.make_topic(unique + "-gone", 1)
-    session.fetch(0, {(unique + "-gone", 0): 0, (unique, 0): 0})
-    session.pair.ask("DeleteTopics", 5, topic_names=[unique + "-gone"], timeout_ms=20_000)
+    session.check_fetch(0, {(unique + "-gone", 0): 0, (unique, 0): 0})
+    session.pair.check_alike("DeleteTopics", 5, topic_names=[unique + "-gone"], timeout_ms=20_000)
     session.produce(unique, 0, b"a")
     body: Json = {"max_wait_ms": 0, "min_bytes": 0, "session_id": session.id, "session_epoch": 1, "topics": []}
     answers = session.pair.ask_each("Fetch", session.version, **body, forgotten_topics_data=[])
@@ -224,5 +224,5 @@ def test_a_topic_that_is_deleted(session: Session, unique: str) -> None:
 def test_a_topic_that_never_was(pair: BrokerPair, unique: str, version: int) -> None:
     session = Session(pair, version)
     session.make_topic(unique, 1)
-    session.fetch(0, {(MISSING_TOPIC, 0): 0, (unique, 0): 0})
-    session.fetch(1, {})
+    session.check_fetch(0, {(MISSING_TOPIC, 0): 0, (unique, 0): 0})
+    session.check_fetch(1, {})

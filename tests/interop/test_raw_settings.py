@@ -146,7 +146,7 @@ def test_tiered_storage_is_refused_for_topics(pair: BrokerPair, unique: str) -> 
     ):
         configs = [{"name": name, "value": value} for name, value in settings.items()]
         topic = {"name": f"{unique}{number}", "num_partitions": 1, "replication_factor": 1, "configs": configs}
-        answer = pair.ask("CreateTopics", 7, topics=[topic], timeout_ms=10_000, validate_only=True)
+        answer = pair.check_alike("CreateTopics", 7, topics=[topic], timeout_ms=10_000, validate_only=True)
         assert answer["topics"][0]["error_code"] == INVALID_CONFIG
 
 
@@ -196,7 +196,7 @@ def test_records_that_may_not_be_deleted(pair: BrokerPair, unique: str, version:
     for name in (unique, "__consumer_offsets", "", "a b"):
         for offset in (0, -1, -2, 5):
             topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": offset}]}]
-            pair.ask("DeleteRecords", version, topics=topics, timeout_ms=20_000)
+            pair.check_alike("DeleteRecords", version, topics=topics, timeout_ms=20_000)
 
 
 def test_records_asked_to_be_deleted_twice(pair: BrokerPair, unique: str) -> None:
@@ -208,4 +208,4 @@ def test_records_asked_to_be_deleted_twice(pair: BrokerPair, unique: str) -> Non
         [{"name": unique, "partitions": []}],
         [],
     ):
-        pair.ask("DeleteRecords", 2, topics=topics, timeout_ms=20_000)
+        pair.check_alike("DeleteRecords", 2, topics=topics, timeout_ms=20_000)

@@ -128,7 +128,7 @@ def test_a_topic_from_its_creation_to_its_deletion(tool: Tool, unique: str) -> N
     ],
 )
 def test_refusals_in_kafkas_words(tool: Tool, unique: str, arguments: list[str], message: str) -> None:
-    tool("create", unique, *arguments, code=1, stderr=message)
+    assert tool("create", unique, *arguments, code=1, stderr=message) == ""
 
 
 def test_the_status_of_one_broker(served: RunningBroker, unique: str) -> None:

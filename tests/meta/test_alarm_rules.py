@@ -83,7 +83,7 @@ CASES: Final = {
 }
 
 
-def promtool(*arguments: str) -> str:
+def check_with_promtool(*arguments: str) -> str:
     """What promtool says; AssertionError where it finds something wrong."""
     promtool = promtool_executable()
     assert promtool is not None
@@ -110,7 +110,7 @@ def series(case: Case) -> list[dict[str, str]]:
 
 
 def test_promtool_reads_every_rule() -> None:
-    assert f"{len(rules())} rules found" in promtool("check", "rules", str(RULES))
+    assert f"{len(rules())} rules found" in check_with_promtool("check", "rules", str(RULES))
 
 
 def test_every_alarm_goes_off_in_some_case() -> None:
@@ -130,4 +130,4 @@ def test_alarms_go_off_for_what_they_are_about_and_no_others(case: Case, tmp_pat
     test = {"interval": "1m", "input_series": series(case), "promql_expr_test": asked}
     path = tmp_path / "test.yml"
     path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
-    promtool("test", "rules", str(path))
+    check_with_promtool("test", "rules", str(path))

@@ -42,7 +42,7 @@ def compiled() -> dict[str, str]:
     raise AssertionError("setup.py lists no COMPILED")
 
 
-def run_python(program: str) -> None:
+def check_python(program: str) -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -59,7 +59,7 @@ def test_what_is_compiled_is_listed_and_typed() -> None:
 @pytest.mark.slow
 def test_everything_works_without_compiled_modules_and_cython() -> None:
     blocked = [*(f"ottla.records.{built}" for built in compiled().values()), "cython"]
-    run_python(ROUND_TRIP.replace("BLOCKED", f"sys.modules.update(dict.fromkeys({blocked}))"))
+    check_python(ROUND_TRIP.replace("BLOCKED", f"sys.modules.update(dict.fromkeys({blocked}))"))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_pure_never_builds(sources: Path) -> None:
     wheel = packed(sources, "wheel", OTTLA_BUILD="pure")
     assert wheel.name.endswith("-py3-none-any.whl")
     assert [name for name in names_in(wheel) if is_compiled(name)] == []
-    run_python(ROUND_TRIP.replace("BLOCKED", f"sys.path.insert(0, {str(wheel)!r})"))
+    check_python(ROUND_TRIP.replace("BLOCKED", f"sys.path.insert(0, {str(wheel)!r})"))
 
 
 @pytest.mark.spec("U4")

@@ -169,6 +169,44 @@ def test_tests_do_not_sleep_for_luck() -> None:
     assert sleeping == []
 
 
+def asserts(function: Function) -> bool:
+    """Whether it is seen without a look at its helpers: `assert`, `raises`, `fail`, or a call whose name says so."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            words = name.strip("_").split("_")
+            if name in ("raises", "warns", "fail") or words[0] in ("assert", "check") or "until" in words:
+                return True
+    return False
+
+
+def cases_in(path: Path) -> Iterator[Function]:
+    for function in functions(path):
+        is_fixture = any("fixture" in ast.unparse(each) for each in function.decorator_list)
+        if function.name.startswith("test_") and not is_fixture:
+            yield function
+
+
+def test_each_test_shows_what_it_asserts() -> None:
+    tests = [
+        (path, function) for path in modules("tests") if path.stem.startswith("test_") for function in cases_in(path)
+    ]
+    assert [f"{name_of(path)}:{one.lineno}: {one.name}" for path, one in tests if not asserts(one)] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "is_seen"),
+    [("assert f()", True), ("with pytest.raises(ValueError): f()", True), ("check_alike(f())", True),
+     ("wait_until(f, 'it')", True), ("f()", False), ("compare(f())", False)],
+)  # fmt: skip
+def test_a_test_that_asserts_nothing_would_be_found(body: str, is_seen: bool) -> None:
+    (function,) = ast.parse(f"def test_it():\n    {body}").body
+    assert isinstance(function, Function)
+    assert asserts(function) is is_seen
+
+
 def test_tests_leave_the_alarm_to_the_limit_of_their_time() -> None:
     """A test that sets the timer of SIGALRM has no limit any more: where it hangs, the whole run does."""
     setting = [

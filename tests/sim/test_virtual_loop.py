@@ -52,6 +52,7 @@ def test_time_passes_for_who_waits_however_short() -> None:
     loop = VirtualTimeLoop()
     loop.limit_turns(5_000)
     run_in_virtual_time(waiting(), loop)
+    assert loop.time() == pytest.approx(18.498, abs=1e-4)
 
 
 def test_a_run_without_an_end_is_ended_after_its_turns() -> None:

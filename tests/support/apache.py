@@ -21,6 +21,8 @@ STOP_TIMEOUT_S = 60.0
 WORD_TIMEOUT_S = 2.0
 #: Of ZooKeeper: a session may last 2 to 20 ticks.
 TICK_TIME_MS = 500
+#: The longest that this ZooKeeper agrees to: a broker that a busy machine holds up for some seconds keeps its session.
+SESSION_TIMEOUT_MS = 20 * TICK_TIME_MS
 #: A port found free may be taken by another process before ZooKeeper binds it.
 PORT_ATTEMPTS = 3
 ZOOKEEPER_SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -186,7 +188,7 @@ class ApacheKafka:
         settings = {**SMALL_BROKER, "log.dirs": str(self.log_dir), "listeners": f"PLAINTEXT://{LOOPBACK}:0"}
         if self.zookeeper is not None:
             settings |= {"broker.id": str(self.broker_id), "zookeeper.connect": self.zookeeper.connect}
-            settings |= {"zookeeper.session.timeout.ms": "6000"}
+            settings |= {"zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
             return settings | self.overrides
         broker_port, controller_port = free_port(), free_port()
         settings |= {

@@ -147,12 +147,17 @@ class FakeCluster:
         self.ports: dict[int, int] = {}
         self.advertised: dict[int, tuple[str, int]] = {}
         self._connections: dict[int, set[asyncio.Transport]] = defaultdict(set)
-        self._loop = asyncio.new_event_loop()
-        self._servers: dict[int, asyncio.Server] = {}
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._servers: dict[int, asyncio.Server | None] = {}
+        self._loop = self._begin()
         for node in range(count):
-            self.run(self._listen(node))
+            self.start(node)
+
+    def _begin(self) -> asyncio.AbstractEventLoop:
+        """The brokers' event loop, in a thread of its own."""
+        loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=loop.run_forever, daemon=True)
+        self._thread.start()
+        return loop
 
     def run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
@@ -166,6 +171,7 @@ class FakeCluster:
 
     async def _stop(self, node: int) -> None:
         server = self._servers.pop(node)
+        assert server is not None
         # asyncio makes the transport a turn after it accepts; of a server that is closed by then it would stay open.
         for listening in server.sockets:
             self._loop.remove_reader(listening.fileno())

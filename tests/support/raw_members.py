@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from e2e.raw_client import FIND_COORDINATOR_V, OFFSET_COMMIT_V, Disconnected, RawClient
 from ottla.assign.consumer_protocol import Assignment, decode_assignment, encode_assignment, encode_subscription
 from ottla.groups.coordinator import CoordinatorState
 from ottla.peer.errors import KNOWN_CODES
@@ -26,6 +25,8 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from support.framed_socket import Disconnected
+from support.raw_client import FIND_COORDINATOR_V, OFFSET_COMMIT_V, RawClient
 from support.waiting import wait_until
 
 OFFSETS_TOPIC = "__consumer_offsets"

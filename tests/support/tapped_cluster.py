@@ -17,7 +17,7 @@ from typing import Any, Literal
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from support.apache import ApacheKafka, ApacheZooKeeper
+from support.apache import SESSION_TIMEOUT_MS, ApacheKafka, ApacheZooKeeper
 from support.former_release import former_environment
 from support.java import java_tool
 from support.ottla_server import OttlaServer
@@ -46,7 +46,7 @@ CLUSTER_SETTINGS: Mapping[str, str] = {
     "replica.lag.time.max.ms": "3000",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "2",
-    "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }
 
 

@@ -118,7 +118,7 @@ class Walk:
             environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self.terminal = Terminal(work, environment)
 
-    def follow(self, page: Path) -> None:
+    def check(self, page: Path) -> None:
         """Do all that the page says; AssertionError with both outputs where one differs."""
         for block in code_blocks(page):
             if not block.is_run:

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 from ottla.peer.settings import ConnectionSettings
 from support.fake_cluster import DROP, DROP_AFTER, SILENT, FakeCluster
+from support.quick_settings import QUICK_CLIENT
+from support.virtual_fakes import VirtualFakeCluster
 
 
 @pytest.fixture
@@ -35,17 +38,20 @@ def fake() -> Iterator[FakeCluster]:
     cluster.close()
 
 
-def quick(bootstrap: str, **changes: Any) -> ConnectionSettings:
-    """Settings with short pauses and timeouts."""
-    values: dict[str, Any] = {
-        "request_timeout_ms": 15_000,
-        "default_api_timeout_ms": 30_000,
-        "socket_connection_setup_timeout_ms": 10_000,
-        "retry_backoff_ms": 5,
-        "retry_backoff_max_ms": 20,
-        "unknown_topic_timeout_ms": 50,
-    }
-    return ConnectionSettings(bootstrap, **{**values, **changes})
+@pytest.fixture
+def virtual_fake() -> Iterator[VirtualFakeCluster]:
+    """One fake broker on virtual time."""
+    cluster = VirtualFakeCluster(1)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def virtual_fakes() -> Iterator[VirtualFakeCluster]:
+    """Three fake brokers on virtual time, for clients with an event loop: `virtual_fakes.run_to_end(work())`."""
+    cluster = VirtualFakeCluster(3)
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture
@@ -53,13 +59,16 @@ def with_cluster() -> Callable[..., Any]:
     """Run `work(cluster)` in an event loop with a client cluster of these bootstrap servers or fakes."""
 
     def run(fake: FakeCluster | str, work: Callable[[Cluster], Any], **changes: Any) -> Any:
-        async def body() -> Any:
-            cluster = Cluster(quick(fake if isinstance(fake, str) else fake.bootstrap, **changes))
+        async def body(environment: Environment) -> Any:
+            bootstrap = fake if isinstance(fake, str) else fake.bootstrap
+            cluster = Cluster(ConnectionSettings(bootstrap, **{**QUICK_CLIENT, **changes}), environment)
             try:
                 return await work(cluster)
             finally:
                 await cluster.close()
 
-        return asyncio.run(body())
+        if isinstance(fake, VirtualFakeCluster):
+            return fake.run_to_end(body(fake.environment))
+        return asyncio.run(body(Environment()))
 
     return run

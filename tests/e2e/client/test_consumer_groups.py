@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 TIMEOUT_S = 60.0
 
 
-def settle(members: list[Polled], *expected: list[int]) -> None:
+def poll_until_owned(members: list[Polled], *expected: list[int]) -> None:
     """Poll until they own just that, in their order."""
     poll_until(members, lambda: [one.owned for one in members] == list(expected))
 
@@ -42,22 +42,22 @@ def produce(broker, topic: str, values: dict[int, list[str]]) -> None:
 def test_the_walk(topics, join, unique):
     topics.create(unique)
     c1 = join("c1", [unique], partition_assignment_strategy="range")
-    settle([c1], [0, 1, 2])
+    poll_until_owned([c1], [0, 1, 2])
     c2 = join("c2", [unique], partition_assignment_strategy="range")
-    settle([c1, c2], [0, 1], [2])
+    poll_until_owned([c1, c2], [0, 1], [2])
     c3 = join("c3", [unique], partition_assignment_strategy="range")
-    settle([c1, c2, c3], [0], [1], [2])
+    poll_until_owned([c1, c2, c3], [0], [1], [2])
     # As G6 says, less the revoke call of the first join, which consumers since Kafka 2.4 do not make.
     assert [one.listener.counts for one in (c1, c2, c3)] == [(2, 3, 0), (1, 2, 0), (0, 1, 0)]
     c4 = join("c4", [unique], partition_assignment_strategy="range")
     poll_until([c1, c2, c3, c4], lambda: c4.listener.calls == [("assigned", [])])
-    settle([c1, c2, c3, c4], [0], [1], [2], [])
+    poll_until_owned([c1, c2, c3, c4], [0], [1], [2], [])
     c1.close()
-    settle([c2, c3, c4], [0], [1], [2])
+    poll_until_owned([c2, c3, c4], [0], [1], [2])
     c2.close()
-    settle([c3, c4], [0, 1], [2])
+    poll_until_owned([c3, c4], [0, 1], [2])
     c3.close()
-    settle([c4], [0, 1, 2])
+    poll_until_owned([c4], [0, 1, 2])
     c4.close()
     assert [one.listener.counts for one in (c1, c2, c3, c4)] == [(4, 4, 0)] * 4
     assert c1.listener.calls == [
@@ -95,7 +95,7 @@ def test_health_of_a_member_whose_topic_does_not_exist(topics, join, unique, cap
     assert f"{named} at " in health.reasons[0]
     assert f"did you mean {unique}? Otherwise create it first" in health.reasons[0]
     topics.create(missing)
-    settle([member], [0, 1, 2])
+    poll_until_owned([member], [0, 1, 2])
     poll_until([member], lambda: not member.consumer.health().findings)
     assert len([each for each in caplog.records if named in each.getMessage()]) == 1
 
@@ -104,13 +104,13 @@ def test_health_of_a_member_whose_topic_does_not_exist(topics, join, unique, cap
 def test_two_rebalances(topics, join, broker, unique):
     topics.create(unique)
     first = join("c1", [unique], partition_assignment_strategy="range")
-    settle([first], [0, 1, 2])
+    poll_until_owned([first], [0, 1, 2])
     produce(broker, unique, {0: ["a"], 1: ["b"], 2: ["c"]})
     poll_until([first], lambda: len(first.records) == 3)
     # Both others have joined before the first hears of it in a poll.
     others = [join(name, [unique], partition_assignment_strategy="range") for name in ("c2", "c3")]
     poll_until(others, lambda: all("other members" in "".join(one.consumer.health().reasons) for one in others))
-    settle([first, *others], [0], [1], [2])
+    poll_until_owned([first, *others], [0], [1], [2])
     assert [one.listener.counts for one in (first, *others)] == [(1, 2, 0), (0, 1, 0), (0, 1, 0)]
     assert [one.records for one in others] == [[], []], "what was committed is not read again"
 
@@ -165,7 +165,7 @@ def test_cooperative_members_keep_what_they_own(topics, join, broker, unique):
 def test_eager_to_cooperative_by_two_bounces(topics, join, unique):
     topics.create(unique, 4)
     members = [join(f"a{index}", [unique], partition_assignment_strategy="range") for index in range(2)]
-    settle(members, [0, 1], [2, 3])
+    poll_until_owned(members, [0, 1], [2, 3])
     for bounce, strategies in enumerate(("cooperative-sticky,range", "cooperative-sticky")):
         for index in range(2):
             members[index].close()
@@ -180,9 +180,9 @@ def test_partitions_that_are_added_are_shared_out(topics, join, unique):
     topics.create(unique, 2)
     settings = {"partition_assignment_strategy": "range", "metadata_max_age_ms": 200}
     members = [join(name, [unique], **settings) for name in ("c1", "c2")]
-    settle(members, [0], [1])
+    poll_until_owned(members, [0], [1])
     topics.add_partitions(unique, 4)
-    settle(members, [0, 1], [2, 3])
+    poll_until_owned(members, [0, 1], [2, 3])
 
 
 @pytest.mark.spec("C7")
@@ -229,7 +229,7 @@ def test_a_topic_that_is_made_after_the_subscription(topics, join, unique):
 def test_members_with_nothing_in_common(topics, join, unique):
     topics.create(unique)
     first = join("c1", [unique], partition_assignment_strategy="range")
-    settle([first], [0, 1, 2])
+    poll_until_owned([first], [0, 1, 2])
     other = join("c2", [unique], partition_assignment_strategy="roundrobin")
     with pytest.raises(Exception, match="INCONSISTENT_GROUP_PROTOCOL"):
         poll_until([other], lambda: False)
@@ -254,19 +254,19 @@ def test_a_custom_assignor(topics, join, unique):
         join(name, [unique], partition_assignment_strategy=given)
         for name, given in (("c1", named), ("c2", [LastTakesAll]))
     ]
-    settle(members, [], [0, 1, 2])
+    poll_until_owned(members, [], [0, 1, 2])
 
 
 @pytest.mark.spec("C1")
 def test_unsubscribing_leaves_the_group_at_once(topics, join, unique):
     topics.create(unique)
     members = [join(name, [unique], partition_assignment_strategy="range") for name in ("c1", "c2")]
-    settle(members, [0, 1], [2])
+    poll_until_owned(members, [0, 1], [2])
     members[0].consumer.unsubscribe()
     assert members[0].listener.calls[-1] == ("revoked", [0, 1])
-    settle(members[1:], [0, 1, 2])
+    poll_until_owned(members[1:], [0, 1, 2])
     members[0].consumer.subscribe([unique], members[0].listener)
-    settle(members, [0, 1], [2])
+    poll_until_owned(members, [0, 1], [2])
 
 
 @pytest.mark.spec("C7")
@@ -293,7 +293,7 @@ def test_the_coordinator_is_found_again_while_consuming(facade, quick_server, un
     try:
         assert state(consumer) == ClientState.DOWN
         consumer.subscribe([unique], member.listener)
-        settle([member], [0])
+        poll_until_owned([member], [0])
         assert state(consumer) == ClientState.MEMBER
         quick_server.kill9()
         poll_until([member], lambda: state(consumer) == ClientState.FINDING_COORDINATOR_AGAIN)
@@ -351,7 +351,7 @@ def test_three_consumers_that_join_at_once(topics, join, broker, unique):
     joined.set()
     held.let_go.set()
     polling.join(TIMEOUT_S)
-    settle([first, *others], [0], [1], [2])
+    poll_until_owned([first, *others], [0], [1], [2])
     # The first joined twice, as its first assignment was void; its listener was told once all the same.
     assert [one.listener.counts for one in (first, *others)] == [(0, 1, 0)] * 3
 
@@ -360,7 +360,7 @@ def test_three_consumers_that_join_at_once(topics, join, broker, unique):
 def test_whether_close_leaves_the_group_can_be_set(broker, topics, join, unique, leaves):
     topics.create(unique, 1)
     one = join("c1", [unique], internal_leave_group_on_close=leaves)
-    settle([one], [0])
+    poll_until_owned([one], [0])
     one.close()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     described = admin.describe_consumer_groups([unique])[unique].result(TIMEOUT_S)
@@ -376,7 +376,7 @@ def test_racks_do_not_make_the_metadata_look_changed(facade, quick_server, uniqu
     member = Polled(consumer)
     try:
         consumer.subscribe([unique], member.listener)
-        settle([member], [0, 1])
+        poll_until_owned([member], [0, 1])
         poll_until([member], lambda: consumer.metrics()["heartbeat-total"] >= 10)
         assert member.listener.calls == [("assigned", [0, 1])]
     finally:
@@ -436,9 +436,9 @@ def test_groups_with_the_versions_of_old_brokers(topics, join, broker, unique, m
     members = [join("c1", [unique], partition_assignment_strategy="range")]
     poll_until(members, lambda: len(members[0].records) == 3)
     members.append(join("c2", [unique], partition_assignment_strategy="range"))
-    settle(members, [0, 1], [2])
+    poll_until_owned(members, [0, 1], [2])
     members[0].close()
-    settle(members[1:], [0, 1, 2])
+    poll_until_owned(members[1:], [0, 1, 2])
     assert members[1].records == [], "what the first read was committed"
     assert [one.listener.counts for one in members] == [(2, 2, 0), (1, 2, 0)]
 

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.spec("U5"), pytest.mark.slow]
 def test_the_page_says_what_happens(page: str, tmp_path: Path) -> None:
     walk = Walk(tmp_path, [])
     try:
-        walk.follow(PROJECT / page)
+        walk.check(PROJECT / page)
     finally:
         walk.close()
 

@@ -79,7 +79,7 @@ def bank(broker: RunningBroker, unique: str, tmp_path: Path) -> Iterator[Bank]:
     return Bank(broker.bootstrap, unique, tmp_path / "bookings.db")
 
 
-def killed_at_random(bank: Bank, broker: RunningBroker, topic: str, folder: Path, kills: int) -> None:
+def check_exactly_once(bank: Bank, broker: RunningBroker, topic: str, folder: Path, kills: int) -> None:
     """Kill the program so often in the midst of its work, let it finish, and compare."""
     chance = random.Random(kills)
     arguments = [broker.bootstrap, topic, str(folder / "bookings.db"), "--group", topic, "--name", "the-one"]
@@ -103,7 +103,7 @@ def killed_at_random(bank: Bank, broker: RunningBroker, topic: str, folder: Path
 
 @pytest.mark.spec("C4")
 def test_exactly_once_though_killed_at_random(bank: Bank, broker: RunningBroker, unique: str, tmp_path: Path) -> None:
-    killed_at_random(bank, broker, unique, tmp_path, kills=5)
+    check_exactly_once(bank, broker, unique, tmp_path, kills=5)
 
 
 @pytest.mark.long
@@ -112,7 +112,7 @@ def test_exactly_once_though_killed_at_random(bank: Bank, broker: RunningBroker,
 def test_exactly_once_though_killed_a_hundred_times(
     bank: Bank, broker: RunningBroker, unique: str, tmp_path: Path
 ) -> None:
-    killed_at_random(bank, broker, unique, tmp_path, kills=100)
+    check_exactly_once(bank, broker, unique, tmp_path, kills=100)
 
 
 @pytest.mark.spec("C8")

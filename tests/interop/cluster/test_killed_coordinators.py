@@ -26,7 +26,7 @@ def killed() -> Iterator[WatchedGroup]:
             made.close()
 
 
-def run(killed: WatchedGroup, kills: int, seed: int) -> None:
+def check_killed(killed: WatchedGroup, kills: int, seed: int) -> None:
     cluster, chance = killed.cluster, random.Random(seed)
     times = []
     for number in range(kills):
@@ -58,11 +58,11 @@ def run(killed: WatchedGroup, kills: int, seed: int) -> None:
 
 @pytest.mark.spec("G10", "G11")
 def test_the_coordinator_is_killed_again_and_again(killed: WatchedGroup) -> None:
-    run(killed, 2, 1)
+    check_killed(killed, 2, 1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @pytest.mark.spec("G10", "G11")
 def test_the_coordinator_is_killed_very_often(killed: WatchedGroup) -> None:
-    run(killed, 40, 2)
+    check_killed(killed, 40, 2)

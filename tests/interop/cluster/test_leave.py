@@ -95,7 +95,7 @@ def test_the_only_broker_of_ottla_leaves(cluster: TappedCluster, tmp_path: Path)
         done = leave(cluster, "--yes")
         assert done.exit_code == 0, done.output
         assert "stop its process now" in done.output
-        assert EVIDENCE_TOPIC not in admin.list_topics(timeout=60).topics
+        wait_until(lambda: EVIDENCE_TOPIC not in admin.list_topics(timeout=60).topics, "all to know of the deletion")
         cluster.brokers[OURS].stop()
         cluster.wait_until_gone(OURS)
         load.wait_for_more()

@@ -16,6 +16,7 @@ from interop.cluster.mixes import ASSIGNMENT, MIXES, mix
 from support.acknowledged_load import AcknowledgedLoad
 from support.cluster_load import OFFSETS, check_group, check_replicas, coordinator, members, wait_until_read
 from support.tapped_cluster import Maker, TappedCluster
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.long, pytest.mark.timeout(1200), pytest.mark.spec("R8")]
 
@@ -73,7 +74,10 @@ def test_each_role_dies_under_load_with_a_group(tmp_path: Path, makers: Sequence
                 for topic in (TOPIC, OFFSETS):
                     cluster.wait_for_isr(topic)
                 cluster.tool(ELECTION, "--election-type", "preferred", "--all-topic-partitions")
-                assert [leader(cluster, number) for number in range(len(ASSIGNMENT))] == [1, 2, 3]
+                wait_until(
+                    lambda: [leader(cluster, number) for number in range(len(ASSIGNMENT))] == [1, 2, 3],
+                    "the preferred leaders",
+                )
                 load.wait_for_more(RECORDS)
             wait_until_read(load, group)
             for member in group:

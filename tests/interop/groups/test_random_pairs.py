@@ -133,7 +133,7 @@ class RandomWalk:
         return f"close {client.name}"
 
 
-def play(seed: int, group: str, sides: dict[str, Player]) -> None:
+def check_played_alike(seed: int, group: str, sides: dict[str, Player]) -> None:
     """The same commands to both; AssertionError with the transcript where they differ."""
     walk = RandomWalk(seed, sides["ottla"])
     transcript: list[str] = []
@@ -165,7 +165,7 @@ def test_chance_finds_no_difference(
     opened: list[RawConnection] = []
     connect = {side: connector(one, definitions, opened) for side, one in group_brokers.bootstraps.items()}
     try:
-        play(seed, unique, {side: Player(make, unique) for side, make in connect.items()})
+        check_played_alike(seed, unique, {side: Player(make, unique) for side, make in connect.items()})
     finally:
         for connection in opened:
             connection.close()

@@ -125,7 +125,7 @@ class Group:
             found.append(ConsumerOffsetZnode.decode(path, self.zk.get(path)[0]) if self.zk.exists(path) else None)
         return found
 
-    def wait_for_owners(self, topic: str, owners: dict[int, str]) -> None:
+    def wait_until_owned_by(self, topic: str, owners: dict[int, str]) -> None:
         """Until each partition has this owner."""
         wait_until(lambda: self.owners(topic) == owners, lambda: f"owners {owners}, not {self.owners(topic)}")
 

@@ -127,7 +127,7 @@ def test_nothing_is_lost_while_processes_come_and_go(
         # 12 threads want 6 partitions: the first three consumers by name have two each.
         first = sorted(each.name for each in members)[:3]
         expected = {number: f"{first[number // 2]}-{number % 2}" for number in range(PARTITIONS)}
-        group.wait_for_owners(unique, expected)
+        group.wait_until_owned_by(unique, expected)
     finally:
         feed.stop()
         for each in members:
@@ -175,7 +175,7 @@ def test_brokers_and_zookeeper_go_away_and_come_back(
         wait_until(lambda: consumer.values == list(range(90)), "those while there is no ZooKeeper")
         zookeeper.start()
         other = group.start({unique: 1}, consumer_id="c2")
-        group.wait_for_owners(unique, owners | {2: "c2-0"})
+        group.wait_until_owned_by(unique, owners | {2: "c2-0"})
         cluster.wait_for_leaders(unique, 3)
         cluster.produce(unique, 3, 30, first=90)
         wait_until(lambda: set(consumer.values) | set(other.values) == set(range(120)), "those after its return")

@@ -43,7 +43,7 @@ def test_every_group_gets_every_record_and_one_member_of_it_each(
     one, three = groups(f"{unique}-one"), groups(f"{unique}-three")
     single = one.start({unique: 1})
     several = [three.start({unique: 1}, consumer_id=f"c{number}") for number in (1, 2, 3)]
-    three.wait_for_owners(unique, {0: "c1-0", 1: "c2-0", 2: "c3-0"})
+    three.wait_until_owned_by(unique, {0: "c1-0", 1: "c2-0", 2: "c3-0"})
     cluster.produce(unique, 3, 3, first=1)
     wait_until(lambda: single.values == [1, 2, 3], "all three in one group")
     wait_until(lambda: [each.values for each in several] == [[3], [1], [2]], "one each in the other")
@@ -64,7 +64,7 @@ def test_the_walk(cluster: Cluster, group: Group, unique: str) -> None:
 
     def settle(owners: dict[int, str]) -> None:
         """Each change of the group is one rebalance of each of its consumers, and one call of each that succeeds."""
-        group.wait_for_owners(unique, owners)
+        group.wait_until_owned_by(unique, owners)
         living = [(each, count) for each, count in zip(consumers, changes, strict=True) if count]
         wait_until(
             lambda: all(each.calls.count("starting") == count for each, count in living),
@@ -92,7 +92,7 @@ def test_two_consumers_of_two_threads_share_five_partitions(cluster: Cluster, gr
     cluster.create(unique, 5)
     for name in ("c1", "c2"):
         group.start({unique: 2}, consumer_id=name)
-    group.wait_for_owners(unique, {0: "c1-0", 1: "c1-0", 2: "c1-1", 3: "c2-0", 4: "c2-1"})
+    group.wait_until_owned_by(unique, {0: "c1-0", 1: "c1-0", 2: "c1-1", 3: "c2-0", 4: "c2-1"})
 
 
 @pytest.mark.spec("Z5", "C3")
@@ -145,12 +145,12 @@ def test_a_session_that_expires(cluster: Cluster, group: Group, unique: str) -> 
     cluster.create(unique, 4)
     first, second = (group.start({unique: 1}, consumer_id=name) for name in ("c1", "c2"))
     owners = {0: "c1-0", 1: "c1-0", 2: "c2-0", 3: "c2-0"}
-    group.wait_for_owners(unique, owners)
+    group.wait_until_owned_by(unique, owners)
     cluster.produce(unique, 4, 40)
     wait_until(lambda: first.values + second.values and len(first.got) + len(second.got) >= 40, "all to be read")
     expire(cluster, first)
     wait_until(lambda: first.calls.count("starting") >= 2, "the rebalance in the new session")
-    group.wait_for_owners(unique, owners)
+    group.wait_until_owned_by(unique, owners)
     assert len(group.members()) == 2
     cluster.produce(unique, 4, 40, first=40)
     wait_until(lambda: set(first.values) | set(second.values) == set(range(80)), "both to read on")
@@ -173,7 +173,7 @@ def test_a_session_that_expires_in_the_middle_of_a_rebalance(
 
     second.connector._core.figures = Expiring()
     second.read(second.connector.create_message_streams({unique: 1})[unique])
-    group.wait_for_owners(unique, {0: "c1-0", 1: "c1-0", 2: "c2-0"})
+    group.wait_until_owned_by(unique, {0: "c1-0", 1: "c1-0", 2: "c2-0"})
     assert expired == [step]
     cluster.produce(unique, 3, 30)
     wait_until(lambda: sorted(first.values + second.values) == list(range(30)), "each record to be read once")

@@ -137,6 +137,10 @@ class _Reading:
     def acl(self) -> list[Acl]:
         return sorted((self.take("i")[0], self.text(), self.text()) for _ in range(self.take("i")[0]))
 
+    def event(self) -> Event:
+        kind, state = self.take("ii")
+        return Event(kind, state, self.text())
+
     def multi(self) -> list[tuple[object, ...]]:
         results: list[tuple[object, ...]] = []
         while True:
@@ -237,8 +241,7 @@ class RawClient:
             reading = _Reading(self.read_frame())
             xid, zxid, error = reading.take("iqi")
             if xid == EVENT_XID:
-                kind, state = reading.take("ii")
-                self.events.append(Event(kind, state, reading.text()))
+                self.events.append(reading.event())
                 continue
             result = reading.body(op) if error == 0 else None
             self.answered += 1
@@ -253,6 +256,15 @@ class RawClient:
         if answer.zxid > 0:
             self.last_zxid = answer.zxid
         return answer
+
+    def next_event(self) -> Event:
+        """The next event while no answer is due; waits for it."""
+        if not self.events:
+            reading = _Reading(self.read_frame())
+            xid, _, _ = reading.take("iqi")
+            assert xid == EVENT_XID, f"an answer ({xid}) in place of an event"
+            self.events.append(reading.event())
+        return self.events.pop(0)
 
     def ping(self) -> Answer:
         """What came before its answer has been received."""

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spec("Z2"), pytest.mark.needs_kafka, pytest.mark.slow,
 def test_a_broker_lives_on_our_server_through_its_death(tmp_path: Path) -> None:
     zookeeper = OttlaZooKeeper(tmp_path / "zookeeper").start()
     # The session is to outlive the server's death.
-    kafka = ApacheKafka(tmp_path / "kafka", zookeeper=zookeeper, overrides={"zookeeper.session.timeout.ms": "10000"})
+    kafka = ApacheKafka(tmp_path / "kafka", zookeeper=zookeeper)
     client = KazooClient(zookeeper.connect, timeout=10)
     try:
         kafka.start()

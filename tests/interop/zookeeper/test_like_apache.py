@@ -200,17 +200,17 @@ def ranked(told: list[object]) -> list[object]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_equal_answers(seed: int, ottla_zookeeper: OttlaZooKeeper, apache_zookeeper: ApacheZooKeeper) -> None:
-    compare(seed, ottla_zookeeper, apache_zookeeper)
+    check_alike(seed, ottla_zookeeper, apache_zookeeper)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_equal_answers_of_many_scripts(ottla_zookeeper: OttlaZooKeeper, apache_zookeeper: ApacheZooKeeper) -> None:
     for seed in range(1000, 1200):
-        compare(seed, ottla_zookeeper, apache_zookeeper)
+        check_alike(seed, ottla_zookeeper, apache_zookeeper)
 
 
-def compare(seed: int, ours: OttlaZooKeeper, theirs: ApacheZooKeeper) -> None:
+def check_alike(seed: int, ours: OttlaZooKeeper, theirs: ApacheZooKeeper) -> None:
     root = f"/like-apache-{next(_numbers)}/root"
     mine, other = (transcript(server.port, seed, root) for server in (ours, theirs))
     for number, (found, expected) in enumerate(zip(mine, other, strict=True)):

@@ -17,7 +17,7 @@ from support.waiting import wait_until
 
 pytestmark = [pytest.mark.spec("Z2"), pytest.mark.slow]
 
-DATA_CHANGED, CONNECTED = 3, 3
+CREATED, DELETED, DATA_CHANGED, CONNECTED = 1, 2, 3, 3
 NODES = 4
 NO_NODE, NODE_EXISTS = -101, -110
 SESSION_MS = 10_000
@@ -92,6 +92,34 @@ def test_no_read_shows_a_change_before_its_watch_has_fired(server: Server) -> No
         crowd.add(watch)
     try:
         wait_until(lambda: crowd.failures or fired[0] > 300, "events")
+    finally:
+        crowd.end()
+
+
+def test_a_watch_of_a_node_that_comes_and_goes_fires_each_time(server: Server) -> None:
+    path = f"/coming-and-going-{time.monotonic_ns()}"
+    crowd, fired = Crowd(), [0] * 3
+
+    def change() -> None:
+        with RawClient(server.port) as client:
+            while not crowd.stop.is_set():
+                assert client.ask(raw.CREATE, raw.create(path)).error == 0
+                assert client.ask(raw.DELETE, raw.versioned(path)).error == 0
+
+    def watch(number: int) -> None:
+        with RawClient(server.port) as client:
+            while fired[number] < 300:
+                # Set just before, between or just after two changes: the next one is due, and no other.
+                there = client.ask(raw.EXISTS, raw.watching(path, True)).error == 0
+                event = client.next_event()
+                assert event == Event(DELETED if there else CREATED, CONNECTED, path)
+                fired[number] += 1
+
+    crowd.add(change)
+    for number in range(len(fired)):
+        crowd.add(lambda number=number: watch(number))
+    try:
+        wait_until(lambda: crowd.failures or min(fired) == 300, lambda: f"events; {fired} have come")
     finally:
         crowd.end()
 

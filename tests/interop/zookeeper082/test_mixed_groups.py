@@ -45,9 +45,9 @@ class MixedGroup:
         named = {key.replace("_", "."): value for key, value in settings.items()}
         return self.start_old(name, group=self.name, subscription=f"{topic}:{threads}", settings=named)
 
-    def wait_for_owners(self, topic: str, partitions: int, *threads: str) -> None:
+    def wait_until_owned_by(self, topic: str, partitions: int, *threads: str) -> None:
         """Until the partitions are divided among these threads as `range` does it."""
-        self.ours.wait_for_owners(topic, dict(enumerate(_ranged(partitions, sorted(threads)))))
+        self.ours.wait_until_owned_by(topic, dict(enumerate(_ranged(partitions, sorted(threads)))))
 
 
 def _ranged(partitions: int, threads: list[str]) -> list[str]:
@@ -77,20 +77,20 @@ def test_both_share_partitions_by_threads_and_offsets(group: MixedGroup, unique:
     group.cluster.create(unique, 5)
     theirs = group.start("theirs", "c1", unique, 2)
     ours = group.start("ours", "c2", unique, 2)
-    group.ours.wait_for_owners(unique, {0: "c1-0", 1: "c1-0", 2: "c1-1", 3: "c2-0", 4: "c2-1"})
+    group.ours.wait_until_owned_by(unique, {0: "c1-0", 1: "c1-0", 2: "c1-1", 3: "c2-0", 4: "c2-1"})
     group.cluster.produce(unique, 5, 100)
     wait_until(lambda: values(theirs, ours) == list(range(100)), "both to read all, each its part")
     assert {partition for partition, _, _ in ours.got} == {3, 4}
     assert {got.partition for got in theirs.got()} == {0, 1, 2}
     theirs.close()
-    group.ours.wait_for_owners(unique, {0: "c2-0", 1: "c2-0", 2: "c2-0", 3: "c2-1", 4: "c2-1"})
+    group.ours.wait_until_owned_by(unique, {0: "c2-0", 1: "c2-0", 2: "c2-0", 3: "c2-1", 4: "c2-1"})
     group.cluster.produce(unique, 5, 50, first=100)
     wait_until(lambda: values(theirs, ours) == list(range(150)), "ours to go on where theirs had come to")
     wait_until(lambda: group.ours.offsets(unique, 5) == [30] * 5, "ours to commit")
     again = group.start("theirs", "c3", unique)
     wait_until(lambda: "c3-0" in group.ours.owners(unique).values(), "theirs to be back")
     ours.close()
-    group.wait_for_owners(unique, 5, "c3-0")
+    group.wait_until_owned_by(unique, 5, "c3-0")
     group.cluster.produce(unique, 5, 50, first=150)
     wait_until(lambda: values(theirs, ours, again) == list(range(200)), "theirs to go on where ours had come to")
 
@@ -164,17 +164,17 @@ def test_a_session_that_expires_in_its_sleep(group: MixedGroup, unique: str) -> 
     theirs = group.start("theirs", "c1", unique)
     ours = group.start("ours", "c2", unique)
     shared = {0: "c1-0", 1: "c1-0", 2: "c2-0", 3: "c2-0"}
-    group.ours.wait_for_owners(unique, shared)
+    group.ours.wait_until_owned_by(unique, shared)
     group.cluster.produce(unique, 4, 20)
     wait_until(lambda: values(theirs, ours) == list(range(20)), "both to read all")
     theirs.process.signal(signal.SIGSTOP)
     try:
-        group.ours.wait_for_owners(unique, dict.fromkeys(range(4), "c2-0"))
+        group.ours.wait_until_owned_by(unique, dict.fromkeys(range(4), "c2-0"))
         group.cluster.produce(unique, 4, 20, first=20)
         wait_until(lambda: set(range(20, 40)) <= set(values(ours)), "ours to read all")
     finally:
         theirs.process.signal(signal.SIGCONT)
-    group.ours.wait_for_owners(unique, shared)
+    group.ours.wait_until_owned_by(unique, shared)
     group.cluster.produce(unique, 4, 20, first=40)
     wait_until(lambda: set(values(theirs, ours)) == set(range(60)), "both to read all again")
     assert {partition for partition, _, value in ours.got if value >= 40} == {2, 3}
@@ -193,7 +193,7 @@ def test_filters_of_both_take_the_same_topics(group: MixedGroup, unique: str, ki
     for topic in topics[1:]:
         group.cluster.create(topic, 2)
     for topic in topics[:2]:
-        group.ours.wait_for_owners(topic, {0: "c1-0", 1: "c2-0"})
+        group.ours.wait_until_owned_by(topic, {0: "c1-0", 1: "c2-0"})
     for number, topic in enumerate(topics):
         group.cluster.produce(topic, 2, 10, first=10 * number)
     wait_until(lambda: values(theirs, connected) == list(range(20)), "what the filters take")
@@ -226,7 +226,7 @@ def test_both_divide_many_topics_among_many_threads_alike(group: MixedGroup, uni
     assigned = THREAD_ASSIGNORS[strategy]({topic: range(count) for topic, count in partitions.items()}, of_topics)
     for topic in partitions:
         owned = {number: str(thread) for thread, taken in assigned.items() for number in taken.get(topic, ())}
-        group.ours.wait_for_owners(
+        group.ours.wait_until_owned_by(
             topic, {number: owned[number].removeprefix(f"{group.name}_") for number in sorted(owned)}
         )
 
@@ -249,7 +249,7 @@ def test_both_leave_the_same_nodes(group: MixedGroup, unique: str, kind: str) ->
     try:
         for each in (group.ours, other):
             wait_until(lambda each=each: each.offsets(unique, 3) == [2, 2, 2], "the offsets of all")
-            each.wait_for_owners(unique, {0: "c-0", 1: "c-0", 2: "c-1"})
+            each.wait_until_owned_by(unique, {0: "c-0", 1: "c-0", 2: "c-1"})
         theirs, mine = (nodes_of(dumped(group.ours.zk), each.name) for each in (group.ours, other))
         assert theirs == mine
     finally:

@@ -61,18 +61,18 @@ def test_a_mixed_group_outlives_broker_and_tree(
             return {int(got.value) for got in theirs.got()} | set(ours.values) == set(range(produced))
 
         for _ in range(3):
-            group.wait_for_owners("t", owners)
+            group.wait_until_owned_by("t", owners)
             cluster.produce("t", 4, 40, first=produced)
             produced += 40
             wait_until(all_is_read, "all to be read")
             server.kill9()
             server.start()
             cluster.wait_for_leaders("t", 4)
-        group.wait_for_owners("t", owners)
+        group.wait_until_owned_by("t", owners)
         cluster.produce("t", 4, 40, first=produced)
         produced += 40
         wait_until(all_is_read, "all to be read")
         theirs.close()
-        group.wait_for_owners("t", dict.fromkeys(range(4), "c2-0"))
+        group.wait_until_owned_by("t", dict.fromkeys(range(4), "c2-0"))
     finally:
         group.close()

@@ -28,7 +28,7 @@ def bytes_by_member(assignments) -> dict[str, bytes]:
     return {member_id: encode_assignment(one.partitions, one.user_data) for member_id, one in assignments.items()}
 
 
-def compare(
+def check_alike(
     assignor: PartitionAssignor, oracle: AssignorOracle, group: RandomGroup, steps: int = STEPS
 ) -> Counter[str]:
     """Walk a chain; gives how many cases had what."""
@@ -53,7 +53,7 @@ def compare(
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.timeout(600)
 def test_random_groups(assignor: PartitionAssignor, chains: int, assignor_oracle: AssignorOracle):
-    seen = sum((compare(assignor, assignor_oracle, RandomGroup(seed)) for seed in range(chains)), Counter())
+    seen = sum((check_alike(assignor, assignor_oracle, RandomGroup(seed)) for seed in range(chains)), Counter())
     assert seen["cases"] == chains * STEPS
     assert min(seen.values()) >= chains, seen
 
@@ -70,7 +70,7 @@ def test_racks_of_co_partitioned_topics(assignor_oracle: AssignorOracle):
                 frozenset(chance.choices(["rack-a", "rack-b", "rack-c"], k=chance.randint(0, 2))) for _ in range(size)
             )
             group.topics[name] = SubscribedTopic(size, racks)
-        compare(RangeAssignor(), assignor_oracle, group, steps=1)
+        check_alike(RangeAssignor(), assignor_oracle, group, steps=1)
 
 
 def test_names_in_java_s_order(assignor_oracle: AssignorOracle):
@@ -84,4 +84,4 @@ def test_names_in_java_s_order(assignor_oracle: AssignorOracle):
             chance.shuffle(names)
             member.topics = tuple(dict.fromkeys(names[: chance.randint(1, count)]))
         for assignor in (RangeAssignor(), RoundRobinAssignor()):
-            compare(assignor, assignor_oracle, group, steps=1)
+            check_alike(assignor, assignor_oracle, group, steps=1)

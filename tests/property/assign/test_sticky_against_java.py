@@ -68,7 +68,7 @@ def given(assignments: Mapping[str, Assignment]) -> list[tuple[str, int]]:
     return [(topic, index) for one in assignments.values() for topic, of in one.partitions.items() for index in of]
 
 
-def compare(
+def check_alike(
     assignor: type[AbstractStickyAssignor], oracle: AssignorOracle, group: RandomGroup, steps: int
 ) -> Counter[str]:
     """Walk a chain; gives how many cases had what."""
@@ -101,7 +101,7 @@ def test_random_groups(
     seen: Counter[str] = Counter()
     for seed in range(chains):
         steps = STEPS if equal else ENDLESS_IN_JAVA.get((assignor.name, seed), STEPS)
-        seen += compare(assignor, assignor_oracle, RandomGroup(seed, equal_subscriptions=equal), steps)
+        seen += check_alike(assignor, assignor_oracle, RandomGroup(seed, equal_subscriptions=equal), steps)
     assert seen["cases"] >= chains * (STEPS - 1)
     assert seen["with racks"] > chains
     assert seen["held back"] > chains
@@ -135,7 +135,7 @@ def test_large_groups(
     for change in (0, 1, 30, 100):
         for member_id in chance.sample(sorted(group.members), change):
             del group.members[member_id]
-        compare(assignor, assignor_oracle, group, steps=1)
+        check_alike(assignor, assignor_oracle, group, steps=1)
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
@@ -144,7 +144,7 @@ def test_topics_named_twice(assignor: type[AbstractStickyAssignor], assignor_ora
         group = RandomGroup(seed, equal_subscriptions=seed % 2 == 0)
         for member in list(group.members.values())[::2]:
             member.topics += member.topics[:2]
-        compare(assignor, assignor_oracle, group, steps=4)
+        check_alike(assignor, assignor_oracle, group, steps=4)
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)

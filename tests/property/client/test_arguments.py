@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from ottla.client.admin.model import ConfigResource, TopicPartitionReplica
 from ottla.client.errors import ClientError, IllegalStateError
 from support.client_facades import FACADES, Facade
 from support.fake_cluster import FakeCluster
+from support.waiting import Stopwatch
 
 P = TopicPartition("t", 0)
 QUICK = {
@@ -137,7 +137,7 @@ def test_every_argument_of_every_method(fake: FakeCluster, facade: Facade, kind:
                         continue
                     if name.startswith("poll"):
                         client.seek(P, 0)
-                    begun = time.monotonic()
+                    watch = Stopwatch()
                     try:
                         getattr(client, name)(**{**good, parameter: value})
                     except ClientError as error:
@@ -145,7 +145,7 @@ def test_every_argument_of_every_method(fake: FakeCluster, facade: Facade, kind:
                             raise
                     except Exception as error:
                         bare.append(f"{key}({parameter}={value!r:.60}): {type(error).__name__}: {error}")
-                    took_s = time.monotonic() - begun
+                    took_s = watch.seconds()
                     if took_s > LONGEST_S:
                         bare.append(f"{key}({parameter}={value!r:.60}) took {took_s:.1f} s")
     assert not bare, f"{len(bare)} bare errors:\n" + "\n".join(bare)

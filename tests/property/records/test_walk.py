@@ -91,7 +91,7 @@ def length(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def agree(data: bytes, count: int, base_timestamp: int = 0) -> RecordsSummary | RecordFault:
+def check_agreement(data: bytes, count: int, base_timestamp: int = 0) -> RecordsSummary | RecordFault:
     """What they say of the bytes; an AssertionError where they do not say the same."""
     found = _walk.check_records(data, count, base_timestamp)
     scanned = scan(_walk, data, count)
@@ -126,7 +126,7 @@ def agree(data: bytes, count: int, base_timestamp: int = 0) -> RecordsSummary | 
 def test_records_that_were_encoded(records):
     timestamps = [record.timestamp for record in records]
     with_time = [timestamp for timestamp in timestamps if timestamp != -1]
-    assert agree(encoded(records), len(records), timestamps[0]) == RecordsSummary(
+    assert check_agreement(encoded(records), len(records), timestamps[0]) == RecordsSummary(
         min(with_time, default=2**63 - 1),
         max(timestamps),
         sum(record.key is None for record in records),
@@ -139,19 +139,19 @@ def test_records_with_changed_bytes(records, data):
     changed = bytearray(encoded(records))
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    agree(bytes(changed), max(0, len(records) + data.draw(st.integers(-1, 1))))
+    check_agreement(bytes(changed), max(0, len(records) + data.draw(st.integers(-1, 1))))
 
 
 @given(RECORDS, st.data())
 def test_records_with_bytes_taken_out_or_put_in(records, data):
     whole = encoded(records)
     first, second = sorted(data.draw(st.integers(0, len(whole))) for _ in range(2))
-    agree(whole[:first] + data.draw(ADVERSE) + whole[second:], len(records))
+    check_agreement(whole[:first] + data.draw(ADVERSE) + whole[second:], len(records))
 
 
 @given(st.binary(max_size=60) | ADVERSE, st.integers(0, 8) | st.just(2**31 - 1), st.integers(-(2**63), 2**63 - 1))
 def test_any_bytes(data, count, base_timestamp):
-    agree(data, count, base_timestamp)
+    check_agreement(data, count, base_timestamp)
 
 
 @pytest.mark.skipif(compiled is None, reason="not compiled here")
@@ -164,6 +164,6 @@ def test_timestamps_are_cut_alike(base_timestamp, delta):
         number >>= 7
     body += bytes([number, 0, 1, 1, 0])
     data = bytes([len(body) * 2]) + bytes(body)
-    found = agree(data, 1, base_timestamp)
+    found = check_agreement(data, 1, base_timestamp)
     assert isinstance(found, RecordsSummary)
     assert found.highest_timestamp == max(-1, (base_timestamp + delta + 2**63) % 2**64 - 2**63)

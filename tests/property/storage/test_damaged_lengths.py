@@ -152,7 +152,9 @@ def test_compaction(length: int) -> None:
         disk = WRITTEN.disk(name, position, length)
         cleaning = Cleaning(disk, opened(disk, clean=True, recovery_point=WRITTEN.end))
         cleaning.clock.advance(cleaning.cleaner.settings.backoff_ms)
+        end = cleaning.log.log_end_offset
         cleaning.cleaner.maintain({("orders", 0): cleaning.log}, cleaning.clock.now_ms())
+        assert cleaning.log.log_end_offset == end
 
 
 @pytest.mark.parametrize("length", LENGTHS)

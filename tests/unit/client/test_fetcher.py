@@ -14,6 +14,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import AbortedTransaction
 from support.fake_cluster import DROP
+from support.waiting import until
 
 
 def read(partition, start, end, **options):
@@ -96,8 +97,7 @@ def test_the_next_answer_is_on_its_way_while_one_is_worked_on(fake, with_cluster
     async def work(cluster):
         fetcher = RangeFetcher(cluster, p, 0, 20, fetch_max_bytes=10)
         await fetcher.next()
-        while len(fake.asked(ApiKey.FETCH)) < 2:
-            await cluster.refresh([])
+        await until(lambda: len(fake.asked(ApiKey.FETCH)) == 2, "the next request")
         await fetcher.close()
 
     with_cluster(fake, work)

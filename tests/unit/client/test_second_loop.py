@@ -13,13 +13,13 @@ from ottla.client import Consumer, Producer
 from ottla.client.errors import DeliveryError, IllegalStateError, InvalidArgumentError
 from ottla.wire.apis import ApiKey
 from support.fake_cluster import SILENT
+from support.quick_settings import QUICK_PRODUCER
 from support.waiting import wait_until
 
 #: The sockets that a loop leaves open at its end are closed when they are collected, and asyncio complains of it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 PATIENCE_S = 60.0
-QUICK = {"request_timeout_ms": 15_000, "delivery_timeout_ms": 60_000, "retry_backoff_ms": 5}
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def run(work):
 
 
 async def made_producer(fake, **settings):
-    producer = Producer(bootstrap_servers=fake.bootstrap, **{**QUICK, **settings})
+    producer = Producer(bootstrap_servers=fake.bootstrap, **{**QUICK_PRODUCER, **settings})
     await (await producer.send("t", b"first"))
     return producer
 
@@ -49,7 +49,7 @@ async def made_consumer(fake, partition):
     return consumer
 
 
-async def use_producer(producer):
+async def check_producer_refuses(producer):
     for call in (
         lambda: producer.send("t", b"v"),
         lambda: producer.send("other", b"v"),
@@ -61,7 +61,7 @@ async def use_producer(producer):
             await call()
 
 
-async def use_consumer(consumer, partition):
+async def check_consumer_refuses(consumer, partition):
     for call in (
         consumer.poll,
         lambda: anext(aiter(consumer)),
@@ -83,7 +83,7 @@ async def use_consumer(consumer, partition):
 def test_a_producer_in_a_second_loop(fake):
     [p] = fake.topic("t", 0)
     producer = run(made_producer(fake))
-    run(use_producer(producer))
+    run(check_producer_refuses(producer))
     run(producer.close())
     run(producer.close())
     assert [record.value for record in fake.logs[p].records()] == [b"first"]
@@ -93,7 +93,7 @@ def test_a_consumer_in_a_second_loop(fake):
     [p] = fake.topic("t", 0)
     fake.fill(p, 10)
     consumer = run(made_consumer(fake, p))
-    run(use_consumer(consumer, p))
+    run(check_consumer_refuses(consumer, p))
     run(consumer.close())
     run(consumer.close())
 
@@ -136,8 +136,8 @@ def test_while_the_first_loop_runs_nobody_else_closes(fake):
         consumer = there(made_consumer(fake, p))
 
         async def elsewhere():
-            await use_producer(producer)
-            await use_consumer(consumer, p)
+            await check_producer_refuses(producer)
+            await check_consumer_refuses(consumer, p)
             for close in (producer.close, producer.abort, consumer.close):
                 with pytest.raises(IllegalStateError, match="another one"):
                     await close()
@@ -166,7 +166,7 @@ def test_blocking_clients_work_where_a_loop_runs_as_in_jupyter(fake):
     told = []
 
     async def cell():
-        with ottla.client.sync.Producer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+        with ottla.client.sync.Producer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
             assert producer.send("t", b"1").result(PATIENCE_S).offset == 0
             assert producer.send_many([(None, b"2"), (None, b"3")], "t").result(PATIENCE_S)[0].start == 1
             producer.send("t", b"4", callback=lambda metadata, error: told.append(refusal(producer)))

@@ -80,8 +80,11 @@ def test_it_ends_with_the_work(disk: MemoryDisk) -> None:
     assert pread(file, 1, 0) == b"0"  # type: ignore[arg-type]
 
 
-def test_what_is_gone_is_not_brought(disk: MemoryDisk) -> None:
+def test_what_is_gone_is_not_brought(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, found = disk.open, []
+    monkeypatch.setattr(disk, "open", lambda path: found.append(opened(path)) or found[-1])
     bring(disk, [Range("/d/gone", 0, 1), Range("/d/f", 0, READ_AHEAD_BYTES)])
+    assert len(found) == 1, "the other one"
 
 
 def test_several_ranges_are_one_refusal() -> None:

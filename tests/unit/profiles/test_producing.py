@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from ottla.client.errors import ClientTimeoutError
 from ottla.client.model import TopicPartition
 from ottla.client.producer.futures import BatchResult
 from ottla.env.threads import Lock
+from ottla.profiles import producing
 from ottla.profiles.latencies import Latencies
 from ottla.profiles.producing import (
     MOST_FAILURES,
@@ -22,13 +22,38 @@ from ottla.profiles.producing import (
     TimedFuture,
     settings_of,
 )
-from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("D6")
 
 #: Of a chunk.
 ROWS = 1_000
 FAILURE = ClientTimeoutError("nobody answers")
+
+
+class PlayedTime:
+    """In place of the module `time`: a look at the clock takes 10 µs, and a pause as long as it has to."""
+
+    def __init__(self) -> None:
+        self._now_s = 1_000.0
+
+    def perf_counter(self) -> float:
+        self._now_s += 1e-5
+        return self._now_s
+
+    process_time = perf_counter
+
+    def time_ns(self) -> int:
+        return 1_700_000_000_000_000_000 + round(self._now_s * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += seconds
+
+
+@pytest.fixture(autouse=True)
+def played_time(monkeypatch: pytest.MonkeyPatch) -> PlayedTime:
+    played = PlayedTime()
+    monkeypatch.setattr(producing, "time", played)
+    return played
 
 
 class PlayedProducer:
@@ -134,27 +159,31 @@ def test_at_a_rate_time_ends_it_too() -> None:
 class SlowProducer(PlayedProducer):
     """Acknowledges a chunk a while after somebody has begun to wait for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, played_time: PlayedTime) -> None:
         super().__init__()
         self.sizes: list[int] = []
+        self._time = played_time
 
     def send_arrow(self, data: Any, topic: str, *, into: TimedFuture) -> None:
         self.sizes.append(data.num_rows)
-        into.add_batch(WaitedFor(TopicPartition("t", 0), Lock()), data.num_rows)
+        into.add_batch(WaitedFor(self._time), data.num_rows)
 
 
 class WaitedFor(BatchResult):
     """Is acknowledged when somebody waits for it, after a while."""
 
+    def __init__(self, played_time: PlayedTime) -> None:
+        super().__init__(TopicPartition("t", 0), Lock())
+        self._time = played_time
+
     def wait(self, timeout_s: float | None) -> bool:
-        moment = time.perf_counter() + 0.05
-        wait_until(lambda: time.perf_counter() > moment, "the acknowledgement to come")
+        self._time.sleep(0.05)
         self.complete(0, -1)
         return True
 
 
-def test_records_gather_where_acknowledgements_are_slow() -> None:
-    producer = SlowProducer()
+def test_records_gather_where_acknowledgements_are_slow(played_time: PlayedTime) -> None:
+    producer = SlowProducer(played_time)
     result = produce(producer, 2_000, per_s=10_000.0)
     assert result.acknowledged == 2_000
     assert producer.sizes[0] < 1_000

@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from ottla.spark import worker_memory
 from ottla.spark.worker_memory import give_back
 
 CODE = """
@@ -60,5 +61,8 @@ def test_only_workers_of_spark_give_back() -> None:
 
 
 def test_a_python_without_ctypes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(worker_memory, "_share_lists_of_archives", lambda: done.append("lists"))
     monkeypatch.setitem(sys.modules, "ctypes", None)
     give_back()
+    assert done == ["lists"]

@@ -208,8 +208,8 @@ def test_log_append_time_does_not_look_at_the_producers_times() -> None:
     log = log_with(
         message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=10, message_timestamp_after_max_ms=10
     )
-    append(log, batch(1, timestamp=5))
-    append(log, batch(1, timestamp=NOW_MS * 2))
+    assert append(log, batch(1, timestamp=5)).first_offset == 0
+    assert append(log, batch(1, timestamp=NOW_MS * 2)).first_offset == 1
 
 
 def test_the_timestamp_type_is_the_topics() -> None:

@@ -66,10 +66,10 @@ def test_a_log_that_only_one_broker_had_is_not_replaced_by_an_empty_one(caplog: 
         cluster.create_topic("orders", partitions=2, replication_factor=1)
         produce(cluster, "orders", *(f"record {number}" for number in range(20)))
         for broker in (0, 1):  # the first is the controller, then the other one is
-            lose_a_disk(cluster, broker, caplog)
+            check_a_lost_disk(cluster, broker, caplog)
 
 
-def lose_a_disk(cluster: Cluster, broker: int, caplog: pytest.LogCaptureFixture) -> None:
+def check_a_lost_disk(cluster: Cluster, broker: int, caplog: pytest.LogCaptureFixture) -> None:
     [partition] = [each for each in (0, 1) if cluster.replicas("orders", each) == (broker,)]
     for disk_is_lost in (True, False):  # restarts of this broker do not help
         cluster.kill(broker)

@@ -80,7 +80,7 @@ class Trouble:
                     assert owners.get(partition) == str(info.thread)
 
 
-async def scenario(seed: int) -> None:
+async def check_groups(seed: int) -> None:
     world = World()
     trouble = Trouble(world, seed)
     try:
@@ -105,4 +105,4 @@ async def scenario(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_one_owner_for_each_partition(seed: int) -> None:
-    run_in_virtual_time(scenario(seed))
+    run_in_virtual_time(check_groups(seed))

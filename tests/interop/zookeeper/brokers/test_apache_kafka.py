@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from interop.zookeeper.brokers.test_in_the_tree import delete, make, partitions, read, send, setting
 from interop.zookeeper.conftest import Server
-from support.apache import ApacheKafka
+from support.apache import SESSION_TIMEOUT_MS, ApacheKafka
 from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
@@ -48,7 +48,7 @@ def test_a_broker_of_apache_kafka_is_taken_over_and_given_back(
         tmp_path / "apache",
         zookeeper=zookeeper,
         broker_id=3,
-        overrides={"zookeeper.connect": address, "log.dirs": str(data), "zookeeper.session.timeout.ms": "4000"},
+        overrides={"zookeeper.connect": address, "log.dirs": str(data)},
     )
     theirs.start()
     try:
@@ -104,7 +104,7 @@ def test_a_broker_joins_the_cluster_of_apache_kafka_that_lives(
         return OttlaServer(
             tmp_path / broker_id,
             arguments=["--zookeeper", address, "--id", broker_id],
-            overrides={"zookeeper.session.timeout.ms": "4000"},
+            overrides={"zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS)},
         )
 
     ours = started("4")

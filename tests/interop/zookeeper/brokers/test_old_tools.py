@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.needs_082, pytest.mark.slow, pytest.mark.timeout(600),
 
 
 def test_over_a_zookeeper(serve: Callable[..., OttlaServer], address: str) -> None:
-    topics_are_made_shown_altered_and_deleted(serve(overrides={"broker.id": "7"}), address)
+    check_topics_are_made_shown_altered_and_deleted(serve(overrides={"broker.id": "7"}), address)
 
 
 def test_over_the_broker_s_own_tree(tmp_path: Path) -> None:
@@ -25,12 +25,12 @@ def test_over_the_broker_s_own_tree(tmp_path: Path) -> None:
     server.start()
     try:
         address = re.findall(r"ZooKeeper clients on ([^\s,]+)", server.server.stdout)[-1]
-        topics_are_made_shown_altered_and_deleted(server, address)
+        check_topics_are_made_shown_altered_and_deleted(server, address)
     finally:
         server.stop()
 
 
-def topics_are_made_shown_altered_and_deleted(server: OttlaServer, address: str) -> None:
+def check_topics_are_made_shown_altered_and_deleted(server: OttlaServer, address: str) -> None:
     def tool(*arguments: str) -> str:
         return old_tool("kafka.admin.TopicCommand", "--zookeeper", address, *arguments).stdout
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import defaultdict
 
 import pyarrow
@@ -20,17 +19,17 @@ from ottla.client.errors import (
 from ottla.client.producer.bulk_future import OffsetRange
 from ottla.client.producer.partitioners import partition_for_key
 from ottla.client.sync import Producer
+from ottla.env.clock import SystemClock
 from ottla.records.batch import parse_batch_header
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from support.quick_settings import QUICK_PRODUCER
 from support.waiting import Stopwatch
-
-QUICK = {"request_timeout_ms": 15_000, "delivery_timeout_ms": 60_000, "max_block_ms": 30_000, "retry_backoff_ms": 5}
 
 
 @pytest.fixture
 def producer(fake):
-    with Producer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
         yield producer
 
 
@@ -60,7 +59,7 @@ def test_the_same_with_an_event_loop(fake):
     [p] = fake.topic("t", 0)
 
     async def work():
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
             future = await producer.send_many([(None, b"%d" % at) for at in range(1000)], "t")
             assert future.count == 1000
             assert await future == [OffsetRange("t", 0, 0, 1000, 1000)]
@@ -123,7 +122,7 @@ def test_what_is_taken_before_a_record_that_is_refused_is_sent(fake, producer):
 def test_batches_that_are_large_but_not_too_large(fake):
     [p] = fake.topic("t", 0)
     with Producer(
-        bootstrap_servers=fake.bootstrap, max_request_size=100_000, buffer_memory=150_000, **QUICK
+        bootstrap_servers=fake.bootstrap, max_request_size=100_000, buffer_memory=150_000, **QUICK_PRODUCER
     ) as producer:
         producer.send_many([(None, bytes(1000))] * 1000, "t").result(60)
     sizes = [len(batch) for batch in fake.logs[p].batches]
@@ -167,7 +166,7 @@ def test_split_batches_are_reported_as_one_range(fake, producer):
 def test_serializers_are_asked_for_each_record(fake):
     [p] = fake.topic("t", 0)
     settings = {"key_serializer": "StringSerializer", "value_serializer": str.encode}
-    with Producer(bootstrap_servers=fake.bootstrap, **settings, **QUICK) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, **settings, **QUICK_PRODUCER) as producer:
         ranges = producer.send_many([("k", str(at)) for at in range(100)], "t").result(60)
     assert ranges == [OffsetRange("t", 0, 0, 100, 100)]
     assert written(fake, p) == [(b"k", b"%d" % at) for at in range(100)]
@@ -267,7 +266,7 @@ def test_an_arrow_header_has_a_name(fake, producer):
 def test_a_topic_that_is_not_there_keeps_nothing_back(fake, kind):
     [t] = fake.topic("t", 0)
     records = [ProducerRecord("t", b"1"), ProducerRecord("nowhere", b"2"), ProducerRecord("t", b"3")]
-    settings = {"bootstrap_servers": fake.bootstrap, **QUICK, "max_block_ms": 1000}
+    settings = {"bootstrap_servers": fake.bootstrap, **QUICK_PRODUCER, "max_block_ms": 1000}
 
     async def waiting():
         async with AsyncProducer(**settings) as producer:
@@ -294,7 +293,13 @@ def test_the_other_partitions_are_sent_where_one_record_is_too_large(fake, produ
 
 def test_what_has_no_room_in_time_is_reported(fake, faults):
     fake.topic("t", *[0] * 4)
-    settings = {"batch_size": 5000, "buffer_memory": 5000, "max_request_size": 2_000_000, **QUICK, "max_block_ms": 1000}
+    settings = {
+        "batch_size": 5000,
+        "buffer_memory": 5000,
+        "max_request_size": 2_000_000,
+        **QUICK_PRODUCER,
+        "max_block_ms": 1000,
+    }
     producer = Producer(bootstrap_servers=fake.bootstrap, **settings)
     producer.send("t", b"first").result(60)
     fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 10)
@@ -308,16 +313,17 @@ def test_what_has_no_room_in_time_is_reported(fake, faults):
         producer.close(timeout_ms=10)
 
 
-def test_a_batchs_time_begins_when_it_is_handed_over(fake):
+def test_a_batchs_time_begins_when_it_is_handed_over(fake, monkeypatch):
     fake.topic("t", 0)
+    own, ahead_ms = SystemClock.monotonic_ms, [0]
+    monkeypatch.setattr(SystemClock, "monotonic_ms", lambda clock: own(clock) + ahead_ms[0])
 
     def slow():
         yield ProducerRecord("t", b"1")
-        time.sleep(1.5)  # sleep: longer than delivery.timeout.ms
+        ahead_ms[0] = 2 * QUICK_PRODUCER["delivery_timeout_ms"]
         yield ProducerRecord("t", b"2")
 
-    settings = {**QUICK, "request_timeout_ms": 1000, "delivery_timeout_ms": 1200}
-    with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
         assert producer.send_many(slow()).result(60)[0].record_count == 2
 
 
@@ -396,7 +402,7 @@ def test_a_call_that_is_cancelled_reports_how_much_was_sent(fake, form):
         return fake.on_produce(0, request, None)
 
     async def work():
-        settings = {**QUICK, "max_block_ms": 60_000, "buffer_memory": 50_000, "max_request_size": 10_000}
+        settings = {**QUICK_PRODUCER, "max_block_ms": 60_000, "buffer_memory": 50_000, "max_request_size": 10_000}
         async with AsyncProducer(bootstrap_servers=fake.bootstrap, **settings) as producer:
             await (await producer.send("t", b"first"))
             fake.faults[ApiKey.PRODUCE].append(late)

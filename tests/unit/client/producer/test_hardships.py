@@ -19,15 +19,8 @@ from ottla.client.sync import Producer
 from ottla.records.record import decode_columns
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from support.quick_settings import QUICK_PRODUCER
 from support.waiting import wait_until
-
-QUICK = {
-    "request_timeout_ms": 15_000,
-    "delivery_timeout_ms": 60_000,
-    "max_block_ms": 30_000,
-    "retry_backoff_ms": 5,
-    "retry_backoff_max_ms": 20,
-}
 
 
 def values(fake, partition):
@@ -43,7 +36,7 @@ def test_answers_that_came_while_the_loop_was_busy_are_not_late(fake, late):
 
     async def work():
         async with AsyncProducer(
-            bootstrap_servers=fake.bootstrap, enable_idempotence=False, **{**QUICK, **settings}
+            bootstrap_servers=fake.bootstrap, enable_idempotence=False, **{**QUICK_PRODUCER, **settings}
         ) as producer:
             await (await producer.send("t", b"first"))
             futures = [await producer.send("t", b"1")]
@@ -62,7 +55,7 @@ def test_answers_that_came_while_the_loop_was_busy_are_not_late(fake, late):
 @pytest.mark.spec("P1", "P4")
 def test_with_acks_0_a_record_is_done_when_the_socket_has_it(fake):
     [p] = fake.topic("t", 0)
-    producer = Producer(bootstrap_servers=fake.bootstrap, acks=0, batch_size=100_000, **QUICK)
+    producer = Producer(bootstrap_servers=fake.bootstrap, acks=0, batch_size=100_000, **QUICK_PRODUCER)
     producer.send("t", b"first").result(60)
     goes_on = threading.Event()
     fake._loop.call_soon_threadsafe(goes_on.wait)  # the broker reads nothing meanwhile
@@ -79,7 +72,7 @@ def test_with_acks_0_a_record_is_done_when_the_socket_has_it(fake):
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
 def test_who_never_waits_learns_of_the_topic_all_the_same(fake, kind):
     fake.topic("t", 0)
-    settings: dict[str, Any] = {"bootstrap_servers": fake.bootstrap, **QUICK, "max_block_ms": 0}
+    settings: dict[str, Any] = {"bootstrap_servers": fake.bootstrap, **QUICK_PRODUCER, "max_block_ms": 0}
 
     def blocking():
         with Producer(**settings) as producer:
@@ -115,7 +108,9 @@ def test_a_batch_that_cannot_be_made_says_so_and_the_others_go_on(fake, monkeypa
         monkeypatch.setattr(batches, "finish_batch", finish)
         raise MemoryError("no more")
 
-    with Producer(bootstrap_servers=fake.bootstrap, compression_type="gzip", linger_ms=20, **QUICK) as producer:
+    with Producer(
+        bootstrap_servers=fake.bootstrap, compression_type="gzip", linger_ms=20, **QUICK_PRODUCER
+    ) as producer:
         producer.send("t", b"v", partition=1).result(60)
         monkeypatch.setattr(batches, "finish_batch", fail_once)
         futures = [producer.send("t", b"v", partition=at) for at in (0, 1)]
@@ -141,20 +136,26 @@ def test_no_record_is_left_out_of_a_batch_that_is_split():
     assert [parts[1].builder.base_timestamp + delta for delta in found.timestamp_deltas] == stamps[40:]
 
 
-@pytest.mark.slow
 @pytest.mark.spec("P5")
-def test_without_a_producer_id_each_record_has_its_own_time_and_learns_why(fake):
-    fake.topic("t", 0, 0)
-    fake.faults[ApiKey.INIT_PRODUCER_ID].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
-    settings = {**QUICK, "request_timeout_ms": 3000, "delivery_timeout_ms": 3000}
-    with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
-        first = producer.send("t", b"v", partition=0)
-        time.sleep(1.5)  # sleep: half of its time
-        second = producer.send("t", b"v", partition=1)
-        assert "COORDINATOR_LOAD_IN_PROGRESS" in str(first.exception(10))
-        assert not second.done()
-        fake.faults[ApiKey.INIT_PRODUCER_ID].clear()
-        assert second.result(60).offset == 0
+def test_without_a_producer_id_each_record_has_its_own_time_and_learns_why(virtual_fake):
+    virtual_fake.topic("t", 0, 0)
+    virtual_fake.faults[ApiKey.INIT_PRODUCER_ID].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
+    settings = {**QUICK_PRODUCER, "request_timeout_ms": 3000, "delivery_timeout_ms": 3000}
+
+    async def work():
+        async with AsyncProducer(
+            bootstrap_servers=virtual_fake.bootstrap, environment=virtual_fake.environment, **settings
+        ) as producer:
+            first = await producer.send("t", b"v", partition=0)
+            await asyncio.sleep(1.5)  # sleep: virtual; half of its time
+            second = await producer.send("t", b"v", partition=1)
+            with pytest.raises(ClientError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+                await first
+            assert not second.done()
+            virtual_fake.faults[ApiKey.INIT_PRODUCER_ID].clear()
+            assert (await second).offset == 0
+
+    virtual_fake.run_to_end(work())
 
 
 @pytest.mark.spec("P1")
@@ -166,7 +167,7 @@ def test_a_future_is_awaited_in_another_loop(fake):
         return (await future).offset
 
     async def work():
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
             await (await producer.send("t", b"first"))
             sender = producer._core._sender
             step = sender.step
@@ -182,7 +183,7 @@ def test_a_future_is_awaited_in_another_loop(fake):
 def test_whoever_waits_in_vain_is_reported_what_holds_the_records_up(fake):
     fake.topic("t", 0)
     fake.faults[ApiKey.PRODUCE].extend([ErrorCode.NONE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000])
-    settings = {**QUICK, "batch_size": 1000, "buffer_memory": 1000, "max_block_ms": 1000}
+    settings = {**QUICK_PRODUCER, "batch_size": 1000, "buffer_memory": 1000, "max_block_ms": 1000}
     producer = Producer(bootstrap_servers=fake.bootstrap, **settings)
     producer.send("t", b"v").result(60)
     future = producer.send("t", bytes(800))
@@ -204,7 +205,7 @@ def test_a_topic_that_is_gone_is_not_asked_for_over_and_over(fake):
     [other] = fake.topic("other", 0)
 
     async def work():
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
             await (await producer.send("t", b"v"))
             await (await producer.send("other", b"v"))
             del fake.leaders[p]

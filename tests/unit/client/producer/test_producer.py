@@ -21,16 +21,8 @@ from ottla.records.batch import BATCH_OVERHEAD, parse_batch_header
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from support.fake_cluster import DROP, SILENT
+from support.quick_settings import QUICK_PRODUCER
 from support.waiting import wait_until
-
-QUICK = {
-    "request_timeout_ms": 15_000,
-    "delivery_timeout_ms": 60_000,
-    "max_block_ms": 30_000,
-    "retry_backoff_ms": 5,
-    "retry_backoff_max_ms": 20,
-    "client_id": "test",
-}
 
 
 def values(fake, partition):
@@ -41,7 +33,7 @@ def values(fake, partition):
 def test_a_record_goes_out_and_its_future_and_callback_report_where(fake):
     [p] = fake.topic("t", 0)
     told = []
-    with Producer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
         first = producer.send("t", b"value", b"key", headers=[("h", b"1")], timestamp=5)
         assert first.result(60) == RecordMetadata("t", 0, 0, 5, 3, 5)
         second = producer.send(ProducerRecord("t", b"other"), lambda *both: told.append(both))
@@ -62,7 +54,7 @@ def test_the_same_with_an_event_loop(fake):
 
     async def work():
         told = []
-        async with AsyncProducer({"bootstrap.servers": fake.bootstrap}, **QUICK) as producer:
+        async with AsyncProducer({"bootstrap.servers": fake.bootstrap}, **QUICK_PRODUCER) as producer:
             futures = [
                 await producer.send("t", b"%d" % at, callback=lambda *both: told.append(both)) for at in range(50)
             ]
@@ -79,7 +71,7 @@ def test_a_record_is_sent_at_once_where_nothing_is_on_its_way(fake):
     [p] = fake.topic("t", 0)
 
     async def work():
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=0, **QUICK) as producer:
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=0, **QUICK_PRODUCER) as producer:
             await (await producer.send("t", b"0"))
             sent = producer.metrics()["request-total"]
             await producer.send("t", b"1")
@@ -98,7 +90,7 @@ def test_a_callback_that_sends_does_so_when_the_answer_is_worked_off(fake):
     partitions = fake.topic("t", 0, 0)
 
     async def work():
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=0, **QUICK) as producer:
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=0, **QUICK_PRODUCER) as producer:
             more = []
 
             def again(metadata, error):
@@ -123,7 +115,7 @@ def test_a_callback_that_sends_does_so_when_the_answer_is_worked_off(fake):
 @pytest.mark.spec("P1")
 def test_records_of_a_partition_keep_their_order_and_flush_waits_for_them(fakes):
     partitions = fakes.topic("t", 0, 1, 2)
-    with Producer(bootstrap_servers=fakes.bootstrap, batch_size=500, **QUICK) as producer:
+    with Producer(bootstrap_servers=fakes.bootstrap, batch_size=500, **QUICK_PRODUCER) as producer:
         futures = [producer.send("t", b"%d" % at, partition=at % 3) for at in range(600)]
         producer.flush()
         assert all(future.done() for future in futures)
@@ -134,7 +126,7 @@ def test_records_of_a_partition_keep_their_order_and_flush_waits_for_them(fakes)
 @pytest.mark.slow
 def test_what_cannot_be_sent_is_refused_at_once(fake):
     fake.topic("t", 0)
-    with Producer(bootstrap_servers=fake.bootstrap, max_request_size=1000, **QUICK) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, max_request_size=1000, **QUICK_PRODUCER) as producer:
         for wrong in ({"value": "text"}, {"key": 5}, {"timestamp": -1}, {"partition": 7}, {"headers": [("a", "b")]}):
             with pytest.raises(InvalidArgumentError):
                 producer.send("t", **wrong)
@@ -150,7 +142,7 @@ def test_what_cannot_be_sent_is_refused_at_once(fake):
 def test_a_record_may_be_just_as_large_as_a_request(fake, key):
     fake.topic("t", 0)
     overhead = BATCH_OVERHEAD + RECORD_OVERHEAD + 2 + (-1 if key is None else len(key))
-    with Producer(bootstrap_servers=fake.bootstrap, max_request_size=1000, **QUICK) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, max_request_size=1000, **QUICK_PRODUCER) as producer:
         assert producer.send("t", bytes(1000 - overhead), key).result(60).offset == 0
         with pytest.raises(RecordTooLargeError, match="1001"):
             producer.send("t", bytes(1001 - overhead), key)
@@ -159,7 +151,7 @@ def test_a_record_may_be_just_as_large_as_a_request(fake, key):
 @pytest.mark.slow
 def test_a_topic_that_is_not_there_is_waited_for_as_long_as_max_block_ms_says(fake, facade, caplog):
     fake.topic("there", 0)
-    settings = {**QUICK, "max_block_ms": 1000}
+    settings = {**QUICK_PRODUCER, "max_block_ms": 1000}
     begun = time.monotonic()
     with facade.producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
         for call in (
@@ -180,7 +172,7 @@ def test_a_topic_that_is_created_meanwhile_is_found(fake, facade, caplog):
 
     creating = threading.Thread(target=create)
     creating.start()
-    with facade.producer(bootstrap_servers=fake.bootstrap, **{**QUICK, "max_block_ms": 20_000}) as producer:
+    with facade.producer(bootstrap_servers=fake.bootstrap, **{**QUICK_PRODUCER, "max_block_ms": 20_000}) as producer:
         future = producer.send("late", b"v")
         producer.flush()
         assert future.result().offset == 0
@@ -191,7 +183,7 @@ def test_a_topic_that_is_created_meanwhile_is_found(fake, facade, caplog):
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
 def test_the_time_that_a_send_had_is_reported_as_it_was_given(fake, kind):
     fake.faults[ApiKey.METADATA] += [DROP] * 1000
-    settings = {"bootstrap_servers": fake.bootstrap, **QUICK, "max_block_ms": 300}
+    settings = {"bootstrap_servers": fake.bootstrap, **QUICK_PRODUCER, "max_block_ms": 300}
 
     async def waiting():
         async with AsyncProducer(**settings) as producer:
@@ -209,7 +201,7 @@ def test_futures_with_the_functions_of_asyncio(fake):
     fake.topic("t", 0, 0)
 
     async def work():
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=5, **QUICK) as producer:
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=5, **QUICK_PRODUCER) as producer:
             futures = [await producer.send("t", b"%d" % at, partition=at % 2) for at in range(100)]
             done, pending = await asyncio.wait(futures, timeout=60)
             assert (done, pending) == (set(futures), set())
@@ -240,7 +232,7 @@ def test_the_blocking_producers_futures_in_a_loop(fake):
     fake.topic("t", 0)
 
     async def work():
-        with Producer(bootstrap_servers=fake.bootstrap, linger_ms=5, **QUICK) as producer:
+        with Producer(bootstrap_servers=fake.bootstrap, linger_ms=5, **QUICK_PRODUCER) as producer:
             loop, thread = asyncio.get_running_loop(), threading.get_ident()
             futures = [producer.send("t", b"%d" % at) for at in range(100)]
             called = loop.create_future()
@@ -257,7 +249,9 @@ def test_the_blocking_producers_futures_in_a_loop(fake):
 @pytest.mark.parametrize(("batch_size", "per_batch"), [(0, 1), (1, 1), (61, 1), (62, 1), (90, 1), (150, 2), (316, 6)])
 def test_small_batches_are_as_small_as_batch_size_says(fake, facade, batch_size, per_batch):
     [p] = fake.topic("t", 0)
-    with facade.producer(bootstrap_servers=fake.bootstrap, batch_size=batch_size, linger_ms=30, **QUICK) as producer:
+    with facade.producer(
+        bootstrap_servers=fake.bootstrap, batch_size=batch_size, linger_ms=30, **QUICK_PRODUCER
+    ) as producer:
         for _ in range(12):
             producer.send("t", bytes(34))  # 40 bytes as a record
     counts = [parse_batch_header(batch).records_count for batch in fake.logs[p].batches]
@@ -268,6 +262,6 @@ def test_small_batches_are_as_small_as_batch_size_says(fake, facade, batch_size,
 def test_a_full_batch_does_not_linger(fake, facade):
     fake.topic("t", 0)
     settings = {"batch_size": 0, "linger_ms": 60_000, "delivery_timeout_ms": 120_000}
-    with facade.producer(bootstrap_servers=fake.bootstrap, **{**QUICK, **settings}) as producer:
+    with facade.producer(bootstrap_servers=fake.bootstrap, **{**QUICK_PRODUCER, **settings}) as producer:
         future = producer.send("t", b"v")
         wait_until(future.done, "the record")

@@ -16,15 +16,9 @@ from ottla.client.sync import Producer
 from ottla.records.batch import parse_batch_header
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from support.quick_settings import QUICK_PRODUCER
 from support.waiting import wait_until
 
-QUICK = {
-    "request_timeout_ms": 15_000,
-    "delivery_timeout_ms": 60_000,
-    "max_block_ms": 30_000,
-    "retry_backoff_ms": 5,
-    "retry_backoff_max_ms": 20,
-}
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 pytestmark = pytest.mark.spec("P1")
@@ -36,7 +30,7 @@ def values(fake, partition):
 
 @pytest.fixture
 def producer(fake):
-    with Producer(bootstrap_servers=fake.bootstrap, linger_ms=20, **QUICK) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, linger_ms=20, **QUICK_PRODUCER) as producer:
         yield producer
 
 
@@ -44,7 +38,7 @@ def test_the_first_send_after_partitions_for_is_sent(fake):
     fake.topic("t", 0)
 
     async def work() -> int:
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK) as producer, asyncio.timeout(60):
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer, asyncio.timeout(60):
             await producer.partitions_for("t")
             return (await (await producer.send("t", b"v"))).offset
 
@@ -102,7 +96,7 @@ class Looking:
 def test_interceptors_are_no_receivers_of_errors(fake):
     fake.topic("t", 0)
     looking = Looking()
-    with Producer(bootstrap_servers=fake.bootstrap, interceptor_classes=[looking], **QUICK) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, interceptor_classes=[looking], **QUICK_PRODUCER) as producer:
         fake.faults[ApiKey.PRODUCE].extend([REFUSED, REFUSED])
         producer.send("t", b"1")
         with pytest.raises(DeliveryError, match="1 records"):
@@ -121,7 +115,7 @@ class Confused:
 
 def test_an_interceptor_that_gives_no_record_is_passed_over(fake, caplog):
     [p] = fake.topic("t", 0)
-    with Producer(bootstrap_servers=fake.bootstrap, interceptor_classes=[Confused()], **QUICK) as producer:
+    with Producer(bootstrap_servers=fake.bootstrap, interceptor_classes=[Confused()], **QUICK_PRODUCER) as producer:
         producer.send("t", b"v").result(60)
     assert values(fake, p) == [b"v"]
     assert "on_send of interceptor Confused failed" in caplog.text
@@ -136,7 +130,7 @@ def test_who_awaits_a_record_of_a_batch_that_is_split_is_who_is_notified(fake):
         return fake.on_produce(0, request, REFUSED if alone else ErrorCode.MESSAGE_TOO_LARGE)
 
     async def work():
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=20, **QUICK) as producer:
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=20, **QUICK_PRODUCER) as producer:
             futures = [await producer.send("t", b"%d" % at) for at in range(2)]
             fake.faults[ApiKey.PRODUCE].extend([refuse] * 3)
             flushing = asyncio.create_task(producer.flush())
@@ -149,7 +143,7 @@ def test_who_awaits_a_record_of_a_batch_that_is_split_is_who_is_notified(fake):
 
 def test_close_reports_earlier_failures_too(fake, faults):
     fake.topic("t", 0)
-    producer = Producer(bootstrap_servers=fake.bootstrap, linger_ms=20, **QUICK)
+    producer = Producer(bootstrap_servers=fake.bootstrap, linger_ms=20, **QUICK_PRODUCER)
     fake.faults[ApiKey.PRODUCE].append(REFUSED)
     for _ in range(3):
         producer.send("t", b"v")
@@ -177,7 +171,7 @@ class Unwilling:
 @pytest.mark.parametrize("setting", ["partitioner_class", "value_serializer"])
 def test_users_code_that_cannot_be_closed_does_not_keep_the_producer_open(fake, setting, caplog):
     fake.topic("t", 0)
-    producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK, **{setting: Unwilling()})
+    producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER, **{setting: Unwilling()})
     producer.send("t", b"v").result(60)
     producer.close()
     assert producer._thread.is_closed
@@ -186,7 +180,7 @@ def test_users_code_that_cannot_be_closed_does_not_keep_the_producer_open(fake, 
 
 def test_a_future_of_the_parent_process_is_not_waited_for(fake, faults):
     fake.topic("t", 0)
-    settings = {**QUICK, "request_timeout_ms": 2000}
+    settings = {**QUICK_PRODUCER, "request_timeout_ms": 2000}
     with Producer(bootstrap_servers=fake.bootstrap, linger_ms=20, **settings) as producer:
         producer.send("t", b"v").result(60)
         fake.faults[ApiKey.PRODUCE].append(faults["SILENT"])
@@ -236,7 +230,7 @@ def test_a_close_that_is_cancelled_gives_up_at_once(fake, faults, caplog):
     fake.topic("t", 0)
 
     async def work():
-        producer = AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK)
+        producer = AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER)
         await (await producer.send("t", b"through"))
         fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 5)
         future = await producer.send("t", b"v")
@@ -253,7 +247,7 @@ def test_a_close_that_is_cancelled_gives_up_at_once(fake, faults, caplog):
 
 def test_a_record_that_is_sent_while_the_producer_is_stopped_is_refused(fake):
     fake.topic("t", 0)
-    producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK)
+    producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER)
     producer.send("t", b"v").result(60)
     producer.close()
     producer._core.refusal = None  # as a thread saw it just before
@@ -265,7 +259,7 @@ def test_a_record_that_is_sent_while_the_producer_is_stopped_is_refused(fake):
 
 def test_close_waits_for_what_other_threads_were_just_sending(fake, faults):
     fake.topic("t", 0)
-    producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK)
+    producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER)
     producer.send("t", b"v").result(60)
     late = []
 

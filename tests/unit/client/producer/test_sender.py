@@ -21,25 +21,22 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from support.quick_settings import QUICK_PRODUCER
+from support.virtual_fakes import VirtualFakeCluster
 from support.waiting import wait_until
-
-QUICK = {
-    "request_timeout_ms": 15_000,
-    "delivery_timeout_ms": 60_000,
-    "max_block_ms": 30_000,
-    "retry_backoff_ms": 5,
-    "retry_backoff_max_ms": 20,
-    "client_id": "test",
-}
 
 
 def producing(fake, work, **settings):
     """The result of `work(producer)`."""
 
-    async def body():
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **{**QUICK, **settings}) as producer:
+    async def body(**environment):
+        async with AsyncProducer(
+            bootstrap_servers=fake.bootstrap, **{**QUICK_PRODUCER, **settings}, **environment
+        ) as producer:
             return await work(producer)
 
+    if isinstance(fake, VirtualFakeCluster):
+        return fake.run_to_end(body(environment=fake.environment))
     return asyncio.run(body())
 
 
@@ -124,25 +121,24 @@ def test_an_answer_that_does_not_come_in_time_is_a_fault_like_others(fake, fault
     assert values(fake, p) == [b"%d" % at for at in range(200)]
 
 
-@pytest.mark.slow
 @pytest.mark.spec("P5")
-def test_up_to_five_requests_are_on_their_way_and_numbered_without_gaps(fake, faults):
-    [p] = fake.topic("t", 0)
+def test_up_to_five_requests_are_on_their_way_and_numbered_without_gaps(virtual_fake, faults):
+    [p] = virtual_fake.topic("t", 0)
 
     async def work(producer):
         await (await producer.send("t", b"first"))
-        fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 5)
+        virtual_fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 5)
         futures = await send_numbers(producer, 100)
-        await until(lambda: len(fake.asked(ApiKey.PRODUCE)) == 6)
-        await asyncio.sleep(0.05)  # sleep: no further request comes
-        assert len(fake.asked(ApiKey.PRODUCE)) == 6
+        await until(lambda: len(virtual_fake.asked(ApiKey.PRODUCE)) == 6)
+        await asyncio.sleep(0.05)  # sleep: virtual; no further request comes
+        assert len(virtual_fake.asked(ApiKey.PRODUCE)) == 6
         await asyncio.gather(*futures)
 
-    producing(fake, work, batch_size=200, request_timeout_ms=2000)
-    headers = [parse_batch_header(batch) for batch in fake.logs[p].batches]
+    producing(virtual_fake, work, batch_size=200, request_timeout_ms=2000)
+    headers = [parse_batch_header(batch) for batch in virtual_fake.logs[p].batches]
     assert headers[0].base_sequence == 0
     assert all(after.base_sequence == before.last_sequence + 1 for before, after in pairwise(headers))
-    assert values(fake, p) == [b"first", *(b"%d" % at for at in range(100))]
+    assert values(virtual_fake, p) == [b"first", *(b"%d" % at for at in range(100))]
 
 
 @pytest.mark.spec("P5")

@@ -15,19 +15,12 @@ from ottla.client.serialization import StringSerializer
 from ottla.client.sync import Producer
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-
-QUICK = {
-    "request_timeout_ms": 15_000,
-    "delivery_timeout_ms": 60_000,
-    "max_block_ms": 30_000,
-    "retry_backoff_ms": 5,
-    "retry_backoff_max_ms": 20,
-}
+from support.quick_settings import QUICK_PRODUCER
 
 
 def send_all(kind: str, fake: Any, records: list[Any], **settings: Any) -> tuple[list[Any], dict[str, float]]:
     """Send the records one by one; their metadata or errors, and the producer's figures after the last."""
-    settings = {"bootstrap_servers": fake.bootstrap, **QUICK, **settings}
+    settings = {"bootstrap_servers": fake.bootstrap, **QUICK_PRODUCER, **settings}
 
     def blocking() -> tuple[list[Any], dict[str, float]]:
         outcomes: list[Any] = []

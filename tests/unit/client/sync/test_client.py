@@ -20,19 +20,12 @@ from ottla.records.batch import ATTRIBUTES_AT, CRC_AT
 from ottla.records.compression import Compression
 from ottla.records.crc import crc32c
 from ottla.records.record import Record, encode_batch
-
-QUICK = {
-    "request_timeout_ms": 15_000,
-    "default_api_timeout_ms": 30_000,
-    "retry_backoff_ms": 5,
-    "retry_backoff_max_ms": 20,
-    "unknown_topic_timeout_ms": 50,
-}
+from support.quick_settings import QUICK_CLIENT
 
 
 @pytest.fixture
 def client(fake):
-    with Client(fake.bootstrap, client_id="test", **QUICK) as client:
+    with Client(fake.bootstrap, client_id="test", **QUICK_CLIENT) as client:
         yield client
 
 
@@ -161,7 +154,7 @@ def test_refused_arguments():
 
 
 def test_closed_clients_say_so(fake):
-    client = Client(fake.bootstrap, **QUICK)
+    client = Client(fake.bootstrap, **QUICK_CLIENT)
     client.close()
     client.close()
     with pytest.raises(ClientClosedError):
@@ -170,7 +163,7 @@ def test_closed_clients_say_so(fake):
 
 
 def read_in_child(bootstrap, partition, answers):
-    with Client(bootstrap, **QUICK) as client:
+    with Client(bootstrap, **QUICK_CLIENT) as client:
         answers.put(sum(len(records) for records in client.read_range(partition, 0, 100)))
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from e2e.raw_client import PRODUCE_V, RawClient, batch_of, fetch_request
 from ottla.testing import Broker, TestBrokerError, WaitedInVainError
 from ottla.testing.faults import declared
 from ottla.wire.errors import ErrorCode
@@ -23,6 +22,7 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchRespons
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.raw_client import PRODUCE_V, RawClient, batch_of, fetch_request
 
 pytestmark = pytest.mark.spec("U1")
 
@@ -221,9 +221,11 @@ class TestOtherFaults:
         assert client.is_closed_by_broker()
 
     def test_drop_answers_nothing_and_keeps_the_connection(self, broker: Broker) -> None:
-        with RawClient(broker.port, timeout_s=0.2) as client, broker.faults.drop("Metadata", times=1) as rule:
+        with RawClient(broker.port) as client, broker.faults.drop("Metadata", times=1) as rule:
             client.send(metadata_of("orders"), 12)
             client.send(metadata_of("orders"), 12)
+            rule.wait_until_fired()
+            client.socket.settimeout(0.2)
             with pytest.raises(TimeoutError):
                 client.receive_frame()
             assert (rule.seen, rule.fired) == (1, 1)

@@ -103,7 +103,7 @@ async def ask(client: RawClient, op: int, body: bytes = b"", xid: int | None = N
     return await in_thread(lambda: client.ask(op, body, xid))
 
 
-async def settled(condition: Callable[[], object]) -> None:
+async def until_settled(condition: Callable[[], object]) -> None:
     async def wait() -> None:
         while not condition():  # noqa: ASYNC110 (there is no event for what the server does inside)
             await asyncio.sleep(0)
@@ -130,12 +130,12 @@ def test_nobody_is_reported_a_change_before_it_is_on_the_disk() -> None:
             writes = pending(
                 ask(writer, raw.MULTI, raw.multi([(5, raw.set_data("/a", b"new")), (2, raw.versioned("/gone"))]))
             )
-            await settled(lambda: served.executor.waiting)
+            await until_settled(lambda: served.executor.waiting)
             reads = pending(
                 ask(reader, raw.GET_DATA, raw.watching("/a")),
                 ask(other, raw.EXISTS, raw.watching("/gone")),
             )
-            await settled(lambda: len(served.server._holding) == 4)
+            await until_settled(lambda: len(served.server._holding) == 4)
             assert not any(task.done() for task in (*writes, *reads))
             assert watcher.events == []
             served.executor.let_go()
@@ -161,7 +161,7 @@ def test_what_no_unforced_change_touched_is_read_at_once() -> None:
             apart = (await ask(writer, raw.CREATE, raw.create("/apart"))).zxid
             served.executor.held = True
             (write,) = pending(ask(writer, raw.SET_DATA, raw.set_data("/a", b"1")))
-            await settled(lambda: served.executor.waiting)
+            await until_settled(lambda: served.executor.waiting)
             answer = await ask(reader, raw.GET_DATA, raw.watching("/apart"))
             assert (answer.error, answer.zxid) == (0, apart)
             assert (await in_thread(reader.ping)).zxid == apart
@@ -177,7 +177,7 @@ def test_a_new_session_is_on_the_disk_before_its_client_knows_of_it() -> None:
         async with Served().running() as served:
             served.executor.held = True
             (opening,) = pending(served.client())
-            await settled(lambda: served.executor.waiting)
+            await until_settled(lambda: served.executor.waiting)
             assert not opening.done()
             served.executor.let_go()
             await opening
@@ -191,9 +191,9 @@ def test_a_disk_that_fails_ends_all_connections_and_nothing_is_reported() -> Non
             writer, reader = await served.client(), await served.client()
             served.executor.held = True
             asked = pending(ask(writer, raw.CREATE, raw.create("/a")))
-            await settled(lambda: served.executor.waiting)
+            await until_settled(lambda: served.executor.waiting)
             asked += pending(ask(reader, raw.EXISTS, raw.watching("/a")))
-            await settled(lambda: len(served.server._holding) == 2)
+            await until_settled(lambda: len(served.server._holding) == 2)
             served.disk.fail("flush")
             served.executor.let_go()
             outcomes = await asyncio.gather(*asked, return_exceptions=True)
@@ -317,7 +317,7 @@ def test_a_client_that_does_not_read_is_read_no_further(monkeypatch: pytest.Monk
 
             await in_thread(send)
             (connection,) = served.server._connections
-            await settled(lambda: connection._paused)
+            await until_settled(lambda: connection._paused)
             assert connection.received < count / 2
             assert connection._queued_bytes < 400_000
 
@@ -343,7 +343,7 @@ def test_a_client_that_does_not_read_its_events_is_cut_off(monkeypatch: pytest.M
                 served.store.watches.watch_data(f"/{number}", connection)
             local = LocalClient(served.store)
             changes = pending(*[local.create(f"/{number}") for number in range(100)])
-            await settled(lambda: connection.closed)
+            await until_settled(lambda: connection.closed)
             served.executor.let_go()
             await asyncio.gather(*changes)
 
@@ -419,7 +419,7 @@ def test_nothing_is_worked_on_behind_the_end_of_a_session() -> None:
             # In two pieces, the first of which holds no whole request.
             connection = next(each for each in served.server._connections if each.session.id == client.session_id)
             await in_thread(lambda: client.socket.sendall(frames[:10]))
-            await settled(lambda: len(connection._partial) == 10)
+            await until_settled(lambda: len(connection._partial) == 10)
             await in_thread(lambda: client.socket.sendall(frames[10:]))
             assert (await in_thread(lambda: client.receive(raw.EXISTS))).xid == 0
             await in_thread(lambda: client.socket.sendall(frames))
@@ -449,7 +449,7 @@ def test_last_answers_that_nobody_takes_are_not_kept_for_ever(monkeypatch: pytes
 
             monkeypatch.setattr(connection_module, "MOST_QUEUED_BYTES", 1 << 30)
             await in_thread(send)
-            await settled(lambda: not served.server._connections)
+            await until_settled(lambda: not served.server._connections)
 
     run(body)
 
@@ -586,7 +586,7 @@ def test_only_so_many_clients_may_leave_much_unread(monkeypatch: pytest.MonkeyPa
                 await in_thread(lambda client=client: ask_for_all(client))
             by_session = served.server._by_session
             first, *others = (by_session[client.session_id] for client in clients)
-            await settled(lambda: first.received > count and all(each._paused for each in others))
+            await until_settled(lambda: first.received > count and all(each._paused for each in others))
             assert first._queued_bytes > 10_000_000
             assert all(each._queued_bytes < 400_000 for each in others)
             for client in reversed(clients):
@@ -611,14 +611,14 @@ def test_who_takes_its_answers_slowly_is_alive(monkeypatch: pytest.MonkeyPatch) 
             for _ in range(60):
                 await in_thread(lambda: client.send(raw.GET_DATA, raw.watching("/big")))
             (connection,) = served.server._connections
-            await settled(lambda: connection._paused)
+            await until_settled(lambda: connection._paused)
             session = connection.session
             for _ in range(3):
                 clock.advance(600)
                 deadline_ms = session.deadline_ms
                 for _ in range(8):
                     await in_thread(lambda: client.receive(raw.GET_DATA))
-                await settled(lambda before=deadline_ms: session.deadline_ms > before)
+                await until_settled(lambda before=deadline_ms: session.deadline_ms > before)
                 served.server.expire_sessions()
             assert not connection.closed
             clock.advance(1000)

@@ -75,5 +75,6 @@ def test_a_spark_without_the_class_writes_in_its_own_way(is_known: bool, unset: 
 
 
 def test_a_session_without_these_settings_is_not_asked() -> None:
-    nothing: Any = object()
+    nothing: Any = SimpleNamespace()
     use_if_known(nothing, {})
+    assert vars(nothing) == {}

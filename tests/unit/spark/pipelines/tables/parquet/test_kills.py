@@ -47,7 +47,7 @@ def offsets(folder: Path) -> list[int]:
     return sorted(found.to_table(columns=["offset"])["offset"].to_pylist())
 
 
-def kill_often(folder: Path, kills: int, batches: int, seed: int) -> None:
+def check_kills(folder: Path, kills: int, batches: int, seed: int) -> None:
     dice = random.Random(seed)
     for number in range(kills):
         driver = start(folder, batches)
@@ -69,13 +69,13 @@ def kill_often(folder: Path, kills: int, batches: int, seed: int) -> None:
 
 
 def test_drivers_killed_at_chance_moments(tmp_path: Path) -> None:
-    kill_often(tmp_path, kills=2, batches=24, seed=1)
+    check_kills(tmp_path, kills=2, batches=24, seed=1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_drivers_killed_often(tmp_path: Path) -> None:
-    kill_often(tmp_path, kills=100, batches=2_000, seed=2)
+    check_kills(tmp_path, kills=100, batches=2_000, seed=2)
 
 
 def test_a_driver_stopped_replaced_and_continued(tmp_path: Path) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from ottla.records.batch import split_batches
 from ottla.records.record import Record, decode_batch, encode_batch
@@ -49,13 +46,13 @@ from ottla.wire.messages.produce import (
     TopicProduceData,
 )
 from ottla.wire.schema import Message
+from support.framed_socket import TIMEOUT_S, FramedSocket
 from support.ports import LOOPBACK
 
 M = TypeVar("M", bound=Message)
 
 LATEST = -1
 FETCH_BYTES = 4 * 1024 * 1024
-SIZE = struct.Struct(">i")
 
 # Versions that are spoken here; each is one that some client in use speaks, too.
 CREATE_PARTITIONS_V = 2
@@ -71,65 +68,21 @@ OFFSET_FETCH_V = 7
 PRODUCE_V = 9
 
 
-class Disconnected(Exception):
-    """The broker closed the connection, or is not there."""
+class RawClient(FramedSocket):
+    """One connection, and requests in ottla's own codec."""
 
-
-class RawClient:
-    """One connection. An answer that does not come within `timeout_s` is a TimeoutError."""
-
-    def __init__(self, port: int, *, timeout_s: float = 60.0, client_id: str = "raw") -> None:
+    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S, client_id: str = "raw") -> None:
+        super().__init__(LOOPBACK, port, timeout_s)
         self.client_id = client_id
         self.correlation_id = 0
-        try:
-            self.socket = socket.create_connection((LOOPBACK, port), timeout=timeout_s)
-        except ConnectionError as error:
-            raise Disconnected(str(error)) from error
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        #: This end's host and port, as the broker's log names it.
-        self.address: tuple[str, int] = self.socket.getsockname()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.socket.close()
-
-    # Frames
 
     def frame(self, message: Message, version: int) -> bytes:
         """A whole request, its size first."""
         return request_frame(message, version, self.correlation_id, self.client_id)
 
-    def send_bytes(self, data: bytes | memoryview) -> None:
-        try:
-            self.socket.sendall(data)
-        except ConnectionError as error:
-            raise Disconnected(str(error)) from error
-
     def send(self, message: Message, version: int) -> None:
         self.correlation_id += 1
         self.send_bytes(self.frame(message, version))
-
-    def receive_frame(self) -> bytes:
-        """The next frame without its size."""
-        (size,) = SIZE.unpack(self.receive_exactly(4))
-        return self.receive_exactly(size)
-
-    def receive_exactly(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            try:
-                chunk = self.socket.recv(min(size - len(data), 1 << 20))
-            except ConnectionError as error:
-                raise Disconnected(str(error)) from error
-            if not chunk:
-                raise Disconnected(f"closed after {len(data)} of {size} bytes")
-            data += chunk
-        return bytes(data)
 
     def receive(self, response: type[M], version: int) -> M:
         frame = self.receive_frame()
@@ -142,14 +95,6 @@ class RawClient:
     def ask(self, message: Message, response: type[M], version: int) -> M:
         self.send(message, version)
         return self.receive(response, version)
-
-    def is_closed_by_broker(self) -> bool:
-        """Whether the broker closes the connection; False where it answers instead."""
-        try:
-            self.receive_exactly(1)
-        except Disconnected:
-            return True
-        return False
 
     # Requests by purpose
 
