@@ -428,7 +428,8 @@ class ControllerState:
         if not left:
             return []
         stops = tuple(StopEntry(topic.name, index, known.leader_epoch, False) for topic, index, known in left)
-        told = self.tell([(topic.name, index) for topic, index, _ in left])
+        # This broker asks when it makes metadata, but may have some made already.
+        told = [*self.notify(ImageDelta()), *self.tell([(topic.name, index) for topic, index, _ in left])]
         is_there = broker_id in self.informed and broker_id in self.live
         return told + self.send(broker_id, StopReplicaBatch(stops)) if is_there else told
 
@@ -448,17 +449,21 @@ class ControllerState:
     def entry(self, topic: TopicImage, index: int, state: PartitionImage) -> PartitionEntry:
         """A partition's present state in a control request."""
         key = (topic.name, index)
-        failed = self.offline_replicas(*key) if self.offline else ()
-        electable = self.electable
-        offline: tuple[int, ...] = ()
-        if failed or not electable.issuperset(state.replicas):
-            offline = tuple(broker for broker in state.replicas if broker not in electable or broker in failed)
+        offline = self.not_online(topic.name, index, state.replicas)
         is_new, is_recovering = key in self.unannounced, key in self.recovering
         version = self.versions.get(key, 0)
         adding, removing = self.moves.get(key, NO_MOVE) if self.moves else NO_MOVE
         return PartitionEntry(
             topic.name, topic.topic_id, index, state, version, offline, is_new, is_recovering, adding, removing
         )
+
+    def not_online(self, topic: str, index: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of a partition's replicas whose broker is dead or shuts down, or whose log directory has failed."""
+        failed = self.offline_replicas(topic, index) if self.offline else ()
+        electable = self.electable
+        if not failed and electable.issuperset(replicas):
+            return ()
+        return tuple(broker for broker in replicas if broker not in electable or broker in failed)
 
     @property
     def others(self) -> list[int]:

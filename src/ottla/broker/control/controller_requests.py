@@ -58,11 +58,11 @@ WITHOUT_TOPIC_IDS = 1
 NOT_CHECKED = -1
 #: Pause before a controller is looked for again, in milliseconds.
 NO_CONTROLLER_MS = 100
-_NO_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH)
+_NO_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
 
 
 class ServedByController:
-    """Answers the requests of brokers; NOT_CONTROLLER where this broker is not the controller.
+    """Answers the requests of brokers; refuses them where this broker is not the controller.
 
     `highest_producer_id` is the highest one in this broker's logs, -1 for none.
     """
@@ -121,12 +121,16 @@ class ServedByController:
         return AlterPartitionResponse(topics=topics)
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """Answer ControlledShutdown: move the leaders of a broker that wants to stop."""
-        if not self.is_active:
-            return ControlledShutdownResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        """Answer ControlledShutdown: move the leaders of a broker that wants to stop.
+
+        Where this broker is not the controller it answers STALE_CONTROLLER_EPOCH, the code of Apache Kafka's
+        `ControllerMovedException`.
+        """
         answer = await self._controller.ask(lambda token: ShutdownAsked(token, request.broker_id, request.broker_epoch))
         if isinstance(answer, TopicRefusal):
-            return ControlledShutdownResponse(error_code=int(answer.error))
+            is_elsewhere = answer.error is ErrorCode.NOT_CONTROLLER
+            error = ErrorCode.STALE_CONTROLLER_EPOCH if is_elsewhere else answer.error
+            return ControlledShutdownResponse(error_code=int(error))
         assert isinstance(answer, ShutdownProgress)
         remaining = [RemainingPartition(topic_name=topic, partition_index=index) for topic, index in answer.remaining]
         return ControlledShutdownResponse(remaining_partitions=remaining)
