@@ -60,6 +60,7 @@ def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
 
 
 async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
+    await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     control, slices = context.broker.control, context.broker.slices
     asked = request.topic_partitions
     keys = await _keys(context, request)
