@@ -170,19 +170,27 @@ class ControllerState:
         """
         return self._notify(delta, then, partition_epochs, None)
 
-    def notify_in_turns(self, name: str, change: Change, then: OnNotified) -> list[Effect]:
+    def notify_in_turns(
+        self, name: str, change: Change, then: OnNotified, *, is_undone_on_failure: bool = False
+    ) -> list[Effect]:
         """As `notify` of one topic's change; the requests to the others are made in several turns where it is large.
 
         `change` gives the topic as it is to be, of that which is known then. All is sent, and applied, at once.
+        `is_undone_on_failure` says that `then` undoes it where it cannot be applied here.
         """
-        delta = self.delta(name, change(self.image.topics.get(name)))
+
+        def made_delta() -> ImageDelta:
+            delta = self.delta(name, change(self.image.topics.get(name)))
+            return delta._replace(is_undone_on_failure=is_undone_on_failure)
+
+        delta = made_delta()
         batches = self._batches()
         basis = self._basis(name)
 
         def made() -> list[Effect]:
             # A safeguard: the shell lets nothing else in between.
             if self._basis(name) != basis:
-                return self.notify(self.delta(name, change(self.image.topics.get(name))), then)
+                return self.notify(made_delta(), then)
             return self._notify(delta, then, None, batches)
 
         return self.in_turns(((partitions, []) for partitions in batches.adding(delta)), made)
