@@ -26,11 +26,13 @@ from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import TopicPartition
 from ottla.client.moves.files import WantedMove, moves_json, parse_moves, parse_topics
 from ottla.client.moves.generation import proposed
-from ottla.client.moves.moving import MovePlan, cancel, check_plan, clear_throttles, execute, read_standing
+from ottla.client.moves.moving import MovePlan, Standing, cancel, check_plan, clear_throttles, execute, read_standing
 from ottla.peer.cluster import Cluster
 
 T = TypeVar("T")
 
+#: Partitions named in one message.
+GONE_SHOWN = 10
 ADVICE = "run `ottla reassign verify` until all is done: it takes the throttle away"
 
 
@@ -121,6 +123,7 @@ async def verify_moves(cluster: Cluster, path: str, *, preserve_throttles: bool,
             write_json(directory_row(directory))
     else:
         show_standing(Terminal.standard_output(), standing)
+    _report_gone(standing, path)
     if not standing.goes_on and not preserve_throttles:
         await clear_throttles(cluster, moves, standing)
         if not as_json:
@@ -135,6 +138,7 @@ async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool,
     moving = [each for each in standing.moves if each.partition in standing.under_way]
     if not as_json:
         show_standing(Terminal.standard_output(), standing)
+    _report_gone(standing, path)
     if moving and not _may_change(f"Cancel {count(len(moving), 'move')}?", yes=yes, as_json=as_json):
         if as_json:
             _write_cancelled([each.partition for each in moving], ())
@@ -149,6 +153,13 @@ async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool,
     else:
         sys.stdout.write(f"cancelled: {count(len(done), 'move')}\n" if done else "none of these partitions moves\n")
     return 1 if refused else 0
+
+
+def _report_gone(standing: Standing, path: str) -> None:
+    gone = standing.gone
+    if gone:
+        names = ", ".join(map(str, gone[:GONE_SHOWN])) + (", …" if len(gone) > GONE_SHOWN else "")
+        COMMAND.report(f"not in the cluster, so that their moves are never done: {names}. Take them out of {path}")
 
 
 def _may_change(question: str, *, yes: bool, as_json: bool) -> bool:

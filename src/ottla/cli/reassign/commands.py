@@ -127,7 +127,8 @@ def verify(
 ) -> None:
     """Show how the moves of a file stand; where no partition moves any more, take the throttles away.
 
-    Ends with 0 where all replicas are where they are to be, else with 1. A partition that is not there is "gone".
+    Ends with 0 where all replicas are where they are to be, else with 1. A partition that is not there is "gone":
+    its move is never done, and is to be taken out of the file.
     """
     from ottla.cli.reassign.changes import verify_moves
 
