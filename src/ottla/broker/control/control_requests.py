@@ -296,7 +296,7 @@ def _report_strays(names: Sequence[str]) -> None:
         shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
         log.warning(
             "%d partition directories are stray, and kept but not served: the controller places no such partitions on "
-            "this broker: %s",
+            "this broker: %s. Remove the directories while the broker is stopped, unless you need their records",
             len(names),
             shown,
         )
