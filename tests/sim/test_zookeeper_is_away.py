@@ -85,9 +85,9 @@ def asked_while_away(request: Any, version: int, error_of: Callable[[Any], int],
         zk = machine.zk
         assert zk is not None
         zk.cut()
-        await asyncio.sleep(AWAY_S)
+        await asyncio.sleep(AWAY_S)  # sleep: in virtual time
         asked = asyncio.ensure_future(connection.request(request, versions=(version, version)))
-        await asyncio.sleep(STILL_AWAY_S)
+        await asyncio.sleep(STILL_AWAY_S)  # sleep: in virtual time
         if comes_back:
             assert not asked.done(), "it has waited for so long"
             await zk.reconnect()

@@ -117,14 +117,13 @@ class LogManager:
         self._settings = settings or StorageSettings()
         self._directories = LogDirectories(disk, clock, executor, log_dirs, self._note, self._on_failed)
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
-        #: Logs to whose directories the topic's id may have to be written.
-        self._new_logs: deque[PartitionLog] = deque()
+        self._new_logs: deque[PartitionLog] = deque()  # their directories may lack the topic's id
         open_files = max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2))
-        expiration_ms = self._settings.producer_expiration_ms
-        self._resources = LogResources(disk, open_files, producer_expiration_ms=expiration_ms, executor=executor)
+        self._resources = LogResources(
+            disk, open_files, producer_expiration_ms=self._settings.producer_expiration_ms, executor=executor
+        )
         self._removals = Removals(disk, executor, self._note)
         self._deleted = 0
-        #: Logs that wait for a disk thread.
         self.flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         self._checkpoints = LogCheckpoints(disk, self._directories, self._logs)
         #: Copies of logs on their way to other log directories.

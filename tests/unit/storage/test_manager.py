@@ -786,32 +786,3 @@ def test_the_files_of_a_log_that_begins_anew_are_removed_later(setup: Setup) -> 
     assert not [name for name in setup.disk.listdir(folder) if name.endswith(".deleted")]
     assert append(log).first_offset == 100
     manager.close()
-
-
-@pytest.mark.spec("L3")
-def test_new_directories_get_the_topic_id_within_a_second_some_at_a_time(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in Apache Kafka it does not wait for the first append; an append writes its own before."""
-    monkeypatch.setattr("ottla.storage.manager.IDENTITIES_AT_ONCE", 4)
-
-    def with_ids() -> list[str]:
-        return sorted(log.name for log in manager.logs() if setup.disk.exists(f"{log.directory}/partition.metadata"))
-
-    manager = setup.opened()
-    for number in range(7):
-        manager.create("t", TOPIC_ID, number)
-    manager.create("zookeeper-era", None, 0)
-    assert with_ids() == []
-    appended = manager.get("t", 6)
-    assert appended is not None
-    append(appended)
-    manager.delete("t", 1)
-    manager.maintain(NOW_MS)
-    assert with_ids() == ["t-0", "t-2", "t-3", "t-6"]
-    manager.maintain(NOW_MS + 1_000)
-    assert with_ids() == ["t-0", "t-2", "t-3", "t-4", "t-5", "t-6"]
-    kill(manager)
-    again = setup.opened()
-    assert {found.topic_id for found in again.found if found.topic == "t"} == {TOPIC_ID}
-    again.close()
