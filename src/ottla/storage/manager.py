@@ -117,7 +117,7 @@ class LogManager:
         self._settings = settings or StorageSettings()
         self._directories = LogDirectories(disk, clock, executor, log_dirs, self._note, self._on_failed)
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
-        self._new_logs: deque[PartitionLog] = deque()  # their directories may lack the topic's id
+        self._new_logs: deque[TopicPartitionKey] = deque()  # their directories may lack the topic's id
         open_files = max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2))
         self._resources = LogResources(
             disk, open_files, producer_expiration_ms=self._settings.producer_expiration_ms, executor=executor
@@ -341,7 +341,7 @@ class LogManager:
             except DiskError as error:
                 self._undo_create(log_dir, place.directory, error)
         self._logs[key] = log
-        self._new_logs.append(log)
+        self._new_logs.append(key)
         self._directories.set_log_dir(key, log_dir)
         self._checkpoints.note(key)
         return log
@@ -539,13 +539,14 @@ class LogManager:
                 yield
             if not self._new_logs:
                 return
-            log = self._new_logs.popleft()
-            if self._logs.get((log.topic, log.partition)) is not log or not log.is_new:
+            key = self._new_logs.popleft()
+            log = self._logs.get(key)
+            if log is None or not log.is_new:
                 continue
             try:
                 log.write_identity()
             except DiskError:
-                self._new_logs.append(log)
+                self._new_logs.append(key)
                 self.suspect(log)
 
     def _some_at_a_time(
