@@ -42,6 +42,7 @@ from ottla.wire.messages.create_topics import (
 )
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.wire.messages.metadata import MetadataRequest
 from ottla.zk.client import ZkClient, ensure_path
 from ottla.zk.layout import (
     BrokerIdZnode,
@@ -416,6 +417,20 @@ class Play:
             for each in topic.partition_result
         }
         return [_name(response.error_code), dict(sorted(found.items()))]
+
+    async def _describe(self) -> Any:
+        response = await self._ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        return {
+            f"{topic.name}-{each.partition_index}": [
+                _name(each.error_code),
+                each.leader_id,
+                sorted(each.isr_nodes),
+                each.replica_nodes,
+                sorted(each.offline_replicas),
+            ]
+            for topic in sorted(response.topics, key=lambda topic: topic.name)
+            for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+        }
 
     # The controller
 

@@ -16,6 +16,7 @@ propose T-P 1+2 [options]              it proposes this ISR
 prefer T-P .. | unclean T-P ..         ElectLeaders
 elect T-P ..                           a preferred election, asked for in its znode
 move T-P 3+2                           a reassignment, asked for in its znode
+describe                               the controller's own Metadata of all topics
 reelect                                /controller is deleted
 usurp | yield                          another broker takes the place of the controller, and leaves it again
 
@@ -76,6 +77,17 @@ BY_HAND = {
         "register 1; register 2; create a 0+1,1+0,0+2; shrink a-0; expand a-0; die 1; register 1; prefer a-1; "
         "expand a-1; prefer a-1; reelect; move a-2 1; expand a-2; move a-1 2+0; register 3; expand a-1; fail 1 "
         "a-0; create b 0; grow b 2; usurp; die 2; return 1; yield; delete a; delete b; register 2"
+    ),
+    # What the controller's own broker answers about replicas that are offline, as it sends it to the others.
+    "own-metadata": (
+        "register 1; register 2; register 3; create a 0+1+2,1+2+0,3+0+1; create b 3; describe; die 1; describe; "
+        "reelect; describe; register 1; describe; expand a-0; fail 2 a-0; describe; shrink a-1; fail 2 a-1; describe; "
+        "return 2; describe; shutdown 3; describe; die 3; describe"
+    ),
+    # Requests to the controller that reach a broker which is not the controller (any more).
+    "elsewhere": (
+        "register 1; register 2; create a 1+2,2+1; usurp; prefer a-0; unclean a-0 a-1 b-0; shutdown 2; create b 1; "
+        "grow a 1+2; delete a; shrink a-0; yield; prefer a-0; shutdown 2"
     ),
     # Moves: to a broker that is not there yet, replaced by another, done by an election, ended by a deletion.
     "moves": (

@@ -85,7 +85,7 @@ class Dispatcher:
         self._intercept: Intercept | None = None
         #: Whether an authorizer or an intercept is set.
         self._is_gated = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         #: Requests by API key, for the metrics.
         self.requests: dict[int, int] = dict.fromkeys(SERVED, 0)
         self.refused_frames = 0
@@ -372,11 +372,11 @@ class Dispatcher:
     def spawn(self, context: RequestContext, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run `work` as a task; at most one per connection, since a connection has one request in work."""
         task = asyncio.get_running_loop().create_task(self._guard(context, work))
-        self._tasks.add(task)
+        self._tasks[task] = None
 
         def ended(_: asyncio.Task[None]) -> None:
             work.close()
-            self._tasks.discard(task)
+            self._tasks.pop(task, None)
 
         task.add_done_callback(ended)
         return task

@@ -162,13 +162,16 @@ class ControlRequests:
 
 
 def is_left_behind(entry: PartitionEntry, here: HostedReplica) -> bool:
-    """Whether an entry of an UpdateMetadata, which has no replica here, ends a role that this broker still has.
+    """Whether an entry of an UpdateMetadata, deleted or without a replica here, ends a role that this broker still has.
 
-    The replica was moved away while the broker was not alive: no StopReplica reached it then, nor does a LeaderAndIsr
-    now, and it would lead on, or coordinate groups, in a leader epoch that is over.
+    A topic that is being deleted takes no records from then on, though StopReplica comes later. Or the replica was
+    moved away while the broker was not alive: no StopReplica reached it then, nor does a LeaderAndIsr now, and it would
+    lead on, or coordinate groups, in a leader epoch that is over.
     """
-    if entry.state.leader == LEADER_DURING_DELETE or here.leader_epoch == NO_LEADER_EPOCH:
+    if here.leader_epoch == NO_LEADER_EPOCH:
         return False
+    if entry.state.leader == LEADER_DURING_DELETE:
+        return not _is_of_another_topic(entry, here)
     return _is_of_another_topic(entry, here) or entry.state.leader_epoch > here.leader_epoch
 
 

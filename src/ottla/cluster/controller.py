@@ -170,6 +170,14 @@ class Controller:
                 found[key] = (known, move)
         return found
 
+    def offline_replicas(self, topic: str, index: int, state: PartitionImage) -> tuple[int, ...]:
+        """The offline replicas of a partition in this state, as it is sent to the other brokers.
+
+        They hear nothing of a leader that shuts down, and that no replica can replace: it leads on until it stops.
+        """
+        offline = self._state.not_online(topic, index, state.replicas)
+        return tuple(broker for broker in offline if broker != state.leader) if offline else offline
+
     @property
     def all_shut_down(self) -> bool:
         """Whether every live broker has asked for a controlled shutdown, so that none can take over from another."""

@@ -170,19 +170,27 @@ class ControllerState:
         """
         return self._notify(delta, then, partition_epochs, None)
 
-    def notify_in_turns(self, name: str, change: Change, then: OnNotified) -> list[Effect]:
+    def notify_in_turns(
+        self, name: str, change: Change, then: OnNotified, *, is_undone_on_failure: bool = False
+    ) -> list[Effect]:
         """As `notify` of one topic's change; the requests to the others are made in several turns where it is large.
 
         `change` gives the topic as it is to be, of that which is known then. All is sent, and applied, at once.
+        `is_undone_on_failure` says that `then` undoes it where it cannot be applied here.
         """
-        delta = self.delta(name, change(self.image.topics.get(name)))
+
+        def made_delta() -> ImageDelta:
+            delta = self.delta(name, change(self.image.topics.get(name)))
+            return delta._replace(is_undone_on_failure=is_undone_on_failure)
+
+        delta = made_delta()
         batches = self._batches()
         basis = self._basis(name)
 
         def made() -> list[Effect]:
             # A safeguard: the shell lets nothing else in between.
             if self._basis(name) != basis:
-                return self.notify(self.delta(name, change(self.image.topics.get(name))), then)
+                return self.notify(made_delta(), then)
             return self._notify(delta, then, None, batches)
 
         return self.in_turns(((partitions, []) for partitions in batches.adding(delta)), made)
@@ -428,7 +436,8 @@ class ControllerState:
         if not left:
             return []
         stops = tuple(StopEntry(topic.name, index, known.leader_epoch, False) for topic, index, known in left)
-        told = self.tell([(topic.name, index) for topic, index, _ in left])
+        # This broker asks when it makes metadata, but may have some made already.
+        told = [*self.notify(ImageDelta()), *self.tell([(topic.name, index) for topic, index, _ in left])]
         is_there = broker_id in self.informed and broker_id in self.live
         return told + self.send(broker_id, StopReplicaBatch(stops)) if is_there else told
 
@@ -448,17 +457,21 @@ class ControllerState:
     def entry(self, topic: TopicImage, index: int, state: PartitionImage) -> PartitionEntry:
         """A partition's present state in a control request."""
         key = (topic.name, index)
-        failed = self.offline_replicas(*key) if self.offline else ()
-        electable = self.electable
-        offline: tuple[int, ...] = ()
-        if failed or not electable.issuperset(state.replicas):
-            offline = tuple(broker for broker in state.replicas if broker not in electable or broker in failed)
+        offline = self.not_online(topic.name, index, state.replicas)
         is_new, is_recovering = key in self.unannounced, key in self.recovering
         version = self.versions.get(key, 0)
         adding, removing = self.moves.get(key, NO_MOVE) if self.moves else NO_MOVE
         return PartitionEntry(
             topic.name, topic.topic_id, index, state, version, offline, is_new, is_recovering, adding, removing
         )
+
+    def not_online(self, topic: str, index: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of a partition's replicas whose broker is dead or shuts down, or whose log directory has failed."""
+        failed = self.offline_replicas(topic, index) if self.offline else ()
+        electable = self.electable
+        if not failed and electable.issuperset(replicas):
+            return ()
+        return tuple(broker for broker in replicas if broker not in electable or broker in failed)
 
     @property
     def others(self) -> list[int]:

@@ -83,6 +83,8 @@ class ImageDelta(NamedTuple):
     new_partitions: Collection[tuple[str, int]] = frozenset()
     #: Partitions whose leaders were elected without being in sync (KIP-704), until their ISRs change.
     recovering: Collection[tuple[str, int]] = frozenset()
+    #: Whether a client waits for the change, which is undone where a new replica cannot be made here.
+    is_undone_on_failure: bool = False
 
 
 def offline_delta(image: ClusterImage, broker_id: int, partitions: Iterable[tuple[str, int]]) -> ImageDelta:

@@ -254,14 +254,15 @@ class PartitionChanges:
         if broker is None or broker.epoch != event.broker_epoch:
             return []
         known = state.offline.get(event.broker_id, set())
+        back = [] if known.isdisjoint(event.online) else state.notify(ImageDelta())
         known.difference_update(event.online)
         if event.broker_id in state.unanswered:
             state.unanswered[event.broker_id].discard_all(event.online)
         new = [key for key in event.offline if key not in known]
         if not new:
-            return []
+            return back
         message = f"broker {event.broker_id} has {len(new)} replicas offline, among them {new[0][0]}-{new[0][1]}"
-        return [Report(message, True), *self.replicas_offline(ReplicasOffline(event.broker_id, new))]
+        return [*back, Report(message, True), *self.replicas_offline(ReplicasOffline(event.broker_id, new))]
 
     # Controlled shutdown
 

@@ -72,7 +72,7 @@ class TopicChanges:
             if outcome.failure is not None:
                 return self._failed(event.token, name, outcome)
             state.note_made(topic)
-            return state.notify_in_turns(name, lambda _: topic, notified)
+            return state.notify_in_turns(name, lambda _: topic, notified, is_undone_on_failure=True)
 
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
@@ -106,7 +106,7 @@ class TopicChanges:
             if outcome.failure is not None:
                 return self._failed(event.token, name, outcome)
             state.note_made(after, len(before.partitions))
-            return state.notify_in_turns(name, grown, notified)
+            return state.notify_in_turns(name, grown, notified, is_undone_on_failure=True)
 
         def grown(known: TopicImage | None) -> TopicImage | None:
             return known._replace(partitions=known.partitions + added) if known is not None else None

@@ -202,12 +202,12 @@ class Cluster:
                     connection = await self._open(node.host, node.port)
                 except ConnectError as error:
                     # A broker of the cluster that closes the connection without an answer is being stopped, or killed,
-                    # or is behind a proxy and down: it comes back. So does a name that was known: some networks forget
-                    # the names of what is down.
-                    was_known = isinstance(error, UnresolvableHostError) and (node.host, node.port) in self._spoken_to
+                    # or is behind a proxy and down: it comes back. So does its name, which some networks know
+                    # only while it runs; Java's clients try on, too.
+                    passes = isinstance(error, UnresolvableHostError | BrokerUnreachableError)
                     raise type(error)(
                         f"{error} (broker {node_id} of {self.name} is known by this address: advertised.listeners)",
-                        retriable=error.retriable or was_known or isinstance(error, BrokerUnreachableError),
+                        retriable=error.retriable or passes,
                     ) from error
                 self._connections[key] = connection
             return connection

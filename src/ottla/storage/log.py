@@ -69,7 +69,6 @@ class PartitionLog:
     """One partition's log. Made by `ottla.storage.recovery.load_log`."""
 
     __slots__ = (
-        "_is_new",
         "_renamed",
         "_resources",
         "_segments",
@@ -81,6 +80,7 @@ class PartitionLog:
         "gap_offset",
         "high_watermark",
         "indexed_end_offset",
+        "is_new",
         "log_end_offset",
         "log_start_offset",
         "name",
@@ -111,7 +111,7 @@ class PartitionLog:
         self.topic_id = topic_id
         #: Created by this process, and without its small files: they come with the first append, or when it is closed.
         #: Until then nothing has to be on disk, since an empty directory can be made again.
-        self._is_new = False
+        self.is_new = False
         #: Topic and partition, as Kafka prints them.
         self.name = f"{topic}-{partition}"
         self.config = config
@@ -333,7 +333,7 @@ class PartitionLog:
             may_roll = segment.size > 0 and not fits
             if may_roll and roll_due(segment, self.config, self.name, headers, length, end_offset - 1, now_ms):
                 segment = self._roll(now_ms)
-            elif self._is_new:
+            elif self.is_new:
                 self.write_identity()
             segment.append([data], headers, length, self.config.index_interval_bytes)
         except DiskError as error:
@@ -507,7 +507,7 @@ class PartitionLog:
 
     def save_epochs(self) -> None:
         """Write the leader epoch checkpoint; if that fails the next append or flush tries again."""
-        if not self.epochs.dirty or self._is_new:
+        if not self.epochs.dirty or self.is_new:
             return
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         try:
@@ -693,7 +693,7 @@ class PartitionLog:
 
     def note_created(self) -> None:
         """The directory was just created; its small files are written later, as in Kafka (`maybeFlushMetadataFile`)."""
-        self._is_new = True
+        self.is_new = True
 
     def write_identity(self) -> None:
         """Write the topic's id to a new directory; the first flush syncs it. Raises DiskError.
@@ -703,7 +703,7 @@ class PartitionLog:
         self.unflushed.note_directory()
         if self.topic_id is not None:
             self.unflushed.note_file(write_partition_metadata(self._resources.disk, self.directory, self.topic_id))
-        self._is_new = False
+        self.is_new = False
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Set the topic's id, and write it to the directory, which had none. Raises DiskError."""
@@ -762,7 +762,7 @@ class PartitionLog:
 
     def prepare_close(self) -> None:
         """Complete the indexes and write a producer snapshot, so that no recovery is needed. Raises DiskError."""
-        if self._is_new:
+        if self.is_new:
             self.write_identity()
         is_indexed = self.indexed_end_offset == self.log_end_offset
         if self.flush_needed() or self.producers.end_offset > self.snapshot_offset or not is_indexed:

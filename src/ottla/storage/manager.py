@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +56,9 @@ MOST_COLD_ROUNDS: Final = 8
 MOST_NOTES: Final = 1_000
 #: Lower limit of open segment files; the upper one is half of what the process may have open.
 LEAST_OPEN_FILES: Final = 64
+#: Topic ids that are written to new directories in a second, and in one step.
+IDENTITIES_AT_ONCE: Final = 200
+IDENTITIES_PER_STEP: Final = 10
 #: Logs that are deleted between two looks of the collector at what that leaves behind, some thirty objects each.
 DELETED_BEFORE_COLLECTION: Final = 32
 
@@ -116,13 +120,14 @@ class LogManager:
         self._settings = settings or StorageSettings()
         self._directories = LogDirectories(disk, clock, executor, log_dirs, self._note, self._on_failed)
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
+        self._new_logs: deque[TopicPartitionKey] = deque()  # their directories may lack the topic's id
         open_files = max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2))
-        expiration_ms = self._settings.producer_expiration_ms
-        self._resources = LogResources(disk, open_files, producer_expiration_ms=expiration_ms, executor=executor)
+        self._resources = LogResources(
+            disk, open_files, producer_expiration_ms=self._settings.producer_expiration_ms, executor=executor
+        )
         self._removals = Removals(disk, executor, self._note)
         self._future_timestamps = FutureTimestamps(self._note)
         self._deleted = 0
-        #: Logs that wait for a disk thread.
         self.flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         self._checkpoints = LogCheckpoints(disk, self._directories, self._logs)
         #: Copies of logs on their way to other log directories.
@@ -341,6 +346,7 @@ class LogManager:
             except DiskError as error:
                 self._undo_create(log_dir, place.directory, error)
         self._logs[key] = log
+        self._new_logs.append(key)
         self._directories.set_log_dir(key, log_dir)
         self._checkpoints.note(key)
         return log
@@ -505,6 +511,7 @@ class LogManager:
         if not self._opened:
             return
         settings = self._settings
+        yield from self._write_identities()
         is_turn = self._flush_turns.begin(now_ms)
         for logs in self._some_at_a_time(self._logs):
             self.flushes.add(log for _, log in logs if log.flush_needed() and (is_turn(log) or flush_due(log, now_ms)))
@@ -526,6 +533,26 @@ class LogManager:
             if self._is_due(name, now_ms, interval_ms):
                 yield
                 yield from self._checkpoints.write_in_steps(name)
+
+    def _write_identities(self) -> Generator[None, None, None]:
+        """Write the topic ids of new logs, some in each second: very many would hold up the loop and the disk.
+
+        Each costs two thirds of what it took to create the log. An append or the end of the broker writes its own.
+        """
+        for number in range(min(len(self._new_logs), IDENTITIES_AT_ONCE)):
+            if number % IDENTITIES_PER_STEP == 0:
+                yield
+            if not self._new_logs:
+                return
+            key = self._new_logs.popleft()
+            log = self._logs.get(key)
+            if log is None or not log.is_new:
+                continue
+            try:
+                log.write_identity()
+            except DiskError:
+                self._new_logs.append(key)
+                self.suspect(log)
 
     def _some_at_a_time(
         self, logs: Mapping[TopicPartitionKey, PartitionLog]

@@ -3,7 +3,7 @@
 `beside/` has what Apache Kafka's controller did with the scripts of the seeds 1 to 20, and with some that are made by
 hand (`support.controller_script`), a line for each step. Ours plays them in virtual time with its real broker, and does
 the same but for what `support.wanted_differences` names. To record them anew, in about ten minutes:
-`OTTLA_RECORD=1 pytest --long tests/golden/cluster/test_beside.py`.
+`OTTLA_RECORD=1 pytest --long tests/golden/cluster/test_beside.py`; one of them with `-k "plays_as_recorded and NAME"`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ SCRIPTS = (*(f"{seed:02}" for seed in range(1, 21)), *BY_HAND)
 LEAST_STEPS = 300
 KINDS = (
     "register die return shutdown mute speak fail create found grow delete mark shrink expand prefer unclean elect "
-    "move reelect usurp yield"
+    "move describe reelect usurp yield"
 )
 
 
@@ -66,21 +67,24 @@ def test_two_plays_of_ours_are_equal() -> None:
     assert ottla_plays(script) == ottla_plays(script)
 
 
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheZooKeeper]:
+    server = ApacheZooKeeper(tmp_path_factory.mktemp("zookeeper"), heap="128m").start()
+    yield server
+    server.stop()
+
+
 @pytest.mark.needs_kafka
 @pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_apache_kafka_plays_as_recorded(tmp_path: Path) -> None:
-    zookeeper = ApacheZooKeeper(tmp_path / "zookeeper", heap="128m").start()
-    try:
-        for name in SCRIPTS:
-            script = made(name) if os.environ.get("OTTLA_RECORD") else script_of(read(name))
-            played = apache_plays(script, zookeeper, tmp_path / name, f"/{name}")
-            if os.environ.get("OTTLA_RECORD"):
-                lines = (json.dumps(step, separators=(",", ":")) for step in played)
-                (RECORDED / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
-            else:
-                # How often it passes through a state on its way depends on its threads.
-                found = [each for each in differences(played, read(name)) if each.wanted is not Wanted.PASSED_OVER]
-                assert not found, "\n".join(map(str, found))
-    finally:
-        zookeeper.stop()
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_apache_kafka_plays_as_recorded(name: str, zookeeper: ApacheZooKeeper, tmp_path: Path) -> None:
+    is_recording = bool(os.environ.get("OTTLA_RECORD"))
+    script = made(name) if is_recording else script_of(read(name))
+    played = apache_plays(script, zookeeper, tmp_path / name, f"/{name}")
+    if is_recording:
+        lines = (json.dumps(step, separators=(",", ":")) for step in played)
+        (RECORDED / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    else:
+        # How often it passes through a state on its way depends on its threads.
+        found = [each for each in differences(played, read(name)) if each.wanted is not Wanted.PASSED_OVER]
+        assert not found, "\n".join(map(str, found))

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from ottla.client.admin.model import ConfigOperation, ConfigResource, PartitionReassignment
-from ottla.client.errors import InvalidArgumentError
+from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.model import Node, PartitionMetadata, TopicMetadata, TopicPartition
+from ottla.client.moves import moving
 from ottla.client.moves.files import (
     ReplicaDirectory,
     WantedMove,
@@ -20,6 +21,7 @@ from ottla.client.moves.files import (
 )
 from ottla.client.moves.generation import proposed
 from ottla.client.moves.throttles import Flow, cleared, flows, interbroker, log_dirs
+from ottla.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.spec("R1")
 
@@ -121,6 +123,13 @@ def test_throttles_are_taken_away() -> None:
         ConfigResource.topic("a"): ["leader.replication.throttled.replicas", "follower.replication.throttled.replicas"],
     }
     assert all(each.operation == "delete" for one in changes.values() for each in one)
+
+
+def test_a_move_that_ended_before_it_was_cancelled_is_not_refused() -> None:
+    """It was done, or its topic was deleted; what is left is said."""
+    codes = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER)
+    errors = {TopicPartition("t", index): BrokerError(code, "no") for index, code in enumerate(codes)}
+    assert list(moving._refused(errors)) == [TopicPartition("t", 2)]
 
 
 def test_assignments_are_proposed() -> None:

@@ -19,6 +19,7 @@ from ottla.client.errors import (
     UnresolvableHostError,
 )
 from ottla.client.model import Node, TopicPartition
+from ottla.peer.cluster import PLAIN
 from ottla.peer.connection import open_connection
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -134,23 +135,35 @@ def test_a_broker_that_is_killed_before_it_ever_answered_is_asked_again(fake, wi
     assert with_cluster(fake, elsewhere(fake, faults, 1)).brokers
 
 
-def test_a_name_that_was_known_and_is_forgotten_is_asked_for_again(fake, with_cluster, monkeypatch):
+@pytest.mark.parametrize("first_failure", [2, 3], ids=["never known", "forgotten"])
+def test_the_name_of_a_broker_that_cannot_be_resolved_is_asked_for_again(
+    fake, with_cluster, monkeypatch, first_failure
+):
+    """It may be down, and some networks know the names only of what runs."""
     opened = []
+    # Another address than the bootstrap server's.
+    fake.advertised[0] = ("localhost", int(fake.bootstrap.rpartition(":")[2]))
 
-    async def forgotten_at_times(*arguments, **options):
+    async def unknown_at_times(*arguments, **options):
         opened.append(arguments[0])
-        if len(opened) in (2, 3):
+        if len(opened) in (first_failure, first_failure + 1):
             raise UnresolvableHostError("the host cannot be resolved")
         return await open_connection(*arguments, **options)
 
-    monkeypatch.setattr("ottla.peer.cluster.open_connection", forgotten_at_times)
+    monkeypatch.setattr("ottla.peer.cluster.open_connection", unknown_at_times)
+
+    async def asked(cluster):
+        return await cluster.retry("asking", lambda: cluster.request(0, MetadataRequest(topics=[])))
 
     async def work(cluster):
         await cluster.refresh([])
-        return await cluster.retry("asking", lambda: cluster.request(0, MetadataRequest(topics=[])))
+        if first_failure > 2:
+            await asked(cluster)
+            cluster.disconnect(0, PLAIN)
+        return await asked(cluster)
 
     assert with_cluster(fake, work, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0).brokers
-    assert len(opened) == 4
+    assert len(opened) == first_failure + 2
 
 
 def test_an_advertised_listener_that_always_hangs_up_is_named_when_the_time_is_up(fake, with_cluster, faults):

@@ -3,8 +3,8 @@
 The shell of `cluster.control_requests`. Requests are applied one at a time, on whatever connection they come, and in
 slices; before each entry the controller epoch is checked again, since a newer controller may have sent a request.
 LeaderAndIsr and StopReplica change the partitions hosted here, UpdateMetadata the image, as in Apache Kafka; it also
-ends roles that were moved away while this broker was not alive. Settings of topics are not in these requests: they are
-read from the znodes when a topic is first named.
+ends the roles of topics that are being deleted, and those that were moved away while this broker was not alive.
+Settings of topics are not in these requests: they are read from the znodes when a topic is first named.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from ottla.broker.control.topic_reads import read_topic_configs
+from ottla.cluster.control_batches import LEADER_DURING_DELETE
 from ottla.cluster.control_requests import (
     ControlHeader,
     ControlRequests,
@@ -223,13 +224,13 @@ class ControlRequestShell:
         return ErrorCode.NONE
 
     async def _end_roles_left_behind(self, topics: Sequence[TopicEntries]) -> None:
-        """Stop the replicas that were taken from this broker; their logs stay until a StopReplica deletes them."""
+        """Stop the replicas that are being deleted or were moved away; their logs stay until a StopReplica comes."""
         broker_id = self._control.broker_id
         for topic in topics:
             async for entries in self._slices.parts(topic.entries):
                 for entry in entries:
                     # Most entries have a replica here: looking for a role costs more than that.
-                    if broker_id in entry.state.replicas:
+                    if broker_id in entry.state.replicas and entry.state.leader != LEADER_DURING_DELETE:
                         continue
                     if is_left_behind(entry, self._hosting.replica(entry.topic, entry.partition)):
                         self._hosting.end_role(entry.topic, entry.partition, StopAction.STOP)
@@ -295,7 +296,7 @@ def _report_strays(names: Sequence[str]) -> None:
         shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
         log.warning(
             "%d partition directories are stray, and kept but not served: the controller places no such partitions on "
-            "this broker: %s",
+            "this broker: %s. Remove the directories while the broker is stopped, unless you need their records",
             len(names),
             shown,
         )

@@ -42,6 +42,8 @@ from ottla.wire.messages.controlled_shutdown import (
 from ottla.zk.layout import RECOVERING, ProducerIdBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.broker.control.controller_shell import ControllerShell
     from ottla.broker.control.interbroker import ControllerLink
     from ottla.broker.control.membership import ClusterMembership
@@ -61,11 +63,11 @@ NOT_CHECKED = -1
 NO_CONTROLLER_MS = 100
 #: Partitions that a log line names.
 SHOWN_PARTITIONS = 10
-_NO_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH)
+_NO_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
 
 
 class ServedByController:
-    """Answers the requests of brokers; NOT_CONTROLLER where this broker is not the controller.
+    """Answers the requests of brokers; refuses them where this broker is not the controller.
 
     `highest_producer_id` is the highest one in this broker's logs, -1 for none.
     """
@@ -89,6 +91,28 @@ class ServedByController:
     def is_active(self) -> bool:
         """Whether this broker is the controller, and has taken office."""
         return self._membership.is_controller and self._controller.controller.epoch > 0
+
+    async def wait_for_controller(self, timeout_ms: int, is_gone: Callable[[], bool]) -> None:
+        """Wait until this broker can change the metadata, or another is the controller; at most a request's timeout.
+
+        ZooKeeper may have been away for longer than the session: it comes back, and the controller is elected again,
+        while the client still waits. `is_gone` says whether it does not.
+        """
+        loop = asyncio.get_running_loop()
+        ends_at_s = loop.time() + timeout_ms / 1000
+        while not self._is_decided and not is_gone():
+            left_s = ends_at_s - loop.time()
+            if left_s <= 0:
+                return
+            await asyncio.sleep(min(left_s, NO_CONTROLLER_MS / 1000))  # sleep: until somebody is elected
+
+    @property
+    def _is_decided(self) -> bool:
+        """Whether there is a controller, as far as this broker knows, which can write if it is this broker."""
+        membership = self._membership
+        if membership.is_controller:
+            return membership.is_connected and self.is_active
+        return membership.controller_id != -1
 
     async def alter_partitions(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
         """Answer AlterPartition: the ISRs that leaders propose."""
@@ -131,12 +155,16 @@ class ServedByController:
         return AlterPartitionResponse(topics=topics)
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """Answer ControlledShutdown: move the leaders of a broker that wants to stop."""
-        if not self.is_active:
-            return ControlledShutdownResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        """Answer ControlledShutdown: move the leaders of a broker that wants to stop.
+
+        Where this broker is not the controller it answers STALE_CONTROLLER_EPOCH, the code of Apache Kafka's
+        `ControllerMovedException`.
+        """
         answer = await self._controller.ask(lambda token: ShutdownAsked(token, request.broker_id, request.broker_epoch))
         if isinstance(answer, TopicRefusal):
-            return ControlledShutdownResponse(error_code=int(answer.error))
+            is_elsewhere = answer.error is ErrorCode.NOT_CONTROLLER
+            error = ErrorCode.STALE_CONTROLLER_EPOCH if is_elsewhere else answer.error
+            return ControlledShutdownResponse(error_code=int(error))
         assert isinstance(answer, ShutdownProgress)
         if request.broker_id != self._membership.broker_id:
             self.on_others_shutdown()

@@ -18,7 +18,8 @@ class FirstBrokers:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[bool]] = set()
+        #: In the order in which they came: that of a set would differ from run to run.
+        self._waiting: dict[asyncio.Future[bool], None] = {}
 
     def __len__(self) -> int:
         """How many requests wait."""
@@ -34,12 +35,12 @@ class FirstBrokers:
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[bool] = loop.create_future()
         timer = loop.call_later(FIRST_BROKERS_WAIT_S, lambda: _end(waiting, is_heard=False))
-        self._waiting.add(waiting)
+        self._waiting[waiting] = None
         try:
             return await waiting
         finally:
             timer.cancel()
-            self._waiting.discard(waiting)
+            del self._waiting[waiting]
 
 
 def _end(waiting: asyncio.Future[bool], *, is_heard: bool) -> None:

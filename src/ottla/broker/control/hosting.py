@@ -66,7 +66,7 @@ class Hosting:
         self._is_lost = is_lost
         #: Partitions that this broker refused to lead, since it has lost their logs.
         self._refused: set[PartitionKey] = set()
-        #: Roles of known partitions that this broker's own controller gave, and that a full disk kept from being taken.
+        #: Roles that this broker's own controller gave, and that a full disk kept from being taken.
         self._untaken: dict[PartitionKey, _Untaken] = {}
         #: Called when there are such: `take_again` is to be called after a pause.
         self.on_untaken: Callable[[], None] = lambda: None
@@ -76,8 +76,8 @@ class Hosting:
     async def begin(self, delta: ImageDelta) -> None:
         """Become leader or follower of partitions, before clients learn of it. Raises DiskError, ZkError.
 
-        Roles that need a log which is lost are refused. Where the disk has no room for a replica of a partition that
-        is not new, as for one that moves here, the others go on (`take_again`).
+        Roles that need a log which is lost are refused. Where the disk has no room for a replica, the others go on, as
+        at an election, and it is made later (`take_again`); a new one of a change that is then undone fails.
         """
         taken: list[PartitionKey] = []
         refused: list[PartitionKey] = []
@@ -117,12 +117,15 @@ class Hosting:
             if config is None:
                 config = self._log_config_of(topic)
             role = _Untaken(change, delta.partition_epochs.get(key, 0), key in delta.recovering)
-            self._take(role, topic, config, is_made=not _is_known(topic_delta, change.partition))
+            is_undone = delta.is_undone_on_failure and not _is_known(topic_delta, change.partition)
+            self._take(role, topic, config, is_undone_on_failure=is_undone)
         if config is not None:
             self._on_hosted(topic)
 
-    def _take(self, role: _Untaken, topic: TopicImage, config: LogConfig, *, is_made: bool = False) -> None:
-        """Lead or follow. Raises DiskError for a partition that is just made; another is put off."""
+    def _take(
+        self, role: _Untaken, topic: TopicImage, config: LogConfig, *, is_undone_on_failure: bool = False
+    ) -> None:
+        """Lead or follow; put off where the disk has no room. Raises DiskError if the change is undone then."""
         change = role.change
         key = (topic.name, change.partition)
         self._untaken.pop(key, None)
@@ -134,7 +137,7 @@ class Hosting:
                 topic, change.partition, change.state, config, role.partition_epoch, is_recovering=role.is_recovering
             )
         except DiskError as failure:
-            if is_made:
+            if is_undone_on_failure:
                 raise
             log.error("%s-%d cannot be hosted: %s", topic.name, change.partition, failure)
             self._untaken[key] = role

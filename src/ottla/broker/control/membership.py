@@ -95,6 +95,8 @@ class ClusterMembership:
         #: The epochs of registrations of other brokers that have ended since this process began, the last of each.
         self._former_epochs: dict[int, int] = {}
         self._is_member = False
+        #: Whether there is a connection to the coordination metadata.
+        self.is_connected = True
         #: The session in which the broker is registered.
         self._session_id = 0
         #: Other brokers that were already reported.
@@ -300,6 +302,7 @@ class ClusterMembership:
     def _session_changed(self, event: SessionEvent) -> None:
         if not self._is_member:
             return
+        self.is_connected = event is SessionEvent.CONNECTED
         if event is SessionEvent.SUSPENDED:
             log.warning(
                 "the connection to ZooKeeper is lost. Records and groups are served on; changes of topics and settings "

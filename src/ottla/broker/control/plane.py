@@ -222,7 +222,7 @@ class ControlPlane:
         self._configuring, self._is_hosting_again = asyncio.Lock(), False
         self._subscribers: list[Callable[[ImageDelta], None]] = []
         self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def _between_brokers(self, highest_producer_id: int) -> tuple[ServedByController, AskedOfController]:
         """What answers the requests of brokers to the controller, and what makes those of this broker."""
@@ -383,8 +383,8 @@ class ControlPlane:
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     # The cluster's members
 

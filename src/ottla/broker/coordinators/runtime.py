@@ -104,7 +104,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         self._epochs: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
     def loading(self) -> bool:
@@ -131,11 +131,11 @@ class CoordinatorRuntime(Generic[Shard, Step]):
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Run work in the background until `stop`; an exception is logged."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._task_done)
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._kind.log.error("the coordinator of %s failed in the background", self._kind.topic, exc_info=error)
 

@@ -294,8 +294,10 @@ class FetchReader:
             error = partition.check_follower(
                 self._replica_id, wanted.current_leader_epoch, self._request.replica_state.replica_epoch
             )
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.leader_id is None:
+            error = unknown(self._context, wanted.topic, wanted.index)
         if error is not ErrorCode.NONE:
-            return failed(wanted.index, error)
+            return failed(wanted.index, error, is_unknown=error in UNKNOWN)
         if wanted.last_fetched_epoch >= 0:
             divergence = diverged(wanted, partition.log)
             if divergence is not None:

@@ -39,8 +39,6 @@ def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest)
     """Have the controller begin, replace or cancel moves."""
     if not context.permits(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         context.spawn(_refuse(context, request))
-    elif not context.broker.control.is_controller:
-        context.reply(_whole(TopicRefusal(ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER.message)))
     else:
         context.spawn(_alter(context, request))
 
@@ -76,6 +74,10 @@ async def _wanted(
 
 async def _alter(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
     control, slices = context.broker.control, context.broker.slices
+    await control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
+    if not control.is_controller:
+        await context.replied(_whole(TopicRefusal(ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER.message)))
+        return
     wanted = await _wanted(context, request)
     refusals: dict[PartitionKey, TopicRefusal] = {}
     keys = list(wanted)

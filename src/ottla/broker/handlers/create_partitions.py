@@ -40,6 +40,7 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
 
 
 async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> None:
+    await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     slices = context.broker.slices
     # How often each topic is named. There may be very many: names go from here as their results are encoded.
     asked: dict[str, int] = {}

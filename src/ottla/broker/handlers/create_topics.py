@@ -58,6 +58,7 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
 
 
 async def _create(context: RequestContext, request: CreateTopicsRequest) -> None:
+    await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     slices = context.broker.slices
     asked: Counter[str] = Counter()
     for topic in request.topics:

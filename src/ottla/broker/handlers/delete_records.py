@@ -85,12 +85,13 @@ def _led(context: RequestContext, topic: str, index: int) -> Partition | ErrorCo
     """The partition, or why its records are not deleted."""
     if not context.permits(Operation.DELETE, ResourceType.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    partition = context.broker.partitions.get(topic, index)
+    partitions = context.broker.partitions
+    partition = partitions.get(topic, index)
     if partition is None:
-        return context.broker.partitions.missing(topic, index)
+        return partitions.missing(topic, index)
     if partition.is_internal:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.leader is None else partition
+    return partitions.missing(topic, index) if partition.leader is None else partition
 
 
 class _Deletion:

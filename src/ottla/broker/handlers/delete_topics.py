@@ -81,6 +81,7 @@ async def _delete(context: RequestContext, topics: Collection[DeleteTopicState],
             await context.replied(DeleteTopicsResponse(responses=mapped(topics, _name_and_id)))
             return
     results: list[DeletableTopicResult] = []
+    await context.broker.control.served.wait_for_controller(timeout_ms, lambda: context.is_gone)
     remaining = iter(topics)
     while some := list(islice(remaining, DELETED_AT_ONCE)):
         if context.is_gone:

@@ -1,6 +1,7 @@
 """DescribeProducers (key 61), version 0: the idempotent and transactional producers of partitions (KIP-664).
 
-Their leaders are asked. A producer is shown as long as its sequence numbers are known (`producer.id.expiration.ms`).
+Any replica answers, each from its own log. A producer is shown as long as its sequence numbers are known
+(`producer.id.expiration.ms`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, ResourceType, on_topics
-from ottla.broker.replicas.partition import NO_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -61,8 +61,8 @@ def _answer(context: RequestContext, topic: str, index: int, refused: ErrorCode)
         )
     partitions = context.broker.partitions
     partition = partitions.get(topic, index)
-    error = partitions.missing(topic, index) if partition is None else partition.check_leads(NO_EPOCH)
-    if partition is None or error is not ErrorCode.NONE:
+    if partition is None:
+        error = partitions.missing(topic, index)
         return PartitionResponse(partition_index=index, error_code=int(error), active_producers=[])
     producers = list(partition.log.producers)
     return PartitionResponse(partition_index=index, error_code=0, active_producers=mapped(producers, _producer))

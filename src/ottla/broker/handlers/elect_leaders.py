@@ -40,17 +40,15 @@ def accesses(context: RequestContext, request: ElectLeadersRequest) -> Iterable[
 
 
 def handle(context: RequestContext, request: ElectLeadersRequest) -> None:
-    """Have the controller elect leaders."""
+    """Have the controller elect leaders; where this broker is not the controller each partition says so."""
     if not context.permits(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        context.reply(_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        return
-    if not context.broker.control.is_controller:
-        context.reply(_refused(request, ErrorCode.NOT_CONTROLLER))
+        context.reply(_refused(request))
         return
     context.spawn(_elect(context, request))
 
 
-def _refused(request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
+def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     results = [
         ReplicaElectionResult(
             topic=topic.topic,
@@ -62,6 +60,7 @@ def _refused(request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResp
 
 
 async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
+    await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     control, slices = context.broker.control, context.broker.slices
     asked = request.topic_partitions
     keys = await _keys(context, request)

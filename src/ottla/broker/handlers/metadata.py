@@ -11,7 +11,7 @@ Encoded responses are cached until the cluster changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic, on_topics
@@ -28,11 +28,11 @@ from ottla.wire.messages.metadata import (
 from ottla.wire.stepwise import Steps, encode_steps, joined, mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
-    from ottla.cluster.image import ClusterImage, PartitionImage, TopicImage
+    from ottla.cluster.image import PartitionImage, TopicImage
 
 MIN_VERSION = 0
 MAX_VERSION = 12
@@ -54,6 +54,9 @@ CACHED_NAMES = 1_000
 #: Topics processed between two slices.
 TOPICS_PER_STEP = 64
 CACHED_BYTES = 8 * 1024 * 1024
+
+OfflineOf: TypeAlias = "Callable[[str, int, PartitionImage], tuple[int, ...]]"
+"""Gives the offline replicas of a partition."""
 
 
 class MetadataCache:
@@ -232,6 +235,7 @@ def _response(
     context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> Steps[MetadataResponse]:
     image = context.broker.image
+    offline_of = _offline_of(context)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if _wants_all(context, request):
         every = list(image.topics.values())
@@ -243,7 +247,7 @@ def _response(
             if context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name)
         ]
         topics = joined(
-            mapped(every, lambda topic: _topic(topic, operations)),
+            mapped(every, lambda topic: _topic(topic, operations, offline_of)),
             mapped(unheard, lambda name: _unknown(context, name, NO_ID, errors)),
         )
     else:
@@ -253,7 +257,7 @@ def _response(
             if number % TOPICS_PER_STEP == 0:
                 yield
             asked[one.name, one.topic_id] = None
-        topics = mapped(asked, lambda key: _asked_topic(context, image, key, operations, errors))
+        topics = mapped(asked, lambda key: _asked_topic(context, key, operations, offline_of, errors))
     brokers = []
     for broker in image.brokers.values():
         endpoint = broker.endpoint(context.listener_name)
@@ -275,33 +279,50 @@ def _response(
 
 def _asked_topic(
     context: RequestContext,
-    image: ClusterImage,
     key: tuple[str | None, UUID],
     operations: int,
+    offline_of: OfflineOf,
     errors: dict[str, ErrorCode],
 ) -> MetadataResponseTopic:
     asked_name, topic_id = key
+    image = context.broker.image
     name = asked_name if asked_name is not None else image.topic_names.get(topic_id)
     if name is not None and not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name):
         # A client that may not describe a topic does not learn its name either.
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if asked_name is not None else ErrorCode.UNKNOWN_TOPIC_ID
         return MetadataResponseTopic(error_code=int(error), name=asked_name, topic_id=topic_id, partitions=[])
     found = image.topics.get(name) if name is not None else None
-    return _topic(found, operations) if found is not None else _unknown(context, asked_name, topic_id, errors)
+    return (
+        _topic(found, operations, offline_of) if found is not None else _unknown(context, asked_name, topic_id, errors)
+    )
 
 
-def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
+def _offline_of(context: RequestContext) -> OfflineOf:
+    """What the controller last sent; the controller itself knows it of the brokers that are alive now."""
+    control = context.broker.control
+    return control.controller.controller.offline_replicas if control.served.is_active else _as_sent
+
+
+def _as_sent(topic: str, index: int, state: PartitionImage) -> tuple[int, ...]:
+    return state.offline
+
+
+def _topic(topic: TopicImage, operations: int, offline_of: OfflineOf) -> MetadataResponseTopic:
+    def partition(index: int) -> MetadataResponsePartition:
+        state = topic.partitions[index]
+        return _partition(index, state, offline_of(topic.name, index, state))
+
     return MetadataResponseTopic(
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=mapped(range(len(topic.partitions)), lambda index: _partition(index, topic.partitions[index])),
+        partitions=mapped(range(len(topic.partitions)), partition),
         topic_authorized_operations=operations,
     )
 
 
-def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+def _partition(index: int, partition: PartitionImage, offline: tuple[int, ...]) -> MetadataResponsePartition:
     return MetadataResponsePartition(
         error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
         partition_index=index,
@@ -309,7 +330,7 @@ def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartiti
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=list(partition.offline),
+        offline_replicas=list(offline),
     )
 
 

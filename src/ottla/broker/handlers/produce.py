@@ -293,7 +293,7 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
         return partitions.missing(topic, data.index)
     leader = partition.leader
     if leader is None:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return partitions.missing(topic, data.index)
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     records = data.records

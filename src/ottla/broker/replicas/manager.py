@@ -114,7 +114,7 @@ class ReplicaManager:
         return found is not None
 
     def missing(self, topic: str, index: int) -> ErrorCode:
-        """The error for a partition that is not online here."""
+        """The error for a partition that is not online here, or has no role."""
         if self.is_offline(topic, index):
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.replication.exists(topic, index):

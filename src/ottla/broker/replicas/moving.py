@@ -119,7 +119,7 @@ class ReplicaMover:
         self._queue: dict[PartitionKey, None] = {}
         self._delayed: dict[PartitionKey, asyncio.TimerHandle] = {}
         self._active: set[PartitionKey] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._reported_ms: dict[PartitionKey, float] = {}
         self._is_stopped = False
         #: Called after each step of a move, with its name: tests stop a broker there.
@@ -193,8 +193,8 @@ class ReplicaMover:
         self._queue[key] = None
         if len(self._tasks) < self._threads:
             task = asyncio.get_running_loop().create_task(self._work())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
 
     def _forget(self, key: PartitionKey) -> None:
         self._queue.pop(key, None)

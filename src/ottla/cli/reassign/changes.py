@@ -28,7 +28,7 @@ from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import TopicPartition
 from ottla.client.moves.files import WantedMove, moves_json, parse_moves, parse_topics
 from ottla.client.moves.generation import proposed
-from ottla.client.moves.moving import MovePlan, cancel, check_plan, clear_throttles, execute, read_standing
+from ottla.client.moves.moving import MovePlan, Standing, cancel, check_plan, clear_throttles, execute, read_standing
 from ottla.peer.cluster import Cluster
 
 T = TypeVar("T")
@@ -38,6 +38,8 @@ ADVICE = "run `ottla reassign verify --wait`: it takes the throttle away when al
 ASK_AGAIN_S = 0.5
 #: So often nothing moves before it is believed: a broker may not have heard yet that a move is done.
 LOOKS_AT_REST = 4
+#: Partitions named in one message.
+GONE_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ async def verify_moves(cluster: Cluster, path: str, *, wait: bool, preserve_thro
             write_json(directory_row(directory))
     else:
         show_standing(Terminal.standard_output(), standing)
+    _report_gone(standing, path)
     if not standing.goes_on and not preserve_throttles:
         await clear_throttles(cluster, moves, standing)
         if not as_json:
@@ -148,6 +151,7 @@ async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool,
     moving = [each for each in standing.moves if each.partition in standing.under_way]
     if not as_json:
         show_standing(Terminal.standard_output(), standing)
+    _report_gone(standing, path)
     if moving and not confirmed(f"Cancel {count(len(moving), 'move')}?", yes=yes, as_json=as_json):
         if as_json:
             _write_cancelled([each.partition for each in moving], ())
@@ -162,6 +166,13 @@ async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool,
     else:
         sys.stdout.write(f"cancelled: {count(len(done), 'move')}\n" if done else "none of these partitions moves\n")
     return 1 if refused else 0
+
+
+def _report_gone(standing: Standing, path: str) -> None:
+    gone = standing.gone
+    if gone:
+        names = ", ".join(map(str, gone[:GONE_SHOWN])) + (", …" if len(gone) > GONE_SHOWN else "")
+        COMMAND.report(f"not in the cluster, so that their moves are never done: {names}. Take them out of {path}")
 
 
 def _write_cancelled(moving: Sequence[TopicPartition], done: Sequence[TopicPartition]) -> None:

@@ -129,7 +129,7 @@ def verify(
     """Show how the moves of a file stand; where no partition moves any more, take the throttles away.
 
     Ends with 0 where all replicas are where they are to be, else with 1, with 2 where it could not be asked or read. A
-    partition that is not there is "gone".
+    partition that is not there is "gone": its move is never done; take it out of the file.
     """
     from ottla.cli.reassign.changes import verify_moves
 

@@ -103,7 +103,7 @@ class Commits:
         self._on_commit = on_commit
         self._order = asyncio.Lock()
         self._pending: deque[AsyncCommit] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._settled = asyncio.Event()
         self.on_done: Callable[[], None] = lambda: None
         """Called when an asynchronous commit has ended."""
@@ -199,8 +199,8 @@ class Commits:
             self._end(commit, None)
         else:
             task = asyncio.get_running_loop().create_task(self._commit_later(commit))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
 
     async def _commit_later(self, commit: AsyncCommit) -> None:
         settings = self._cluster.settings

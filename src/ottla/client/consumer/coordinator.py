@@ -71,7 +71,7 @@ class ConsumerCoordinator:
         self._seen_version = -1
         self._missing = MissingTopics(cluster.clock)
         self._resubscribed = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._client_state = ClientState.DOWN
         self._polling = False
@@ -450,8 +450,8 @@ class ConsumerCoordinator:
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def _log_state(self) -> None:

@@ -71,7 +71,7 @@ class PositionKeeper:
         self._keeper = keeper
         self._isolation_level = isolation_level
         self._on_change = on_change
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -115,8 +115,8 @@ class PositionKeeper:
         until = self._cluster.clock.monotonic_ms() + settings.request_timeout_ms + settings.retry_backoff_ms
         self._subscriptions.set_next_allowed_retry(partitions, until)
         task = asyncio.ensure_future(self._attempt(work, leader, partitions))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _attempt(self, work: Lookup, leader: int, partitions: list[TopicPartition]) -> None:
         # The coroutine of the lookup is made here: a task that is cancelled before it begins would leave it unawaited.

@@ -26,6 +26,8 @@ from ottla.wire.errors import ErrorCode
 
 MOST_CHANGED_AT_ONCE = 100
 """Topics and brokers whose settings are changed in one call."""
+NOTHING_MOVES = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""Errors of a cancellation after which the partition does not move, either."""
 DIRECTORY_ATTEMPTS = 100
 DIRECTORY_PAUSE_S = 0.1
 """How often brokers are asked to put replicas into log directories that they do not have yet: ten seconds, as Kafka."""
@@ -73,6 +75,13 @@ class Standing:
         """Whether all replicas are where they are wanted."""
         states = [*(each.state for each in self.moves), *(each.state for each in self.replicas)]
         return all(state is MoveState.DONE for state in states)
+
+    @property
+    def gone(self) -> list[TopicPartition]:
+        """The partitions that do not exist: their moves are never done."""
+        found = [(each.partition, each.state) for each in self.moves]
+        found += [(each.replica.partition, each.state) for each in self.replicas]
+        return list(dict.fromkeys(partition for partition, state in found if state is MoveState.GONE))
 
     @property
     def goes_on(self) -> bool:
@@ -252,12 +261,11 @@ async def cancel(cluster: Cluster, standing: Standing) -> tuple[list[TopicPartit
 
 
 def _refused(errors: Mapping[object, Exception]) -> dict[TopicPartition, str]:
-    """The errors, without those of moves that ended just before they were cancelled."""
+    """The errors, without those of moves that ended, or whose partitions were deleted, just before it."""
     return {
         key: str(error)
         for key, error in errors.items()
-        if isinstance(key, TopicPartition)
-        and not (isinstance(error, BrokerError) and error.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        if isinstance(key, TopicPartition) and not (isinstance(error, BrokerError) and error.code in NOTHING_MOVES)
     }
 
 

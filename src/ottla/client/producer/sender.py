@@ -71,7 +71,7 @@ class Sender:
         self._lingers = config.linger_ms > 0
         #: Inside a step or the handling of a response, where user callbacks may send.
         self._is_at_work = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._identifying: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._refresh_not_before_ms = 0.0
@@ -508,8 +508,8 @@ class Sender:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def _identify(self) -> None:

@@ -174,3 +174,24 @@ def test_groups_are_told_to_try_again(tmp_path: Path, caplog: pytest.LogCaptureF
 
     with_silent_controller(tmp_path, scenario)
     assert "cannot be made" not in caplog.text
+
+
+def test_requests_that_wait_are_answered_in_the_order_in_which_they_came() -> None:
+    """In the order of a set, that of addresses, a seed of the simulation played differently after other seeds."""
+
+    async def scenario() -> None:
+        waiting, answered = first_brokers.FirstBrokers(), list[int]()
+
+        async def wait(number: int) -> None:
+            assert await waiting.wait()
+            answered.append(number)
+
+        tasks = [asyncio.create_task(wait(number)) for number in range(50)]
+        await asyncio.sleep(0)
+        assert len(waiting) == len(tasks)
+        waiting.heard()
+        await asyncio.gather(*tasks)
+        assert answered == list(range(50))
+        assert len(waiting) == 0
+
+    asyncio.run(scenario())

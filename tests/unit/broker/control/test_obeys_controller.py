@@ -13,8 +13,12 @@ import pytest
 from ottla.cluster.control_requests import RoleAction
 from ottla.groups.coordinator import CoordinatorState
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaTopicV1
 from ottla.wire.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -23,6 +27,7 @@ from ottla.wire.messages.update_metadata import (
 )
 from ottla.zk.layout import LeaderAndIsr, PartitionStateZnode
 from support.controlled_broker import CONTROLLER, TOPIC_ID, ControlledBroker
+from support.storage_logs import batch
 from support.waiting import until
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -200,6 +205,65 @@ def test_partitions_are_stopped_and_deleted(tmp_path: Path) -> None:
         assert not (tmp_path / "d0" / "t-0").exists()
         # A topic of the same name is another one.
         assert await test.lead_or_follow({T0: (1, 0, [1])}, is_new=True, topic_id=OTHER_ID) == {T0: 0}
+
+    run(tmp_path, scenario)
+
+
+def producing(key: tuple[str, int]) -> ProduceRequest:
+    data = PartitionProduceData(index=key[1], records=batch(1))
+    return ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name=key[0], partition_data=[data])])
+
+
+def test_a_topic_that_is_being_deleted_takes_and_gives_no_records(tmp_path: Path) -> None:
+    """UpdateMetadata says that it is deleted; a StopReplica may come much later."""
+
+    async def scenario(test: ControlledBroker) -> None:
+        async def produced() -> str:
+            response = await test.ask(producing(T0), 9)
+            return ErrorCode(response.responses[0].partition_responses[0].error_code).name
+
+        async def fetched() -> str:
+            asked = FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=1_000)])
+            response = await test.ask(FetchRequest(max_bytes=1_000, topics=[asked]), 12)
+            return ErrorCode(response.responses[0].partitions[0].error_code).name
+
+        async def deleted() -> str:
+            asked = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
+            response = await test.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=1_000), 2)
+            return ErrorCode(response.topics[0].partitions[0].error_code).name
+
+        assert await test.update_metadata({}) == 0
+        states = {T0: (1, 3, [1, 2]), T1: (2, 3, [2, 1])}
+        assert await test.lead_or_follow(states, is_new=True) == {T0: 0, T1: 0}
+        assert await test.update_metadata(states) == 0
+        assert [await produced(), await fetched()] == ["NONE"] * 2
+        deletion = {key: (-2, 0, state[2]) for key, state in states.items()}
+        assert await test.update_metadata(deletion, topic_id=OTHER_ID) == 0
+        assert await produced() == "NONE", "another topic of that name is deleted"
+        assert await test.update_metadata(deletion) == 0
+        assert [await produced(), await fetched(), await deleted()] == ["UNKNOWN_TOPIC_OR_PARTITION"] * 3
+        assert (tmp_path / "d0" / "t-0").exists(), "whether a log is deleted is for a StopReplica to say"
+
+    run(tmp_path, scenario)
+
+
+def test_a_follower_describes_the_producers_of_its_own_log(tmp_path: Path) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        assert await test.update_metadata({}) == 0
+        states = {T0: (1, 3, [1, 2]), T1: (2, 3, [2, 1])}
+        assert await test.lead_or_follow(states, is_new=True) == {T0: 0, T1: 0}
+        assert await test.update_metadata(states) == 0
+        followed = test.broker.partitions.get(*T1)
+        assert followed is not None
+        records = batch(1, producer_id=7, producer_epoch=1, base_sequence=0)
+        test.broker.partitions.append_fetched(followed, memoryview(bytearray(records)))
+        request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1, 2])])
+        response = await test.ask(request, 0)
+        found = [
+            (ErrorCode(each.error_code).name, [one.producer_id for one in each.active_producers])
+            for each in response.topics[0].partitions
+        ]
+        assert found == [("NONE", []), ("NONE", [7]), ("UNKNOWN_TOPIC_OR_PARTITION", [])]
 
     run(tmp_path, scenario)
 

@@ -230,6 +230,10 @@ def test_replicas_move_into_log_directories(monkeypatch: pytest.MonkeyPatch, tmp
         path.write_text(json.dumps({"version": 1, "partitions": [gone]}))
         verified = ottla(cluster, "reassign", "verify", str(path), "--json")
         assert (verified.exit_code, [each["state"] for each in rows(verified)]) == (1, ["gone", "gone"])
+        cancelled = ottla(cluster, "reassign", "cancel", str(path))
+        assert (cancelled.exit_code, "none of these partitions moves" in cancelled.stdout) == (0, True)
+        for said in (verified.stderr, cancelled.stderr):
+            assert f"not in the cluster, so that their moves are never done: orders-7. Take them out of {path}" in said
         write([new, old], ["/nowhere", "any"])
         refused = ottla(cluster, "reassign", "execute", str(path), "--yes")
         assert (refused.exit_code, "LOG_DIR_NOT_FOUND" in refused.stderr) == (1, True), refused.stderr
