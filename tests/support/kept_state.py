@@ -136,7 +136,7 @@ class KeptState:
                       enable_auto_commit=False) as consumer:  # fmt: skip
             consumer.subscribe([TOPIC])
             while len(found) < count:
-                found += [json.loads(record.value)["number"] for record in consumer.poll(1.0)]
+                found += [json.loads(record.value)["number"] for record in consumer.poll(1000)]
             consumer.commit()
         return found
 
@@ -168,12 +168,12 @@ class KeptState:
         table = pyarrow.dataset.dataset(files).to_table()
         if kind == "query":
             return [json.loads(value)["number"] for value in table["value"].to_pylist()]
-        return table["number"].to_pylist()
+        return list(table["number"].to_pylist())
 
     def _delta(self) -> list[int]:
         from deltalake import DeltaTable
 
-        return DeltaTable(self.folder / "tables" / "delta").to_pyarrow_table()["number"].to_pylist()
+        return list(DeltaTable(self.folder / "tables" / "delta").to_pyarrow_table()["number"].to_pylist())
 
     def _iceberg(self) -> list[int]:
         program = """
@@ -198,7 +198,7 @@ print(json.dumps(catalog.load_table("kept.events").scan().to_arrow()["number"].t
             consumer.seek_to_beginning(partitions)
             ends = consumer.end_offsets(partitions)
             while any(consumer.position(each) < end for each, end in ends.items()):
-                found += [json.loads(record.value)["number"] for record in consumer.poll(1.0)]
+                found += [json.loads(record.value)["number"] for record in consumer.poll(1000)]
         return found
 
 

@@ -101,7 +101,7 @@ def cluster() -> Iterator[Cluster]:
         servers = cluster.bootstrap_servers
         with Consumer(bootstrap_servers=servers, group_id="readers", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["orders"])
-            wait_until(lambda: consumer.poll(1.0), "records")
+            wait_until(lambda: consumer.poll(1000), "records")
             consumer.commit()
         yield cluster
 
