@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,15 @@ def kept(name: str, found: Any) -> Any:
 
 
 def public_names(module_name: str) -> dict[str, list[str]]:
-    """Public names of a module with the public attributes of those that are classes of ours."""
+    """Public names with the public attributes of classes: what a package or `__all__` offers, what a module defines."""
     module = importlib.import_module(module_name)
+    offered = {*getattr(module, "__all__", ()), *re.findall(r"import (\w+) as \1\b", inspect.getsource(module))}
+    home = "ottla" if hasattr(module, "__path__") else module_name
     found: dict[str, list[str]] = {}
-    for name in sorted({*dir(module), *getattr(module, "__all__", ())}):
+    for name in sorted({*dir(module), *offered}):
         value = getattr(module, name, None)
-        origin = getattr(value, "__module__", None) or "ottla"
-        if name.startswith("_") or inspect.ismodule(value) or not str(origin).startswith(("ottla", "pyspark_ottla")):
+        origin = str(getattr(value, "__module__", None) or home)
+        if name.startswith("_") or inspect.ismodule(value) or not (name in offered or origin.startswith(home)):
             continue
         is_class = inspect.isclass(value)
         found[name] = sorted(each for each in dir(value) if not each.startswith("_")) if is_class else []
