@@ -37,7 +37,7 @@ from support.programs import built_programs, promtool_executable
 from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.second_tries import DATA_MARKER, SPEC, FlakyList, Outcomes, RunAgain, judge
 from support.spec_report import SpecReport, requirement_ids
-from support.tiers import Sample, tier_of, wanted_tier
+from support.tiers import TIER_VARIABLE, Sample, tier_of, wanted_tier
 from support.tools import tools_are_there, wait_for_tools
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # So shells start what runs in their background; tests press Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[REPORT] = SpecReport()
+    os.environ[TIER_VARIABLE] = wanted_tier(config).name
     part = Worker(config) if hasattr(config, "workerinput") else WholeRun(config)
     config.pluginmanager.register(part, "ottla-run")
 
@@ -268,9 +269,8 @@ class WholeRun:
             self._reasons = dict.fromkeys(failures, "the run is not whole: nothing runs again")
             return
         listed = FlakyList(self._config.getoption("--flaky"))
-        options = [name for name in ("--all", "--long") if self._config.getoption(name)]
         with TemporaryDirectory() as scratch:
-            run_again = RunAgain(self._config.rootpath, options, Path(scratch))
+            run_again = RunAgain(self._config.rootpath, Path(scratch))
             self._reasons = judge(list(failures.values()), listed.unfixed(), run_again)
         for test in self._flaky():
             listed.add(failures[test])

@@ -28,6 +28,7 @@ import coverage
 from mutants.planting import Mutant, drawn
 from support.changed import ImportGraph
 from support.scheduling import SHORT, TestTimes
+from support.tiers import TIER_VARIABLE, Tier
 
 PROJECT = Path(__file__).resolve().parents[2]
 WORK = PROJECT / ".cache" / "mutants"
@@ -72,6 +73,7 @@ class Copy:
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(str(self.folder / name) for name in ("src", "tests")),
             "PYTHONPYCACHEPREFIX": str(WORK / "modules" / self.folder.name),
+            TIER_VARIABLE: Tier.WHOLE.name,
         }
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]

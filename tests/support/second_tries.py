@@ -167,11 +167,10 @@ def judge(
 
 
 class RunAgain:
-    """Runs a file alone, in a pytest of its own without workers."""
+    """Runs a file alone, in a pytest of its own without workers, with the tests that it has in this run's tier."""
 
-    def __init__(self, root: Path, options: Sequence[str], scratch: Path) -> None:
+    def __init__(self, root: Path, scratch: Path) -> None:
         self._root = root
-        self._options = options
         self._scratch = scratch
 
     def __call__(self, file: str) -> dict[str, str]:
@@ -180,7 +179,7 @@ class RunAgain:
         outcomes.unlink(missing_ok=True)
         written = ["--second-try", str(outcomes), "--spec-report", str(self._scratch / "spec.txt")]
         print(f"\nrunning {file} again, alone", flush=True)
-        command = [sys.executable, "-m", "pytest", "-n", "0", "-q", *self._options, *written, file]
+        command = [sys.executable, "-m", "pytest", "-n", "0", "-q", *written, file]
         subprocess.run(command, cwd=self._root, stdin=subprocess.DEVNULL, check=False)
         try:
             return dict(json.loads(outcomes.read_text()))

@@ -1,11 +1,12 @@
 """The tiers of the tests: each test belongs to one, the first run that has it.
 
 `QUICK` runs with `./run test --quick`: folders of pure tests, without those that need another program. `SHORT` is
-`./run test`, `WHOLE` `--all`, `LONG` (marked so) `--long`; each of them runs all tiers before it.
+`./run test` without names of files, `WHOLE` `--all`, `LONG` (marked so) `--long`; each of them runs all tiers before it.
 """
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -16,6 +17,8 @@ import pytest
 from support.scheduling import SHORT as PURE_FOLDERS
 
 LONG_MARKER = "long"
+#: Holds the name of the tier that a run has last, for its workers and what they start.
+TIER_VARIABLE = "OTTLA_TIER"
 #: What these tests need takes long to build or fetch.
 NEEDS_OF_WHOLE_RUNS = ("needs_examples", "needs_programs", "needs_promtool")
 
@@ -30,12 +33,19 @@ class Tier(IntEnum):
 
 
 def wanted_tier(config: pytest.Config) -> Tier:
-    """The last tier that a run has, by its options. A run of what changed chooses from all but the long tests."""
+    """The last tier that a run has: by its options, else by the run that it is part of, else by whether files are named.
+
+    A run of what changed chooses from all but the long tests, as does one of named files and folders.
+    """
     if config.getoption("--long"):
         return Tier.LONG
     if config.getoption("--all") or config.getoption("--changed") or config.getoption("--changed-since"):
         return Tier.WHOLE
-    return Tier.QUICK if config.getoption("--quick") else Tier.SHORT
+    if config.getoption("--quick"):
+        return Tier.QUICK
+    if TIER_VARIABLE in os.environ:
+        return Tier[os.environ[TIER_VARIABLE]]
+    return Tier.WHOLE if config.args_source is pytest.Config.ArgsSource.ARGS else Tier.SHORT
 
 
 class Sample:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ottla.client import ProducerRecord
 from support.client_facades import FACADES, Facade
 from support.fake_cluster import FakeCluster
+from support.random_cases import cases
 
 PARTITIONERS = [None, "RoundRobinPartitioner", "UniformStickyPartitioner", "DefaultPartitioner"]
 topic_numbers = count()
@@ -64,7 +65,7 @@ def check(fake: FakeCluster, partitions: list[Any], rows: list[Any], *, ignores_
             assert len(homes) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=cases(40))
 @given(
     rows=ROWS,
     partition_count=st.integers(1, 4),
@@ -109,7 +110,7 @@ def test_send_many_keeps_the_order(
     check(fake, partitions, rows, ignores_keys=ignores_keys or partitioner == "UniformStickyPartitioner")
 
 
-@settings(max_examples=40)
+@settings(max_examples=cases(40))
 @given(
     rows=ROWS,
     partition_count=st.integers(1, 4),

@@ -30,6 +30,7 @@ from ottla.groups.offsets import StoredOffset
 from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
 from scenarios.groups.world import GROUP, World
+from support.random_cases import cases
 
 PARTITIONS = 6
 ERRORS = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE)
@@ -255,7 +256,7 @@ def live(world: World) -> tuple[object, ...]:
 
 @pytest.mark.spec("G1", "G3", "G11")
 @given(st.integers(0, 2**32), st.integers(1, 7))
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 def test_invariants_hold_and_a_restart_loses_nothing_that_is_written(seed: int, members: int):
     churn = Churn(seed, members)
     actions = churn.all_actions()
@@ -275,7 +276,7 @@ def test_invariants_hold_and_a_restart_loses_nothing_that_is_written(seed: int, 
 
 @pytest.mark.spec("G3")
 @given(st.integers(0, 2**32), st.integers(1, 8))
-@settings(max_examples=40)
+@settings(max_examples=cases(40))
 def test_a_group_settles_once_the_churn_stops(seed: int, members: int):
     churn = Churn(seed, members)
     actions = churn.all_actions()
@@ -310,7 +311,7 @@ def test_a_group_settles_once_the_churn_stops(seed: int, members: int):
 
 @pytest.mark.spec("G8")
 @given(st.integers(0, 2**32))
-@settings(max_examples=30)
+@settings(max_examples=cases(30))
 def test_no_partition_has_two_owners_in_a_generation(seed: int):
     churn = Churn(seed, 5)
     actions = [(churn.go_on, 70), (churn.forget, 5), (churn.time, 10), (churn.leave, 3), (churn.restart, 1)]
@@ -324,7 +325,7 @@ def test_no_partition_has_two_owners_in_a_generation(seed: int):
 
 @pytest.mark.spec("G2")
 @given(st.integers(0, 2**32))
-@settings(max_examples=30)
+@settings(max_examples=cases(30))
 def test_every_request_is_answered_exactly_once(seed: int):
     """The world refuses second answers; here, nothing stays open when everybody has gone."""
     churn = Churn(seed, 6)

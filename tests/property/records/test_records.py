@@ -12,6 +12,7 @@ from ottla.records.compression import Compression, compress, decompress
 from ottla.records.errors import BatchError
 from ottla.records.record import Record, batch_payload, decode_batch, decode_columns, encode_batch
 from ottla.records.varint import encode_varint
+from support.random_cases import cases
 
 LIMIT = 1024 * 1024
 INT16 = st.integers(-1, 2**15 - 1)
@@ -73,7 +74,7 @@ def test_append_time(records, append_time):
     assert {r.timestamp for r in decode_batch(data, parse_batch_header(data))} == {records[-1].timestamp}
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @given(records=RECORDS, data=st.data())
 def test_damaged_records_are_read_or_refused(records, data):
     whole = encode_batch(records)
@@ -87,7 +88,7 @@ def test_damaged_records_are_read_or_refused(records, data):
     assert len(columns.values) == len(records)
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @given(st.binary(max_size=200), st.integers(-5, 50))
 def test_noise_is_read_or_refused(noise, count):
     with contextlib.suppress(BatchError):
@@ -96,7 +97,7 @@ def test_noise_is_read_or_refused(noise, count):
         assert bool(split_batches(noise)) == bool(noise)
 
 
-@settings(max_examples=200)
+@settings(max_examples=cases(200))
 @given(codec=CODECS, payload=st.binary(min_size=1, max_size=2000), data=st.data())
 def test_damaged_compression_is_read_or_refused(codec, payload, data):
     packed = bytearray(compress(codec, payload))

@@ -17,6 +17,7 @@ from ottla.records.record import Record
 from ottla.storage.log import PartitionLog
 from ottla.storage.results import FollowerAppend
 from ottla.testing.disk_memory import MemoryDisk
+from support.random_cases import cases
 from support.storage_logs import NOW_MS, batch, log_config, new_log, of_records, open_log
 
 ROOT = "/data"
@@ -193,5 +194,9 @@ class FollowerMachine(RuleBasedStateMachine):
 
 TestFollowerLog = pytest.mark.spec("R2", "L1", "L5")(pytest.mark.slow(FollowerMachine.TestCase))
 TestFollowerLog.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=cases(100),
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )

@@ -16,6 +16,7 @@ from ottla.storage.retention import delete_old_segments
 from ottla.testing.disk_memory import Change, MemoryDisk
 from ottla.testing.disk_power import PowerLoss
 from ottla.wire.errors import ErrorCode
+from support.random_cases import cases
 from support.storage_logs import NOW_MS, append, batch, decode, log_config, new_log, of_records, open_log, read_bytes
 
 ROOT = "/data"
@@ -201,5 +202,9 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLog = pytest.mark.spec("L1", "L2", "L9")(pytest.mark.slow(LogMachine.TestCase))
 TestLog.settings = settings(
-    max_examples=200, stateful_step_count=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=cases(200),
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )

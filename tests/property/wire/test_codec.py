@@ -16,15 +16,16 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 from ottla.wire.schema import Message
 from property.wire.messages import ALL, IDS, messages
+from support.random_cases import cases
 
 FEW = settings(
-    max_examples=6,
+    max_examples=cases(6),
     derandomize=True,
     database=None,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-MORE = settings(FEW, max_examples=60)
+MORE = settings(FEW, max_examples=cases(60))
 
 each_message = pytest.mark.parametrize(("cls", "version"), ALL, ids=IDS)
 

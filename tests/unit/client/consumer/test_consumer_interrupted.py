@@ -81,8 +81,8 @@ def test_with_a_loop(fakes, settings, pressed, api_key):
     hang(fakes, api_key)
 
     async def main():
-        # A signal that comes just before the loop waits would else be noticed at its next timer (Python's own race): with a
-        # handler of any signal every signal wakes the loop.
+        # A signal that comes just before the loop waits would else be noticed at its next timer, Python's own race:
+        # with a handler of any signal every signal wakes the loop.
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: None)
         async with ottla.client.Consumer(settings) as consumer:
             if api_key is ApiKey.FIND_COORDINATOR:
