@@ -1,7 +1,7 @@
 """The tiers of the tests: each test belongs to one, the first run that has it.
 
 `QUICK` runs with `./run test --quick`: folders of pure tests, without those that need another program. `SHORT` is
-`./run test` without names of files, `WHOLE` `--all`, `LONG` (marked so) `--long`; each of them runs all tiers before it.
+`./run test`, `WHOLE` `--all`, `LONG` (marked so) `--long`; each of them runs all tiers before it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Tier(IntEnum):
 
 
 def wanted_tier(config: pytest.Config) -> Tier:
-    """The last tier that a run has: by its options, else by the run that it is part of, else by whether files are named.
+    """The last tier that a run has: by its options, else by the run that it is part of, else by its arguments.
 
     A run of what changed chooses from all but the long tests, as does one of named files and folders.
     """
