@@ -42,8 +42,6 @@ from ottla.wire.messages.controlled_shutdown import (
 from ottla.zk.layout import RECOVERING, ProducerIdBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.broker.control.controller_shell import ControllerShell
     from ottla.broker.control.interbroker import ControllerLink
     from ottla.broker.control.membership import ClusterMembership
