@@ -37,7 +37,7 @@ from support.programs import built_programs, promtool_executable
 from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.second_tries import DATA_MARKER, SPEC, FlakyList, Outcomes, RunAgain, judge
 from support.spec_report import SpecReport, requirement_ids
-from support.tiers import TIER_VARIABLE, Sample, tier_of, wanted_tier
+from support.tiers import TIER_VARIABLE, Tiers, wanted_tier
 from support.tools import tools_are_there, wait_for_tools
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ TESTS = Path(__file__).resolve().parent
 PROJECT = TESTS.parent
 REPORT_PATH = PROJECT / ".cache" / "spec-report.txt"
 FLAKY_PATH = TESTS / "flaky.jsonl"
-SAMPLE_PATH = TESTS / "short.toml"
+TIERS_PATH = TESTS / "tiers.toml"
 
 #: Topics may have 249 characters, and tests add to theirs.
 MOST_OF_A_NAME = 150
@@ -156,8 +156,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long tests unless asked for, and what the run leaves out; note the others' requirements."""
-    wanted, sample = wanted_tier(config), Sample.read(SAMPLE_PATH)
-    left_out = {item for item in items if tier_of(item, sample, NEEDS) > wanted}
+    wanted, tiers = wanted_tier(config), Tiers.read(TIERS_PATH)
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("--quick"):
+        # All tests are here.
+        if unknown := tiers.unknown(item.nodeid for item in items):
+            raise pytest.UsageError(f"{TIERS_PATH.name} names tests that are not there: {', '.join(unknown)}")
+    left_out = {item for item in items if tiers.of(item, NEEDS) > wanted}
     reached = config.stash.get(REACHED, None)
     if reached is not None:
         left_out |= {item for item in items if not reached.reaches(item, config.rootpath)}

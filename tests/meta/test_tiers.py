@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from support.tiers import Sample, Tier, tier_of
+from support.tiers import Sample, Tier, Tiers
 
 TESTS = Path(__file__).resolve().parents[1]
-SAMPLE = Sample({"tests/e2e/test_a.py": ["test_kept", "test_some[1]"], "tests/e2e/test_b.py": []})
+TIERS = Tiers(
+    quick=Sample({}, {"tests/unit/test_slow.py": ["test_x"]}),
+    short=Sample(
+        only={"tests/e2e/test_a.py": ["test_kept", "test_some[1]"], "tests/e2e/test_b.py": []},
+        without={"tests/unit/test_slow.py": ["test_x[2]"], "tests/e2e/test_c.py": ["test_x"]},
+    ),
+)
 
 
 class Item:
@@ -27,6 +33,9 @@ class Item:
         (Item("tests/unit/net/test_a.py::test_x"), Tier.QUICK),
         (Item("tests/golden/test_a.py::test_x", "needs_kafka"), Tier.SHORT),
         (Item("tests/unit/net/test_a.py::test_x", "long"), Tier.LONG),
+        (Item("tests/unit/test_slow.py::test_x[1]"), Tier.SHORT),
+        (Item("tests/unit/test_slow.py::test_x[2]"), Tier.WHOLE),
+        (Item("tests/unit/test_slow.py::test_y"), Tier.QUICK),
         (Item("tests/e2e/test_other.py::test_x"), Tier.SHORT),
         (Item("tests/e2e/test_other.py::test_y", "needs_programs"), Tier.WHOLE),
         (Item("tests/e2e/test_a.py::test_kept[2]"), Tier.SHORT),
@@ -34,19 +43,19 @@ class Item:
         (Item("tests/e2e/test_a.py::test_some[2]"), Tier.WHOLE),
         (Item("tests/e2e/test_a.py::test_some[1]", "long"), Tier.LONG),
         (Item("tests/e2e/test_b.py::test_x"), Tier.WHOLE),
+        (Item("tests/e2e/test_c.py::test_x[1]"), Tier.WHOLE),
+        (Item("tests/e2e/test_c.py::test_y"), Tier.SHORT),
     ],
     ids=lambda value: value.nodeid if isinstance(value, Item) else value.name,
 )
 def test_the_tier_of_a_test(item: Item, tier: Tier) -> None:
-    assert tier_of(item, SAMPLE, ["needs_kafka"]) is tier  # type: ignore[arg-type]
+    assert TIERS.of(item, ["needs_kafka"]) is tier  # type: ignore[arg-type]
 
 
 def test_names_that_no_test_has_are_found() -> None:
-    collected = ["tests/e2e/test_a.py::test_kept[2]", "tests/e2e/test_a.py::test_some[2]"]
-    assert SAMPLE.unknown(collected) == ["tests/e2e/test_a.py::test_some[1]"]
-    assert SAMPLE.unknown([]) == []
-
-
-def test_the_sampled_files_are_there() -> None:
-    sample = Sample.read(TESTS / "short.toml")
-    assert [file for file in sample.files if not (TESTS.parent / file).exists()] == []
+    collected = [
+        "tests/e2e/test_a.py::test_kept[2]",
+        "tests/e2e/test_c.py::test_x[1]",
+        "tests/unit/test_slow.py::test_x[2]",
+    ]
+    assert TIERS.unknown(collected) == ["tests/e2e/test_a.py::test_some[1]"]

@@ -49,49 +49,57 @@ def wanted_tier(config: pytest.Config) -> Tier:
 
 
 class Sample:
-    """Files of which `./run test` runs only some tests: `tests/short.toml`, file to the tests that stay.
+    """What a tier leaves to the next one, by file: `only` these tests stay, or all stay `without` these.
 
     A test is named without its parameters, which means all of them, or with them.
     """
 
-    def __init__(self, kept: Mapping[str, Sequence[str]]) -> None:
-        self._kept = {file: frozenset(tests) for file, tests in kept.items()}
-
-    @classmethod
-    def read(cls, path: Path) -> Sample:
-        """From the file; no file leaves nothing out."""
-        return cls(tomllib.loads(path.read_text()) if path.exists() else {})
-
-    @property
-    def files(self) -> list[str]:
-        """The files of which the short run leaves out tests."""
-        return list(self._kept)
+    def __init__(self, only: Mapping[str, Sequence[str]], without: Mapping[str, Sequence[str]]) -> None:
+        self._only = {file: frozenset(tests) for file, tests in only.items()}
+        self._without = {file: frozenset(tests) for file, tests in without.items()}
 
     def leaves_out(self, test: str) -> bool:
-        """Whether the short run leaves out the test, by its node id."""
+        """Whether the tier leaves out the test, by its node id."""
         file, _, name = test.partition("::")
-        kept = self._kept.get(file)
-        return kept is not None and not {name, name.partition("[")[0]} & kept
+        names = {name, name.partition("[")[0]}
+        if file in self._only:
+            return not names & self._only[file]
+        return bool(names & self._without.get(file, frozenset()))
+
+    def named(self) -> set[str]:
+        """Node ids of all tests that are named, with or without parameters."""
+        every = (*self._only.items(), *self._without.items())
+        return {f"{file}::{name}" for file, names in every for name in names}
+
+
+class Tiers:
+    """`tests/tiers.toml`: what the quick and the short run leave out."""
+
+    def __init__(self, quick: Sample, short: Sample) -> None:
+        self._samples = {Tier.QUICK: quick, Tier.SHORT: short}
+
+    @classmethod
+    def read(cls, path: Path) -> Tiers:
+        """From the file; no file leaves nothing out."""
+        tables = tomllib.loads(path.read_text()) if path.exists() else {}
+        quick, short = (tables.get(name, {}) for name in ("quick", "short"))
+        return cls(*(Sample(each.get("only", {}), each.get("without", {})) for each in (quick, short)))
+
+    def of(self, item: pytest.Item, needs: Iterable[str]) -> Tier:
+        """The tier of a test. `needs` are the markers of tests that need another program."""
+        if item.get_closest_marker(LONG_MARKER):
+            return Tier.LONG
+        if any(item.get_closest_marker(name) for name in NEEDS_OF_WHOLE_RUNS):
+            return Tier.WHOLE
+        is_pure = item.nodeid.startswith(PURE_FOLDERS) and not any(item.get_closest_marker(name) for name in needs)
+        first = Tier.QUICK if is_pure else Tier.SHORT
+        kept = (tier for tier in (Tier.QUICK, Tier.SHORT) if tier >= first and not self._leaves_out(tier, item.nodeid))
+        return next(kept, Tier.WHOLE)
+
+    def _leaves_out(self, tier: Tier, test: str) -> bool:
+        return self._samples[tier].leaves_out(test)
 
     def unknown(self, tests: Iterable[str]) -> list[str]:
-        """Names that no collected test has, of files that were collected whole."""
-        names: dict[str, set[str]] = {}
-        for test in tests:
-            file, _, name = test.partition("::")
-            names.setdefault(file, set()).update((name, name.partition("[")[0]))
-        return [
-            f"{file}::{name}"
-            for file, kept in self._kept.items()
-            for name in sorted(kept - names[file] if file in names else ())
-        ]
-
-
-def tier_of(item: pytest.Item, sample: Sample, needs: Iterable[str]) -> Tier:
-    """The tier of a test. `needs` are the markers of tests that need another program."""
-    if item.get_closest_marker(LONG_MARKER):
-        return Tier.LONG
-    if item.nodeid.startswith(PURE_FOLDERS) and not any(item.get_closest_marker(name) for name in needs):
-        return Tier.QUICK
-    if any(item.get_closest_marker(name) for name in NEEDS_OF_WHOLE_RUNS) or sample.leaves_out(item.nodeid):
-        return Tier.WHOLE
-    return Tier.SHORT
+        """Names in the file that none of all `tests` has."""
+        known = {name for test in tests for name in (test, test.partition("[")[0])}
+        return sorted({name for sample in self._samples.values() for name in sample.named()} - known)
