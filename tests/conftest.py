@@ -157,10 +157,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long tests unless asked for, and what the run leaves out; note the others' requirements."""
     wanted, tiers = wanted_tier(config), Tiers.read(TIERS_PATH)
-    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("--quick"):
-        # All tests are here.
-        if unknown := tiers.unknown(item.nodeid for item in items):
-            raise pytest.UsageError(f"{TIERS_PATH.name} names tests that are not there: {', '.join(unknown)}")
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("--quick")
+    if is_whole and (unknown := tiers.unknown(item.nodeid for item in items)):
+        raise pytest.UsageError(f"{TIERS_PATH.name} names tests that are not there: {', '.join(unknown)}")
     left_out = {item for item in items if tiers.of(item, NEEDS) > wanted}
     reached = config.stash.get(REACHED, None)
     if reached is not None:
