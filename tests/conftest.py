@@ -160,22 +160,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("--quick")
     if is_whole and (unknown := tiers.unknown(item.nodeid for item in items)):
         raise pytest.UsageError(f"{TIERS_PATH.name} names tests that are not there: {', '.join(unknown)}")
-    left_out = {item for item in items if tiers.of(item, NEEDS) > wanted}
     reached = config.stash.get(REACHED, None)
-    if reached is not None:
-        left_out |= {item for item in items if not reached.reaches(item, config.rootpath)}
-    if left_out:
-        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-        items[:] = [item for item in items if item not in left_out]
+    left_out: list[pytest.Item] = []
+    kept: list[pytest.Item] = []
     for item in items:
-        if not item.get_closest_marker("timeout") and any(item.get_closest_marker(name) for name in WITH_JAVA):
+        markers = list(item.iter_markers())
+        names = {marker.name for marker in markers}
+        is_reached = reached is None or reached.reaches(item, config.rootpath)
+        if not is_reached or tiers.of(item.nodeid, names, NEEDS.keys()) > wanted:
+            left_out.append(item)
+            continue
+        kept.append(item)
+        if "timeout" not in names and not names.isdisjoint(WITH_JAVA):
             item.add_marker(pytest.mark.timeout(LIMIT_WITH_JAVA_S))
-        for marker in item.iter_markers("spec"):
-            config.stash[REPORT].expect(item.nodeid, marker.args)
-            # The reports of the test carry them from a worker to the process that writes the report of the run.
-            item.user_properties += [(SPEC, name) for name in marker.args]
-        if item.get_closest_marker(DATA_MARKER):
+        for marker in markers:
+            if marker.name == SPEC:
+                config.stash[REPORT].expect(item.nodeid, marker.args)
+                # The reports of the test carry them from a worker to the process that writes the report of the run.
+                item.user_properties += [(SPEC, name) for name in marker.args]
+        if DATA_MARKER in names:
             item.user_properties.append((DATA_MARKER, True))
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import IntEnum
 from pathlib import Path
 
@@ -20,7 +20,7 @@ LONG_MARKER = "long"
 #: Holds the name of the tier that a run has last, for its workers and what they start.
 TIER_VARIABLE = "OTTLA_TIER"
 #: What these tests need takes long to build or fetch.
-NEEDS_OF_WHOLE_RUNS = ("needs_examples", "needs_programs", "needs_promtool")
+NEEDS_OF_WHOLE_RUNS = frozenset(("needs_examples", "needs_programs", "needs_promtool"))
 
 
 class Tier(IntEnum):
@@ -85,15 +85,15 @@ class Tiers:
         quick, short = (tables.get(name, {}) for name in ("quick", "short"))
         return cls(*(Sample(each.get("only", {}), each.get("without", {})) for each in (quick, short)))
 
-    def of(self, item: pytest.Item, needs: Iterable[str]) -> Tier:
-        """The tier of a test. `needs` are the markers of tests that need another program."""
-        if item.get_closest_marker(LONG_MARKER):
+    def of(self, test: str, markers: Set[str], needs: Set[str]) -> Tier:
+        """The tier of a test by its node id and markers. `needs` are the markers of tests that need another program."""
+        if LONG_MARKER in markers:
             return Tier.LONG
-        if any(item.get_closest_marker(name) for name in NEEDS_OF_WHOLE_RUNS):
+        if markers & NEEDS_OF_WHOLE_RUNS:
             return Tier.WHOLE
-        is_pure = item.nodeid.startswith(PURE_FOLDERS) and not any(item.get_closest_marker(name) for name in needs)
+        is_pure = test.startswith(PURE_FOLDERS) and not markers & needs
         first = Tier.QUICK if is_pure else Tier.SHORT
-        kept = (tier for tier in (Tier.QUICK, Tier.SHORT) if tier >= first and not self._leaves_out(tier, item.nodeid))
+        kept = (tier for tier in (Tier.QUICK, Tier.SHORT) if tier >= first and not self._leaves_out(tier, test))
         return next(kept, Tier.WHOLE)
 
     def _leaves_out(self, tier: Tier, test: str) -> bool:
