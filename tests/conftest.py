@@ -38,7 +38,7 @@ from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.second_tries import DATA_MARKER, SPEC, FlakyList, Outcomes, RunAgain, judge
 from support.spec_report import SpecReport, requirement_ids
 from support.tiers import TIER_VARIABLE, Tiers, wanted_tier
-from support.tools import tools_are_there, wait_for_tools
+from support.tools import tools_are_there, wait_for_tools, why_no_tools
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,9 +157,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long tests unless asked for, and what the run leaves out; note the others' requirements."""
     wanted, tiers = wanted_tier(config), Tiers.read(TIERS_PATH)
-    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("--quick")
-    if is_whole and (unknown := tiers.unknown(item.nodeid for item in items)):
-        raise pytest.UsageError(f"{TIERS_PATH.name} names tests that are not there: {', '.join(unknown)}")
     reached = config.stash.get(REACHED, None)
     left_out: list[pytest.Item] = []
     kept: list[pytest.Item] = []
@@ -269,7 +266,7 @@ class WholeRun:
         if self._report.outcomes:
             known = requirement_ids(PROJECT / "docs" / "requirements.md")
             self._report.write(self._config.getoption("--spec-report"), known)
-        if self._left_running:
+        if self._left_running or why_no_tools():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _try_again(self, session: pytest.Session) -> None:
@@ -294,8 +291,9 @@ class WholeRun:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What was left running, and one line of the report."""
-        for line in self._left_running:
-            terminalreporter.write_line(line, red=True)
+        for line in (*self._left_running, why_no_tools()):
+            if line:
+                terminalreporter.write_line(line, red=True)
         if self._reasons:
             self._summarize_second_tries(terminalreporter)
         if self._report.outcomes:

@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from support.second_tries import MOST_FILES, Failure, FlakyList, judge
+from support.second_tries import MOST_FAILURES, Failure, FlakyList, judge
 
 TESTS = Path(__file__).resolve().parents[1]
 WAITING = "tests/e2e/test_serve.py::test_it"
 #: A run of pytest imports much, and takes its time on a busy machine.
 RUN_TIMEOUT_S = 240
+
+
+def chance(test: str) -> Failure:
+    return Failure(test, "waited 60 s in vain", {"G10"})
 
 
 def passing(file: str) -> dict[str, str]:
@@ -29,15 +33,16 @@ def failing(file: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("failure", "because"),
     [
-        (Failure(WAITING, "waited 60 s in vain"), ""),
-        (Failure(WAITING, "waited 60 s in vain", {"G10", "U1"}), ""),
+        (Failure(WAITING, "waited 60 s in vain", {"G10", "U2"}), ""),
+        (Failure(WAITING, "waited 60 s in vain"), "wrong data"),
         (Failure("tests/unit/net/test_it.py::test_it", "x"), "wait for no other process"),
         (Failure("tests/meta/test_it.py::test_it", "x"), "wait for no other process"),
         (Failure(WAITING, "x", {"G10", "L9"}), "wrong data"),
-        (Failure(WAITING, "x", is_about_data=True), "wrong data"),
-        (Failure(WAITING, "Failed: Timeout (>300.0s) from pytest-timeout."), "hung"),
-        (Failure(WAITING, "worker 'gw1' crashed while running 'x'"), "crashed"),
-        (Failure("tests/e2e/test_listed.py::test_it", "x"), "without a fix"),
+        (Failure(WAITING, "x", {"G10"}, is_about_data=True), "wrong data"),
+        (Failure(WAITING, "Failed: Timeout (>300.0s) from pytest-timeout.", {"G10"}), "hung"),
+        (Failure(WAITING, "subprocess.TimeoutExpired: Command 'x' timed out", {"G10"}), "hung"),
+        (Failure(WAITING, "worker 'gw1' crashed while running 'x'", {"G10"}), "crashed"),
+        (Failure("tests/e2e/test_listed.py::test_it", "x", {"G10"}), "without a fix"),
     ],
 )
 def test_which_failures_are_final(failure: Failure, because: str) -> None:
@@ -47,12 +52,12 @@ def test_which_failures_are_final(failure: Failure, because: str) -> None:
 
 
 def test_a_failure_that_does_not_come_again_is_flaky() -> None:
-    assert judge([Failure(WAITING, "")], (), passing) == {WAITING: ""}
+    assert judge([chance(WAITING)], (), passing) == {WAITING: ""}
 
 
 def test_the_whole_file_has_to_pass() -> None:
-    assert judge([Failure(WAITING, "")], (), failing) == {WAITING: "it or its file failed again, alone"}
-    assert judge([Failure(WAITING, "")], (), lambda _: {}) == {WAITING: "it or its file failed again, alone"}
+    assert judge([chance(WAITING)], (), failing) == {WAITING: "it or its file failed again, alone"}
+    assert judge([chance(WAITING)], (), lambda _: {}) == {WAITING: "it or its file failed again, alone"}
 
 
 def test_nothing_runs_again_beside_a_final_failure_or_too_many() -> None:
@@ -60,12 +65,12 @@ def test_nothing_runs_again_beside_a_final_failure_or_too_many() -> None:
         raise AssertionError(file)
 
     final = Failure("tests/unit/test_it.py::test_it", "")
-    reasons = judge([Failure(WAITING, ""), final], (), never)
+    reasons = judge([chance(WAITING), final], (), never)
     assert reasons[WAITING] == "another failure is final: nothing runs again"
     assert reasons[final.test] == "tests there wait for no other process"
-    many = [Failure(f"tests/e2e/test_{number}.py::test_it", "") for number in range(MOST_FILES + 1)]
-    assert set(judge(many, (), never).values()) == {"4 files have failures: nothing runs again"}
-    assert set(judge(many[:MOST_FILES], (), passing).values()) == {""}
+    many = [chance(f"tests/e2e/test_{number}.py::test_it") for number in range(MOST_FAILURES + 1)]
+    assert set(judge(many, (), never).values()) == {"4 tests failed: nothing runs again"}
+    assert set(judge(many[:MOST_FAILURES], (), passing).values()) == {""}
 
 
 def test_the_list_knows_what_has_no_fix(tmp_path: Path) -> None:
@@ -82,6 +87,7 @@ def test_the_list_knows_what_has_no_fix(tmp_path: Path) -> None:
 
 CHANCE = """
 import os, pathlib
+@pytest.mark.spec("G10")
 def test_it():
     print("story of it")
     tried = pathlib.Path(os.environ["TRIED"])
@@ -137,10 +143,29 @@ def test_data_and_second_failures_fail_the_run(tmp_path: Path) -> None:
     done = run_suite(tmp_path, f"pytestmark = pytest.mark.data{CHANCE}")
     assert done.returncode == 1
     assert "wrong data" in done.stdout
-    done = run_suite(tmp_path, "def test_it(): assert False\n")
+    done = run_suite(tmp_path, "@pytest.mark.spec('G10')\ndef test_it(): assert False\n")
     assert done.returncode == 1
     assert "failed again, alone" in done.stdout
     assert not (tmp_path / "flaky.jsonl").exists()
+
+
+LEAVES_THE_SECOND_TIME = """
+import os, pathlib, subprocess, sys
+@pytest.mark.spec("G10")
+def test_it():
+    tried = pathlib.Path(os.environ["TRIED"])
+    before = tried.exists()
+    tried.touch()
+    assert before
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+"""
+
+
+@pytest.mark.slow
+def test_a_second_try_that_leaves_a_process_has_failed(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, LEAVES_THE_SECOND_TIME)
+    assert done.returncode == 1
+    assert "failed again, alone" in done.stdout
 
 
 @pytest.mark.slow

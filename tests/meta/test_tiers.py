@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from support.tiers import Sample, Tier, Tiers
 
+PROJECT = Path(__file__).resolve().parents[2]
 TESTS = Path(__file__).resolve().parents[1]
 TIERS = Tiers(
     quick=Sample({}, {"tests/unit/test_slow.py": ["test_x"]}),
@@ -42,10 +45,16 @@ def test_the_tier_of_a_test(test: str, marker: str, tier: Tier) -> None:
     assert TIERS.of(test, {marker}, {"needs_kafka"}) is tier
 
 
-def test_names_that_no_test_has_are_found() -> None:
-    collected = [
-        "tests/e2e/test_a.py::test_kept[2]",
-        "tests/e2e/test_c.py::test_x[1]",
-        "tests/unit/test_slow.py::test_x[2]",
-    ]
-    assert TIERS.unknown(collected) == ["tests/e2e/test_a.py::test_some[1]"]
+def test_tiers_name_tests_that_there_are() -> None:
+    missing = []
+    for test in Tiers.read(PROJECT / "tests" / "tiers.toml").named():
+        file, _, name = test.partition("::")
+        function = name.rpartition("::")[2].partition("[")[0]
+        if not re.search(rf"\bdef {function}\(", (PROJECT / file).read_text()):
+            missing.append(test)
+    assert missing == []
+
+
+def test_the_list_of_flaky_tests_can_be_read() -> None:
+    rows = [json.loads(line) for line in (PROJECT / "tests" / "flaky.jsonl").read_text().splitlines()]
+    assert all(row.keys() >= {"test", "at", "load", "seed", "failure", "fix"} for row in rows)

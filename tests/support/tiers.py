@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from enum import IntEnum
 from pathlib import Path
 
@@ -99,7 +99,6 @@ class Tiers:
     def _leaves_out(self, tier: Tier, test: str) -> bool:
         return self._samples[tier].leaves_out(test)
 
-    def unknown(self, tests: Iterable[str]) -> list[str]:
-        """Names in the file that none of all `tests` has."""
-        known = {name for test in tests for name in (test, test.partition("[")[0])}
-        return sorted({name for sample in self._samples.values() for name in sample.named()} - known)
+    def named(self) -> set[str]:
+        """Node ids of all tests that the file names, with or without parameters."""
+        return {name for sample in self._samples.values() for name in sample.named()}

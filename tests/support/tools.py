@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from pathlib import Path
 
-#: Names the file that `run` writes when the set-up has ended. Not set where nothing is being set up.
+#: Names the file in which `run` writes the exit status of the set-up. Not set where nothing is being set up.
 VARIABLE = "OTTLA_TOOLS"
-#: After this long tests run without them, and say what is missing.
+#: After this long a process runs its tests without them; they say what is missing.
 TIMEOUT_S = 1800.0
 _POLL_INTERVAL_S = 0.2
 
@@ -19,8 +20,19 @@ def tools_are_there() -> bool:
     return path is None or Path(path).exists()
 
 
+def why_no_tools() -> str:
+    """Why other programs could not be set up; empty where they could, and while that is under way."""
+    path = os.environ.get(VARIABLE)
+    failed = path is not None and tools_are_there() and Path(path).read_text().strip() != "0"
+    return "other programs could not be set up: .cache/tools.log says why" if failed else ""
+
+
 def wait_for_tools() -> None:
-    """Wait for the end of the set-up."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not tools_are_there() and time.monotonic() < deadline:
+    """Wait for the end of the set-up; all tests of a process together wait at most TIMEOUT_S."""
+    while not tools_are_there() and time.monotonic() < _deadline_s():
         time.sleep(_POLL_INTERVAL_S)
+
+
+@cache
+def _deadline_s() -> float:
+    return time.monotonic() + TIMEOUT_S

@@ -273,11 +273,13 @@ def outcome_of(run: SeedRun) -> SeedOutcome:
         warnings.simplefilter("ignore", ResourceWarning)
         # A client that was dropped closes its connections when the collector comes to it: when that is depends on what
         # ran in this process before.
+        is_enabled = gc.isenabled()
         gc.disable()
         try:
             outcome = run.run()
         finally:
-            gc.enable()
+            if is_enabled:
+                gc.enable()
         gc.collect()
     return outcome
 
