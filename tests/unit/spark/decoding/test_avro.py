@@ -372,6 +372,15 @@ def test_a_schema_that_does_not_resolve_leaves_those_of_its_folder_alone(tmp_pat
     ]
 
 
+@pytest.mark.spec("D1")
+@pytest.mark.parametrize("name", [{"name": "R", "namespace": "com.my-company"}, {"name": "com.my-company.R"}])
+def test_a_namespace_may_have_any_characters(name: dict[str, str]) -> None:
+    inner = {"type": "record", "name": "2nd.Inner", "fields": [{"name": "n", "type": "int"}]}
+    fields = [{"name": "of", "type": inner}, {"name": "by", "type": ["null", "2nd.Inner"]}]
+    (row,) = decode([b"\x02\x02\x04"], valueSchema=json.dumps({"type": "record", "fields": fields, **name}))
+    assert (row["of"], row["by"], row["_bad_reason"]) == ({"n": 1}, {"n": 2}, None)
+
+
 @pytest.mark.parametrize("by_id", [True, False])
 def test_schemas_that_refer_to_others_of_the_registry(by_id: bool) -> None:
     town = {"type": "record", "name": "Town", "fields": [{"name": "n", "type": "string"}]}
@@ -424,6 +433,8 @@ def test_schemas_that_refer_to_others_of_the_registry(by_id: bool) -> None:
         ('{"type": "record", "fields": []}', "the schema: a record needs a name"),
         ('{"type": "record", "name": 5, "fields": []}', "the schema: a record needs a name"),
         ('{"type": "record", "name": "a b", "fields": []}', "the schema: 'a b' is no name"),
+        ('{"type": "record", "name": "a.b-c", "fields": []}', "the schema: 'a.b-c' is no name"),
+        ('{"type": "record", "name": "R", "namespace": "a..b", "fields": []}', "the schema: 'a..b.R' is no name"),
         ('{"type": "record", "name": "R", "namespace": {}, "fields": []}', "a namespace is a text"),
         ('{"type": "record", "name": "R", "aliases": 5, "fields": []}', "aliases is no list of texts"),
         ('{"type": "record", "name": "R", "fields": {}}', "the record has no list of fields"),
