@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,14 @@ import pyarrow
 from ottla.records.extras import require_extra
 from ottla.spark.decoding.avro_columns import AvroColumn, AvroColumns, parse_columns
 from ottla.spark.decoding.avro_resolution import AvroValueError, Read, default_of, reader_of, written_fields
-from ottla.spark.decoding.avro_schemas import PRIMITIVES, AvroNode, AvroSchemaError, NodeField, parse_node, plain_json
+from ottla.spark.decoding.avro_schemas import (
+    PRIMITIVES,
+    AvroNode,
+    AvroSchemaError,
+    NodeField,
+    parse_node,
+    plain_json,
+)
 from ottla.spark.decoding.framing import (
     LIKELY_IDS,
     NO_FRAMING,
@@ -198,25 +206,40 @@ class FramedAvro:
         if found is None:
             return f"schema {schema_id} is not in the schema registry"
         try:
-            return AvroBatches(parse_node(found.text, found.references), self._reader, framed=True)
+            with _limited_depth():
+                return AvroBatches(parse_node(found.text, found.references), self._reader, framed=True)
         except AvroSchemaError as problem:
             return f"schema {schema_id} cannot be read: {problem}"
 
 
 def read_columns(found: SchemaText, option: str, wanted: Sequence[str]) -> AvroColumns:
     """The columns of an option's schema, those that are wanted if any are. Raises OptionError."""
-    try:
+    with _refused(option):
         return parse_columns(found.text, found.references, wanted)
-    except AvroSchemaError as problem:
-        raise OptionError(f"option {option}: {problem}") from None
 
 
-def read_writer(found: SchemaText, option: str) -> AvroNode:
-    """The schema of an option that values were written with. Raises OptionError."""
+def read_writer(found: SchemaText, option: str, reader: AvroColumns) -> AvroBatches:
+    """The decoder of values that were written with an option's schema. Raises OptionError."""
+    with _refused(option):
+        return AvroBatches(parse_node(found.text, found.references), reader)
+
+
+@contextmanager
+def _refused(option: str) -> Iterator[None]:
     try:
-        return parse_node(found.text, found.references)
+        with _limited_depth():
+            yield
     except AvroSchemaError as problem:
         raise OptionError(f"option {option}: {problem}") from None
+
+
+@contextmanager
+def _limited_depth() -> Iterator[None]:
+    """Named types, each a field of the next, may be nested deeper than Python's stack is."""
+    try:
+        yield
+    except RecursionError:
+        raise AvroSchemaError("types are nested too deep") from None
 
 
 def _looks_framed(values: pyarrow.BinaryArray) -> numpy.ndarray:

@@ -174,7 +174,10 @@ def _value_of(node: AvroNode, value: Any, path: str) -> Any:
         octets = value.encode(_BYTES_AS_TEXT, "replace")
         return octets if kind == "bytes" else octets[: node.size].ljust(node.size, b"\x00")
     elif _is_default(node, value):
-        return float(value) if kind in ("float", "double") else value
+        try:
+            return float(value) if kind in ("float", "double") else value
+        except OverflowError:
+            raise AvroValueError(f"field {path} was not written, and its default is beyond a double") from None
     raise AvroValueError(f"field {path} was not written, and its default is no {_shown(node)}")
 
 
@@ -191,11 +194,16 @@ def _is_default(node: AvroNode, value: Any) -> bool:
     return isinstance(value, str) and (kind == "string" or value in node.symbols)
 
 
-def takes_bytes(node: AvroNode) -> bool:
-    """Whether each value of a type takes at least one byte. A record within itself is behind a union or an array."""
-    if node.type == "record":
-        return any(takes_bytes(each.node) for each in node.fields)
-    return node.type != "null" and (node.type != "fixed" or node.size > 0)
+def takes_bytes(node: AvroNode, known: dict[int, bool] | None = None) -> bool:
+    """Whether each value of a type takes at least one byte. `known` are the records that were looked at before."""
+    if node.type != "record":
+        return node.type != "null" and (node.type != "fixed" or node.size > 0)
+    known = {} if known is None else known
+    if id(node) not in known:
+        # A record that is a field of itself, not behind a union or an array, has no values.
+        known[id(node)] = True
+        known[id(node)] = any(takes_bytes(each.node, known) for each in node.fields)
+    return known[id(node)]
 
 
 def _shown(node: AvroNode) -> str:

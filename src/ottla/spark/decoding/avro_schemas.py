@@ -225,6 +225,7 @@ def _full_name(document: dict[str, Any], space: str, path: str) -> tuple[str, st
     if "." in name:
         own, _, name = name.rpartition(".")
     full = f"{own}.{name}" if own else name
-    if not all(each.isidentifier() for each in full.split(".")):
+    # As Avro's Java library takes it: what a namespace is made of may be anything.
+    if not name.isidentifier() or not all(full.split(".")):
         raise AvroSchemaError(f"{path or 'the schema'}: {full!r} is no name")
     return full, own

@@ -81,13 +81,13 @@ def _json(options: DecodingOptions) -> ColumnFormat:
 
 
 def _avro(options: DecodingOptions) -> ColumnFormat:
-    from ottla.spark.decoding.avro_batches import AvroBatches, FramedAvro, read_columns, read_writer
+    from ottla.spark.decoding.avro_batches import FramedAvro, read_columns, read_writer
 
     option = "valueSchema" if options.avro_reader is None else "valueReaderSchema"
     reader = read_columns(options.avro_reader or options.avro, option, options.wanted)
     if options.framed and options.schemas is not None:
         return FramedAvro(reader, options.schemas)
-    return AvroBatches(read_writer(options.avro, "valueSchema"), reader)
+    return read_writer(options.avro, "valueSchema", reader)
 
 
 def _protobuf(options: DecodingOptions) -> ColumnFormat:

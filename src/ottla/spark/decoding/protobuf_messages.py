@@ -140,6 +140,12 @@ def _keep_only(message: descriptor_pb2.DescriptorProto, name: str, wanted: Seque
         # Of the members of a oneof the last one counts, also if it is none that is wanted.
         if field.name not in wanted and field.HasField("oneof_index") and field.oneof_index in chosen:
             kept.append(field)
+            if field.type == descriptor_pb2.FieldDescriptorProto.TYPE_GROUP:
+                oneof = message.oneof_decl[field.oneof_index].name
+                raise ProtobufSchemaError(
+                    f"field {field.name} of oneof {oneof} is a group, which is not read, so that the oneof's other "
+                    "fields cannot be either; leave them out of valueColumns"
+                )
             if field.type in _UNREAD:
                 field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
                 field.ClearField("type_name")

@@ -136,7 +136,7 @@ class RegistrySchemas:
 def _answer_of(body: bytes, shown: str) -> dict[str, Any]:
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if len(body) > MAX_ANSWER_BYTES or not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
         raise SchemaRegistryError(

@@ -372,6 +372,43 @@ def test_a_schema_that_does_not_resolve_leaves_those_of_its_folder_alone(tmp_pat
     ]
 
 
+def chained(length: int) -> dict[str, Any]:
+    """A record with a number and named types, each of them a field of the next."""
+    first = {"type": "record", "name": "T0", "fields": [{"name": "x", "type": "int"}]}
+    types = [first] + [
+        {"type": "record", "name": f"T{n}", "fields": [{"name": "x", "type": f"T{n - 1}"}]} for n in range(1, length)
+    ]
+    fields = [{"name": f"t{n}", "type": each} for n, each in enumerate(types)]
+    return {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}, *fields]}
+
+
+@pytest.mark.spec("D1")
+def test_types_that_are_nested_too_deep_leave_other_records_alone(tmp_path: Path) -> None:
+    (tmp_path / "7.avsc").write_text(_record('"int"').replace('"a"', '"n"'))
+    (tmp_path / "8.avsc").write_text(json.dumps(chained(2_000)))
+    values = [framed(7, b"\x02"), framed(8, b"\x04" * 2_001), framed(7, b"\x06")]
+    rows = decode(values, schemaRegistry=str(tmp_path), valueSchemaId="7")
+    assert [row["n"] for row in rows] == [1, None, 3]
+    reason = "schema 8 cannot be read: types are nested too deep"
+    assert [row["_bad_reason"] for row in rows] == [None, reason, None]
+
+
+@pytest.mark.parametrize("option", ["valueSchema", "valueReaderSchema"])
+def test_options_with_types_that_are_nested_too_deep(option: str) -> None:
+    schemas = {name: _record('"int"') for name in ("valueSchema", "valueReaderSchema")}
+    with pytest.raises(OptionError, match=f"option {option}: types are nested too deep"):
+        decode([], **schemas | {option: json.dumps(chained(2_000))})
+
+
+@pytest.mark.spec("D1")
+@pytest.mark.parametrize("name", [{"name": "R", "namespace": "com.my-company"}, {"name": "com.my-company.R"}])
+def test_a_namespace_may_have_any_characters(name: dict[str, str]) -> None:
+    inner = {"type": "record", "name": "2nd.Inner", "fields": [{"name": "n", "type": "int"}]}
+    fields = [{"name": "of", "type": inner}, {"name": "by", "type": ["null", "2nd.Inner"]}]
+    (row,) = decode([b"\x02\x02\x04"], valueSchema=json.dumps({"type": "record", "fields": fields, **name}))
+    assert (row["of"], row["by"], row["_bad_reason"]) == ({"n": 1}, {"n": 2}, None)
+
+
 @pytest.mark.parametrize("by_id", [True, False])
 def test_schemas_that_refer_to_others_of_the_registry(by_id: bool) -> None:
     town = {"type": "record", "name": "Town", "fields": [{"name": "n", "type": "string"}]}
@@ -424,6 +461,8 @@ def test_schemas_that_refer_to_others_of_the_registry(by_id: bool) -> None:
         ('{"type": "record", "fields": []}', "the schema: a record needs a name"),
         ('{"type": "record", "name": 5, "fields": []}', "the schema: a record needs a name"),
         ('{"type": "record", "name": "a b", "fields": []}', "the schema: 'a b' is no name"),
+        ('{"type": "record", "name": "a.b-c", "fields": []}', "the schema: 'a.b-c' is no name"),
+        ('{"type": "record", "name": "R", "namespace": "a..b", "fields": []}', "the schema: 'a..b.R' is no name"),
         ('{"type": "record", "name": "R", "namespace": {}, "fields": []}', "a namespace is a text"),
         ('{"type": "record", "name": "R", "aliases": 5, "fields": []}', "aliases is no list of texts"),
         ('{"type": "record", "name": "R", "fields": {}}', "the record has no list of fields"),

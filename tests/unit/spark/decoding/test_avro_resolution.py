@@ -221,6 +221,7 @@ DEFAULTS: dict[str, tuple[Any, Any, Any]] = {
     "boolean as int": ("int", True, BAD),
     "symbol that is none": (AB, "C", BAD),
     "null for a type": ("int", None, BAD),
+    "double beyond its range": ("double", 10**400, BAD),
 }  # fmt: skip
 
 
@@ -276,6 +277,16 @@ def test_values_of_no_bytes_take_neither_time_nor_memory() -> None:
     assert (row["n"], row["_bad_reason"]) == (5, None)
     (row,) = decode([many], writer, record(("odd", array(["null", "int"])), ("n", "int")))
     assert "more than there can be" in row["_bad_reason"]
+
+
+def test_a_record_that_is_a_field_of_itself_has_no_values() -> None:
+    endless = record(("a", "A"), name="A")
+    reader = record(("n", "int"))
+    empty, bad, after = decode(
+        [b"\x02\x00", b"\x04\x02\x00", b"\x06\x00"], record(("n", "int"), ("odd", array(endless))), reader
+    )
+    assert [(row["n"], row["_bad_reason"]) for row in (empty, after)] == [(1, None), (3, None)]
+    assert (bad["n"], bad["_bad_reason"]) == (None, "not Avro of its schema: values are nested too deep")
 
 
 def test_a_block_with_its_length_is_read_and_passed_over() -> None:

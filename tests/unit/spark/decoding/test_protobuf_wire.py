@@ -275,6 +275,19 @@ def test_groups_are_refused_unless_they_are_not_wanted(described: Callable[[str]
         decode(described("proto2"), group)
 
 
+def test_members_of_a_oneof_with_a_group_are_refused(tmp_path: Path) -> None:
+    """A group that comes last on the wire counts, and nothing that is read says that it is there."""
+    file = made_file("proto2")
+    file.message_type[1].field[-1].oneof_index = 0
+    path = tmp_path / "w.desc"
+    path.write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+    value = number("a", 1) + tag(91, 3) + number(1, 5) + tag(91, 4) + number("int32", 3)
+    with pytest.raises(OptionError, match=r"field old of oneof either is a group, .* leave them out of valueColumns"):
+        decode(path, value, valueColumns="a,int32")
+    (row,) = decode(path, value, valueColumns="int32")
+    assert row == {"int32": 3, "_bad_reason": None}
+
+
 def test_message_indexes_count_the_entries_of_maps_or_do_not(tmp_path: Path) -> None:
     """Top and its nested messages: a map's entry, First, another map's entry, Second, Third."""
     file = descriptor_pb2.FileDescriptorProto(name="i.proto", package="i", syntax="proto3")
