@@ -72,10 +72,16 @@ def look_at(name: str, tree: exp.Query, views: Mapping[str, View], output_mode: 
     return StepColumns(replace(view, columns=columns), unknown or problem)
 
 
-def lacking(setting: str, names: Iterable[str], columns: Columns) -> str | None:
-    """What to say of a setting that names columns which the rows lack."""
-    missing = [each for each in names if columns is not None and each not in columns]
-    if not missing or columns is None:
+def lacking(setting: str, names: Iterable[str], columns: Columns, *, as_spark: bool = False) -> str | None:
+    """What to say of a setting that names columns which the rows lack.
+
+    Upper and lower case count, except with `as_spark`: for settings that Spark itself looks up.
+    """
+    if columns is None:
+        return None
+    there = {each.lower() for each in columns} if as_spark else {*columns}
+    missing = [each for each in names if (each.lower() if as_spark else each) not in there]
+    if not missing:
         return None
     return f"{setting} names {', '.join(missing)}, which the rows lack; they have {', '.join(columns)}"
 

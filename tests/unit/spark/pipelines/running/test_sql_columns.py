@@ -27,12 +27,12 @@ WINDOW = "SELECT window.start AS minute, place, count(*) AS n FROM events GROUP 
 
 
 def _wrong(
-    folder: Path, *steps: str, sources: str = SOURCE, sink: str = CONSOLE, mode: str = "append"
+    folder: Path, *steps: str, sources: str = SOURCE, sink: str = CONSOLE, mode: str = "append", more: str = ""
 ) -> dict[str, str]:
-    """What is wrong of a pipeline with these steps, by what was looked at."""
+    """What is wrong of a pipeline with these steps, by what was looked at. `more` are settings of each step."""
     text = f'name = "p"\ncheckpoint = "checkpoint"\noutput_mode = "{mode}"\n{sources}{sink}'
     for number, sql in enumerate(steps):
-        text += f'[[steps]]\nname = "s{number}"\nsql = """{sql}"""\n'
+        text += f'[[steps]]\nname = "s{number}"\nsql = """{sql}"""\n{more}'
     (folder / "p.toml").write_text(text)
     found = check_pipeline(load_pipeline(folder / "p.toml", {}), 1_000, 0)
     return {each.what: each.detail for each in found if each.passed is False and not each.what.startswith("source")}
@@ -147,6 +147,18 @@ def test_steps_know_what_the_steps_before_give(cluster, tmp_path: Path) -> None:
         "step s1": "there is no column place; there are id, p"
     }
     assert _wrong(tmp_path, "SELECT count(*) FROM events", "SELECT `count(1)` FROM s0", mode="complete") == {}
+
+
+def test_what_spark_looks_up_ignores_case(cluster, tmp_path: Path) -> None:
+    cluster.holds("a", (0, 1))
+    more = 'watermark_column = "AT"\nwatermark_delay = "1 minute"\ndeduplicate_by = ["Id"]\n'
+    for sql in ("SELECT id, at FROM events", "SELECT * FROM events"):
+        assert _wrong(tmp_path, sql, more=more) == {}
+    assert _wrong(tmp_path, "SELECT id FROM events", more=more) == {
+        "step s0": "watermark_column names AT, which the rows lack; they have id"
+    }
+    found = _wrong(tmp_path, "SELECT id, to_date(at) AS Day FROM events", sink=TABLE)
+    assert found == {"sink columns": "partition_by names day, which the rows lack; they have id, Day"}
 
 
 def test_sinks_name_columns_that_the_rows_have(cluster, tmp_path: Path) -> None:
