@@ -45,6 +45,7 @@ def test_the_defaults_of_the_page_are_those_of_the_parser() -> None:
     assert told["kafkaConsumer.pollTimeoutMs"] == str(stream.fetch.poll_timeout_ms)
     assert told["kafka.fetch.max.bytes"] == str(stream.fetch.max_bytes)
     assert told["rowsPerBatch"] == str(stream.rows_per_batch)
+    assert told["failOnBadTimestamp"] == f"`{str(stream.fail_on_bad_timestamp).lower()}`"
     assert told["failOnDataLoss"] == f"`{str(stream.fail_on_data_loss).lower()}`"
 
 
@@ -57,6 +58,7 @@ def test_every_option_is_read_whatever_its_case() -> None:
             "startingoffsets": '{"a": {"0": 5}, "b": {"0": -2}}',
             "MaxOffsetsPerTrigger": "1000",
             "minPartitions": "8",
+            "failOnBadTimestamp": "False",
             "failOnDataLoss": "FALSE",
             "includeHeaders": "true",
             "kafka.group.id": "g",
@@ -75,6 +77,7 @@ def test_every_option_is_read_whatever_its_case() -> None:
     assert options.starting.offsets == {TopicPartition("a", 0): 5, TopicPartition("b", 0): -2}
     assert options.limits.max_offsets == 1_000
     assert options.split.min_tasks == 8
+    assert not options.fail_on_bad_timestamp
     assert not options.fail_on_data_loss
     assert options.include_headers
     assert options.group_id == "g"

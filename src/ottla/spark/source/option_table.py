@@ -115,6 +115,14 @@ ROWS = (
         ONLY_HERE,
     ),
     ReadOption(
+        "failOnBadTimestamp",
+        "`true`",
+        BOTH,
+        "A record has a timestamp that is beyond the range of Spark's, as that of a producer that writes nanoseconds: "
+        "an error, or NULL in the column `timestamp`. Where that is not read, any will do. Not for `segments`.",
+        "none: an error",
+    ),
+    ReadOption(
         "failOnDataLoss",
         "`true`",
         BOTH,

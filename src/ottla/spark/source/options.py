@@ -148,6 +148,7 @@ class ReadOptions:
     fetch: FetchOptions = field(default_factory=FetchOptions)
     retry: RetryOptions = field(default_factory=RetryOptions)
     fail_on_data_loss: bool = True
+    fail_on_bad_timestamp: bool = True
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
     decoding: DecodingOptions | None = None
@@ -194,6 +195,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOp
             _or_default(given.number("fetchOffset.retryIntervalMs", least=0), DEFAULT_FETCH_OFFSET_INTERVAL_MS),
         ),
         fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
+        fail_on_bad_timestamp=given.boolean("failOnBadTimestamp", default=True),
         include_headers=given.boolean("includeHeaders", default=False),
         columns=parse_columns(given),
         decoding=parse_decoding(options),

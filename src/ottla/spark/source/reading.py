@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from ottla.spark.decoding import ValueDecoder
 
 
+_TIMESTAMP_CURES = (
+    "set failOnBadTimestamp to false, in a pipeline among the options of its source, and it is NULL there; or "
+    f"{TIMESTAMP_CURE}"
+)
+#: The farthest timestamp of a record, from 1970 either way, that Spark's columns hold: they count microseconds.
+_FARTHEST_MS = (2**63 - 1) // 1000
 BYTES_PER_BATCH = 4 * 1024 * 1024
 """Bytes of records after which an Arrow batch ends before `rowsPerBatch`: it is in memory both here and in Java."""
 
@@ -48,7 +54,10 @@ def read_ranges(ranges: Sequence[PartitionRange], options: ReadOptions) -> Itera
 def optional_columns(options: ReadOptions) -> dict[str, Any]:
     """Which columns that are not always made are wanted, as arguments of `read_range_arrow`."""
     names = read_schema(options).names
-    return {"include_headers": "headers" in names, "timestamp_unit": "us" if "timestamp" in names else None}
+    unit = (
+        "us" if options.fail_on_bad_timestamp else "ms"
+    )  # Milliseconds hold all: `in_columns` leaves out what it must.
+    return {"include_headers": "headers" in names, "timestamp_unit": unit if "timestamp" in names else None}
 
 
 def read_as_written(partition: PartitionRange, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
@@ -70,6 +79,8 @@ def in_columns(batches: Iterable[pyarrow.RecordBatch], options: ReadOptions) -> 
         decoding = decoder_of(options.decoding, schema.names)
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if not options.fail_on_bad_timestamp and "timestamp" in columns:
+            columns["timestamp"] = _that_fit(columns["timestamp"])
         if decoding is not None:
             values = columns.pop("value")
             columns |= zip(decoding.fields.names, decoding.decode(values), strict=True)
@@ -78,6 +89,16 @@ def in_columns(batches: Iterable[pyarrow.RecordBatch], options: ReadOptions) -> 
 
 def _as(column: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
     return column if column.type == kind else column.cast(kind)
+
+
+def _that_fit(times: pyarrow.Array) -> pyarrow.Array:
+    """Timestamps in milliseconds; null in the place of those that Spark's columns cannot hold."""
+    import pyarrow
+    import pyarrow.compute as pc
+
+    numbers = times.cast(pyarrow.int64())
+    fit = pc.and_(pc.greater_equal(numbers, -_FARTHEST_MS), pc.less_equal(numbers, _FARTHEST_MS))
+    return pc.if_else(fit, times, None)
 
 
 def _batches(
@@ -125,4 +146,4 @@ def _batches(
                 raise
             return
         except RecordTimestampError as error:
-            raise RecordTimestampError(source, error.offset, error.timestamp, TIMESTAMP_CURE) from error
+            raise RecordTimestampError(source, error.offset, error.timestamp, _TIMESTAMP_CURES) from error

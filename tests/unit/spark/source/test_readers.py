@@ -189,7 +189,20 @@ def test_a_timestamp_beyond_spark_s_range_matters_where_it_is_wanted(fake, colum
     with pytest.raises(RecordTimestampError) as caught:
         next(rows)
     assert str(caught.value).startswith(f"the record at offset 2 of a-0 has the timestamp {2**62}, ")
+    assert "set failOnBadTimestamp to false, in a pipeline among the options of its source" in str(caught.value)
     assert "name the columns that are needed, without timestamp, in the option columns" in str(caught.value)
+
+
+def test_a_timestamp_beyond_spark_s_range_can_be_null(fake) -> None:
+    [p] = fake.topic("a", 0)
+    most = (2**63 - 1) // 1_000
+    fake.logs[p].append(encode_batch([Record(0, ms, None, b"v") for ms in (1, most, most + 1, FARTHEST, 4)]))
+    source = OttlaDataSource(BASE | {"kafka.bootstrap.servers": fake.bootstrap, "failOnBadTimestamp": "false"})
+    for reader in (source.reader(source.schema()), source.streamReader(source.schema())):
+        [rows] = reader.read(PartitionRange("a", 0, 0, 5))
+        times = rows.column("timestamp")
+        assert str(times.type) == "timestamp[us, tz=UTC]"
+        assert times.cast("int64").to_pylist() == [1_000, most * 1_000, None, None, 4_000]
 
 
 def test_a_mirror_reads_any_timestamp(fake) -> None:

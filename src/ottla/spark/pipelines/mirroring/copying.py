@@ -210,12 +210,17 @@ class RangeSender:
     def _refused(self, failure: FirstFailure, offsets: pyarrow.Int64Array) -> PipelineError:
         source = self._copied.partition
         first, last = (offsets[place].as_py() for place in (failure.place, failure.place + failure.count - 1))
-        which = f"the record {source}@{first}" if first == last else f"one of the records {source}@{first} to {last}"
+        which, gone = f"the record {source}@{first}", "the source's records up to it"
+        if failure.count > 1:  # The broker names none of its batch.
+            which = f"one of the records {source}@{first} to {last}"
+            gone = (
+                f"all of the source's records up to {last}, of which good ones from {first} on are lost to the mirror"
+            )
         return PipelineError(
             f"the target's topic {self._remote.topic} refuses {which} of the source: {failure.error}. Two ways on: let "
             "the target take it, by settings of its brokers or of the source's topic, which the mirror sets there too; "
-            f"or delete the source's records up to it, by delete_records({{{source}: {last + 1}}}) of an admin client, "
-            "and the mirror goes on behind it"
+            f"or delete {gone}, by delete_records({{{source}: {last + 1}}}) of an admin client, and the mirror goes on "
+            "behind what is gone"
         )
 
     def _sync(self, sync: Sync) -> None:

@@ -105,6 +105,7 @@ def _range_options(
         "startingOffsets": bounds[0],
         "endingOffsets": bounds[1],
         "columns": ",".join(columns),
+        "failOnBadTimestamp": "false",  # Of a record that is looked at for something else.
     }
 
 

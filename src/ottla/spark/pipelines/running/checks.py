@@ -196,7 +196,7 @@ def _step(step: StepSettings, views: Mapping[str, View], output_mode: str) -> tu
         ("watermark_column", (step.watermark_column,) if step.watermark_column is not None else ()),
         ("deduplicate_by", step.deduplicate_by),
     ):
-        problem = lacking(setting, names, columns)
+        problem = lacking(setting, names, columns, as_spark=True)
         if problem is not None:
             return False, problem, view
     shown = "columns are looked up when it starts" if columns is None else f"gives {', '.join(columns)}"

@@ -72,10 +72,16 @@ def look_at(name: str, tree: exp.Query, views: Mapping[str, View], output_mode: 
     return StepColumns(replace(view, columns=columns), unknown or problem)
 
 
-def lacking(setting: str, names: Iterable[str], columns: Columns) -> str | None:
-    """What to say of a setting that names columns which the rows lack."""
-    missing = [each for each in names if columns is not None and each not in columns]
-    if not missing or columns is None:
+def lacking(setting: str, names: Iterable[str], columns: Columns, *, as_spark: bool = False) -> str | None:
+    """What to say of a setting that names columns which the rows lack.
+
+    Upper and lower case count, except with `as_spark`: for settings that Spark itself looks up.
+    """
+    if columns is None:
+        return None
+    there = {each.lower() for each in columns} if as_spark else {*columns}
+    missing = [each for each in names if (each.lower() if as_spark else each) not in there]
+    if not missing:
         return None
     return f"{setting} names {', '.join(missing)}, which the rows lack; they have {', '.join(columns)}"
 
@@ -156,7 +162,11 @@ class _Resolution:
 
         found: dict[str, Columns] = {}
         named: Any
-        for name, (_, source) in scope.selected_sources.items():
+        for name, _ in scope.references:  # `selected_sources` lacks the right sides of LEFT SEMI and LEFT ANTI.
+            source = scope.sources.get(name)
+            if source is None:
+                found[name.lower()] = None
+                continue
             if isinstance(source, exp.Table):
                 view, named = self._views.get(source.name.lower()), source
                 columns = None if view is None else view.columns
@@ -167,25 +177,22 @@ class _Resolution:
             found[name.lower()] = None if renames else columns
         return found
 
-    def _visible(self, scope: Scope) -> dict[str, Columns]:
-        """The same, with what the SELECTs read of which this one is a part of a condition or of a value."""
-        found = self._read(scope)
-        while scope.is_subquery and scope.parent is not None:
-            scope = scope.parent
-            found = self._read(scope) | found
-        return found
-
     def _unknown(self, scope: Scope) -> str | None:
         from sqlglot import exp
 
-        sources = self._visible(scope)
-        aliases = {each.alias.lower() for each in _selects(scope) if each.alias}
+        scopes = _seen_from(scope)
+        sources: dict[str, Columns] = {}
+        for each in reversed(scopes):
+            sources |= self._read(each)
+        aliases = {selected.alias.lower() for each in scopes for selected in _selects(each) if selected.alias}
         everything = [name for columns in sources.values() for name in columns or ()]
         known = {each.lower() for each in everything} | aliases | _OF_WINDOWS | _FUNCTIONS
         is_whole = all(columns is not None for columns in sources.values())
         for column in scope.columns:
             if isinstance(column.this, exp.Star) or column.find_ancestor(exp.Lambda) is not None:
                 continue
+            if column.find_ancestor(exp.Query) is not scope.expression:
+                continue  # One of a SELECT within this one, which sees more than this one does.
             first, *rest = (each.name for each in column.parts)
             if rest and first.lower() in sources:
                 owned = sources[first.lower()]
@@ -196,6 +203,7 @@ class _Resolution:
         return None
 
     def _selected(self, scope: Scope) -> Columns:
+        """What it gives; None where one of the names is for Spark to make."""
         from sqlglot import exp
 
         if not isinstance(scope.expression, exp.Select):
@@ -203,8 +211,12 @@ class _Resolution:
             return None if left is None else self._of_statements.get(id(left.unnest()))
         found: list[str] = []
         for each in _selects(scope):
-            names = self._of_star(scope, each) if each.is_star else (each.output_name,)
-            if names is None or not all(names) or each.find(exp.Explode, exp.Inline) is not None:
+            if each.find(exp.Explode, exp.Inline) is not None:
+                return None
+            named = each.this if isinstance(each, exp.Cast) else each
+            is_named = isinstance(named, exp.Column) or isinstance(each, exp.Alias)
+            names = self._of_star(scope, each) if each.is_star else (each.output_name,) if is_named else None
+            if names is None or not all(names):
                 return None
             found += names
         return tuple(found)
@@ -221,7 +233,16 @@ class _Resolution:
 
 def _selects(scope: Scope) -> list[Any]:
     """What a SELECT gives."""
-    found: list[Any] = scope.expression.args["expressions"]
+    return scope.expression.args.get("expressions") or []
+
+
+def _seen_from(scope: Scope) -> list[Scope]:
+    """The SELECT, and those that have it in a condition or a value, at any depth: it sees what they read."""
+    found, inner = [scope], scope
+    while inner.parent is not None:
+        if inner.is_subquery:
+            found.append(inner.parent)
+        inner = inner.parent
     return found
 
 

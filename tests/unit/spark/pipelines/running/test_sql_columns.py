@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from ottla.spark.pipelines.running.checks import check_pipeline
 from ottla.spark.pipelines.settings.file import load_pipeline
@@ -25,12 +27,12 @@ WINDOW = "SELECT window.start AS minute, place, count(*) AS n FROM events GROUP 
 
 
 def _wrong(
-    folder: Path, *steps: str, sources: str = SOURCE, sink: str = CONSOLE, mode: str = "append"
+    folder: Path, *steps: str, sources: str = SOURCE, sink: str = CONSOLE, mode: str = "append", more: str = ""
 ) -> dict[str, str]:
-    """What is wrong of a pipeline with these steps, by what was looked at."""
+    """What is wrong of a pipeline with these steps, by what was looked at. `more` are settings of each step."""
     text = f'name = "p"\ncheckpoint = "checkpoint"\noutput_mode = "{mode}"\n{sources}{sink}'
     for number, sql in enumerate(steps):
-        text += f'[[steps]]\nname = "s{number}"\nsql = """{sql}"""\n'
+        text += f'[[steps]]\nname = "s{number}"\nsql = """{sql}"""\n{more}'
     (folder / "p.toml").write_text(text)
     found = check_pipeline(load_pipeline(folder / "p.toml", {}), 1_000, 0)
     return {each.what: each.detail for each in found if each.passed is False and not each.what.startswith("source")}
@@ -79,12 +81,84 @@ def test_what_spark_takes_is_not_refused(cluster, tmp_path: Path, sql: str) -> N
     assert _wrong(tmp_path, sql) == {}
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id FROM events WHERE id IN (SELECT cid FROM customers WHERE country = 'CH')",
+        "SELECT id FROM events WHERE id NOT IN (SELECT cid FROM customers WHERE country = 'CH')",
+        "SELECT id FROM events WHERE EXISTS (SELECT 1 FROM customers WHERE cid = id)",
+        "SELECT id, (SELECT max(cid) FROM customers) AS most FROM events",
+        "SELECT id FROM events e WHERE EXISTS (SELECT 1 FROM (SELECT cid FROM customers WHERE cid = e.id))",
+        "SELECT e.id FROM events e LEFT SEMI JOIN customers c ON e.id = c.cid AND country = 'CH'",
+        "SELECT id FROM events LEFT ANTI JOIN customers ON id = customers.cid",
+        "SELECT id FROM events LEFT ANTI JOIN (SELECT cid AS c FROM customers) k ON id = k.c",
+        "SELECT id FROM events WHERE id IN (SELECT e.id FROM events e LEFT SEMI JOIN customers c ON e.id = c.cid)",
+    ],
+)
+def test_what_a_static_table_is_read_for(cluster, tmp_path: Path, sql: str) -> None:
+    cluster.holds("a", (0, 1))
+    assert _wrong(tmp_path, sql, sources=SOURCE + _customers(tmp_path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        ("SELECT id FROM events WHERE id IN (SELECT cid FROM customers WHERE contry = 'CH')", "contry"),
+        ("SELECT id FROM events e LEFT SEMI JOIN customers c ON e.id = c.cd", "c.cd"),
+        ("SELECT id FROM events LEFT ANTI JOIN customers ON id = customer_id", "customer_id"),
+    ],
+)
+def test_unknown_columns_where_a_static_table_is_read(cluster, tmp_path: Path, sql: str, column: str) -> None:
+    cluster.holds("a", (0, 1))
+    found = _wrong(tmp_path, sql, sources=SOURCE + _customers(tmp_path))
+    assert f"there is no column {column}; " in found.pop("step s0")
+    assert found == {}
+
+
+def _customers(folder: Path) -> str:
+    parquet.write_table(pyarrow.table({"cid": [1], "country": ["CH"]}), folder / "customers.parquet")
+    return f'[tables.customers]\nformat = "parquet"\npath = "{folder / "customers.parquet"}"\n'
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("SELECT props['k'] FROM events", "props[k]"),
+        ("SELECT tags[0] FROM events", "tags[0]"),
+        ("SELECT from_json(place, 'a INT').a FROM events", "from_json(place).a"),
+        ("SELECT CAST(tags[0] AS INT) FROM events", "CAST(tags[0] AS INT)"),
+    ],
+)
+def test_names_that_spark_makes_are_left_to_it(cluster, tmp_path: Path, sql: str, name: str) -> None:
+    cluster.holds("a", (0, 1))
+    sources = SOURCE.replace("id BIGINT", "id BIGINT, props MAP<STRING, STRING>")
+    assert _wrong(tmp_path, sql, f"SELECT `{name}` AS n FROM s0", sources=sources) == {}
+
+
+def test_a_cast_of_a_column_keeps_its_name(cluster, tmp_path: Path) -> None:
+    cluster.holds("a", (0, 1))
+    found = _wrong(tmp_path, "SELECT CAST(id AS STRING), who.name, place AS p FROM events", "SELECT n FROM s0")
+    assert found == {"step s1": "there is no column n; there are id, name, p"}
+
+
 def test_steps_know_what_the_steps_before_give(cluster, tmp_path: Path) -> None:
     cluster.holds("a", (0, 1))
     assert _wrong(tmp_path, "SELECT id, place AS p FROM events", "SELECT id, place FROM s0") == {
         "step s1": "there is no column place; there are id, p"
     }
     assert _wrong(tmp_path, "SELECT count(*) FROM events", "SELECT `count(1)` FROM s0", mode="complete") == {}
+
+
+def test_what_spark_looks_up_ignores_case(cluster, tmp_path: Path) -> None:
+    cluster.holds("a", (0, 1))
+    more = 'watermark_column = "AT"\nwatermark_delay = "1 minute"\ndeduplicate_by = ["Id"]\n'
+    for sql in ("SELECT id, at FROM events", "SELECT * FROM events"):
+        assert _wrong(tmp_path, sql, more=more) == {}
+    assert _wrong(tmp_path, "SELECT id FROM events", more=more) == {
+        "step s0": "watermark_column names AT, which the rows lack; they have id"
+    }
+    found = _wrong(tmp_path, "SELECT id, to_date(at) AS Day FROM events", sink=TABLE)
+    assert found == {"sink columns": "partition_by names day, which the rows lack; they have id, Day"}
 
 
 def test_sinks_name_columns_that_the_rows_have(cluster, tmp_path: Path) -> None:

@@ -307,8 +307,15 @@ class ParquetBatchTable:
             self._attempt = None
 
     def _is_superseded(self) -> bool:
-        versions = self._commits.versions()
-        return bool(versions) and (self._newest is None or versions[-1] > self._newest.version)
+        """Whether another driver has committed since this one read the table.
+
+        A manifest of its own that it knows nothing of is none: its commit failed after that was made.
+        """
+        known = -1 if self._newest is None else self._newest.version
+        if not self._is_loaded or self._commits.versions()[-1:] <= [known]:
+            return False
+        newest = self._commits.newest()
+        return newest is not None and newest.driver != self._driver
 
     def end_if_superseded(self) -> None:
         """See `BatchTable.end_if_superseded`."""
