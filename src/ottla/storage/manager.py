@@ -122,9 +122,8 @@ class LogManager:
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
         self._new_logs: deque[TopicPartitionKey] = deque()  # their directories may lack the topic's id
         open_files = max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2))
-        self._resources = LogResources(
-            disk, open_files, producer_expiration_ms=self._settings.producer_expiration_ms, executor=executor
-        )
+        expiration_ms = self._settings.producer_expiration_ms
+        self._resources = LogResources(disk, open_files, producer_expiration_ms=expiration_ms, executor=executor)
         self._removals = Removals(disk, executor, self._note)
         self._future_timestamps = FutureTimestamps(self._note)
         self._deleted = 0
