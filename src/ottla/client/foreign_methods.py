@@ -138,8 +138,8 @@ Client = TypeVar("Client", bound=type)
 def explains_arguments(kind: Client) -> Client:
     """Decorate a client: its public methods explain arguments that they do not have, and other clients' have.
 
-    A method that takes any keyword sees to it itself, by `unexpected`: what is called for each record pays for no
-    wrapper.
+    A method with `**foreign` sees to it itself, by `unexpected`: what is called for each record pays for no wrapper,
+    and between a call that hands out records and its caller no signal may be handled (decision 47).
     """
     for name in dir(kind):
         method = inspect.getattr_static(kind, name)

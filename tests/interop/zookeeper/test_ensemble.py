@@ -87,7 +87,7 @@ def test_a_broker_keeps_its_session_when_its_server_is_killed(ensemble, tree, br
     send(broker, "t", "while one of three is left")
     assert read(broker, "t", 1) == ["while one of three is left"]
     with pytest.raises(Exception, match="ZooKeeper could not be asked"):
-        make(broker, "not-now")
+        make(broker, "not-now", timeout_s=5)
     for member in (first, second):
         member.start()
     wait_until(lambda: can_make(broker, "later"), "topics that can be made", SETTLED_S)

@@ -104,6 +104,13 @@ def test_each_public_method_explains_arguments_and_is_a_coroutine_function_as_be
                 assert inspect.iscoroutinefunction(found) == inspect.iscoroutinefunction(within)
 
 
+@pytest.mark.parametrize("consumer", [ottla.client.Consumer, ottla.client.sync.Consumer])
+@pytest.mark.parametrize("name", ["poll", "poll_arrow"])
+def test_no_wrapper_stands_between_what_is_handed_out_and_the_caller(consumer, name):
+    """Else a signal that is handled in the wrapper would lose the records (decision 47)."""
+    assert not hasattr(getattr(consumer, name), "__wrapped__")
+
+
 def test_a_type_error_from_within_stays_as_it_is():
     @explains_arguments
     class Client:

@@ -59,6 +59,8 @@ WITHOUT_TOPIC_IDS = 1
 NOT_CHECKED = -1
 #: Pause before a controller is looked for again, in milliseconds.
 NO_CONTROLLER_MS = 100
+#: Of a request's timeout so much is for waiting for a controller.
+SHARE_FOR_CONTROLLER = 0.9
 #: Partitions that a log line names.
 SHOWN_PARTITIONS = 10
 _NO_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
@@ -94,10 +96,11 @@ class ServedByController:
         """Wait until this broker can change the metadata, or another is the controller; at most a request's timeout.
 
         ZooKeeper may have been away for longer than the session: it comes back, and the controller is elected again,
-        while the client still waits. `is_gone` says whether it does not.
+        while the client still waits. `is_gone` says whether it does not. What is left of the timeout is for the answer:
+        clients give up on a request when its timeout is over.
         """
         loop = asyncio.get_running_loop()
-        ends_at_s = loop.time() + timeout_ms / 1000
+        ends_at_s = loop.time() + SHARE_FOR_CONTROLLER * timeout_ms / 1000
         while not self._is_decided and not is_gone():
             left_s = ends_at_s - loop.time()
             if left_s <= 0:

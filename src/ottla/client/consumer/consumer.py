@@ -14,7 +14,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Never, Self
 
 from ottla.assign.assignor import GroupMetadata
 from ottla.client.configs.consumer import parse_consumer_config
@@ -28,7 +28,7 @@ from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.subscription_state import FetchPosition, OffsetReset
 from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientTimeoutError, IllegalStateError, InvalidArgumentError
-from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints, explains_arguments
+from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.group_offsets import offset_and_metadata
 from ottla.client.model import (
     EARLIEST,
@@ -212,12 +212,14 @@ class Consumer(MethodHints, Generic[K, V]):
 
     # Records
 
-    async def poll(self, timeout_ms: int = 0) -> ConsumerRecords[K, V]:
+    async def poll(self, timeout_ms: int = 0, **foreign: Never) -> ConsumerRecords[K, V]:
         """Return records as soon as there are any, at most max.poll.records; none after `timeout_ms`.
 
         Raises WakeupError, the subclasses of InvalidOffsetError, OffsetOutOfRange, CorruptBatchError,
         RecordDeserializationError, and fatal errors of the coordinator. Positions advance with the next call.
         """
+        if foreign:
+            raise unexpected("Consumer", "poll", foreign, ("timeout_ms",))
         with self._guard:
             self._begin()
             work = self._gather(self.deadline_ms(timeout_ms), take_records, self.config.max_poll_records)
@@ -263,7 +265,7 @@ class Consumer(MethodHints, Generic[K, V]):
             return self.core.hand_out_chunk(gathered, moves)
 
     async def poll_arrow(
-        self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False
+        self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False, **foreign: Never
     ) -> pyarrow.Table:
         """Same as `poll`, but returns a table with the columns of Spark's Kafka source; no object per record is made.
 
@@ -271,6 +273,8 @@ class Consumer(MethodHints, Generic[K, V]):
         """
         from ottla.client.consumer.arrow_rows import table_of, taker
 
+        if foreign:
+            raise unexpected("Consumer", "poll_arrow", foreign, ("timeout_ms", "max_rows", "include_headers"))
         arguments.whole_number("max_rows", max_rows, 1)
         with self._guard:
             self._begin()

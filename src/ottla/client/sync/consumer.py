@@ -16,7 +16,7 @@ import re
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, Self, TypeVar
 
 from ottla.assign.assignor import GroupMetadata
 from ottla.client.consumer.commits import CommitCallback, GivenOffsets
@@ -28,7 +28,7 @@ from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientClosedError
-from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints, explains_arguments
+from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ottla.env.threads import thread_id
@@ -163,8 +163,10 @@ class Consumer(MethodHints, Generic[K, V]):
 
     # Records
 
-    def poll(self, timeout_ms: int = 0) -> ConsumerRecords[K, V]:
+    def poll(self, timeout_ms: int = 0, **foreign: Never) -> ConsumerRecords[K, V]:
         """As `ottla.client.Consumer.poll`."""
+        if foreign:
+            raise unexpected("Consumer", "poll", foreign, ("timeout_ms",))
         with self._guard:
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take_records, self._max_poll_records)
             records: ConsumerRecords[K, V] = self._core.intercepted(gathered)
@@ -194,11 +196,13 @@ class Consumer(MethodHints, Generic[K, V]):
             return self._core.hand_out_chunk(gathered, moves)
 
     def poll_arrow(
-        self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False
+        self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False, **foreign: Never
     ) -> pyarrow.Table:
         """As `ottla.client.Consumer.poll_arrow`."""
         from ottla.client.consumer.arrow_rows import table_of, taker
 
+        if foreign:
+            raise unexpected("Consumer", "poll_arrow", foreign, ("timeout_ms", "max_rows", "include_headers"))
         arguments.whole_number("max_rows", max_rows, 1)
         with self._guard:
             take = taker(include_headers=include_headers)

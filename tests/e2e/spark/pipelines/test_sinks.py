@@ -153,8 +153,11 @@ def test_what_a_sink_cannot_take_is_said_in_one_sentence(
     )
     with pytest.raises(PipelineError, match=r"^key_columns names id; the last step gives user$"):
         run(spark, settings)
-    away = TopicSinkSettings(
-        bootstrap_servers="127.0.0.1:1", topic="x", options={"kafka.default.api.timeout.ms": "500"}
-    )
-    with pytest.raises(PipelineError, match=r"^topic x of the sink: "):
+    away = TopicSinkSettings(bootstrap_servers="127.0.0.1:1", topic="x", options={"kafka.request.timeout.ms": "500"})
+    with pytest.raises(PipelineError, match=r"^topic x of the sink: the frame has no column named value; it has user$"):
         run(spark, replace(settings, sink=away))
+    settings = pipeline(
+        tmp_path / "away", source(shared_ottla_server, unique, SCHEMA), away, "SELECT user AS value FROM events"
+    )
+    with pytest.raises(PipelineError, match=r"^topic x of the sink: .*127\.0\.0\.1:1"):
+        run(spark, settings)

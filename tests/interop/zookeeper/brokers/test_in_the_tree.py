@@ -29,9 +29,9 @@ def admin(server: OttlaServer) -> AdminClient:
     return AdminClient({"bootstrap.servers": server.bootstrap})
 
 
-def make(server: OttlaServer, name: str, partitions: int = 1, **config: str) -> None:
+def make(server: OttlaServer, name: str, partitions: int = 1, timeout_s: int = 60, **config: str) -> None:
     asker = admin(server)
-    asker.create_topics([NewTopic(name, partitions, 1, config=config)], operation_timeout=60)[name].result(90)
+    asker.create_topics([NewTopic(name, partitions, 1, config=config)], operation_timeout=timeout_s)[name].result(90)
 
 
 def delete(server: OttlaServer, name: str) -> None:
@@ -301,7 +301,7 @@ def test_without_zookeeper_records_are_served_and_changes_refused(
         send(server, "t", "meanwhile")
         assert read(server, "t", 1) == ["meanwhile"]
         with pytest.raises(Exception, match=r"ZooKeeper could not be asked.*Connection refused"):
-            make(server, "u")
+            make(server, "u", timeout_s=5)
         producer = Producer({"bootstrap.servers": server.bootstrap})
         producer.produce("made-on-demand", b"waits")
         assert producer.flush(1) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.spark.connection import BOOTSTRAP
-from ottla.spark.errors import SparkRefusal
+from ottla.spark.errors import OptionError, SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.settings.model import TopicSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
@@ -50,12 +50,16 @@ class TopicSink(BatchSink):
             raise PipelineError(f"topic {wanted.topic} of the sink: {problem}") from None
 
     def check(self, rows: DataFrame) -> None:
-        """Refuse columns that have no place in a record. Raises PipelineSettingsError, OptionError."""
+        """Refuse columns that have no place in a record. Raises PipelineSettingsError, PipelineError."""
         from ottla.spark.sink.columns import check_columns
         from ottla.spark.sink.options import parse_write_options
 
-        options = parse_write_options(self._options() | {"topic": self._settings.topic})
-        check_columns(self._records(rows).schema, options)
+        topic = self._settings.topic
+        try:
+            options = parse_write_options(self._options() | {"topic": topic})
+            check_columns(self._records(rows).schema, options)
+        except OptionError as problem:
+            raise PipelineError(f"topic {topic} of the sink: {problem}") from None
 
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Send the rows, and wait until they are acknowledged. Raises PipelineError for columns that do not fit."""
