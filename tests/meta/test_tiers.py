@@ -49,7 +49,7 @@ def test_tiers_name_tests_that_there_are() -> None:
     missing = []
     for test in Tiers.read(PROJECT / "tests" / "tiers.toml").named():
         file, _, name = test.partition("::")
-        function = name.rpartition("::")[2].partition("[")[0]
+        function = name.partition("[")[0].rpartition("::")[2]
         if not re.search(rf"\bdef {function}\(", (PROJECT / file).read_text()):
             missing.append(test)
     assert missing == []
