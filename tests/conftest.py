@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -34,7 +35,7 @@ from support.java import (
 from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
 from support.programs import built_programs, promtool_executable
-from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
+from support.scheduling import SHORT, ByDirectory, SharedFolder, TestTimes, workers_for
 from support.second_tries import DATA_MARKER, SPEC, FlakyList, Outcomes, RunAgain, judge
 from support.spec_report import SpecReport, requirement_ids
 from support.tiers import TIER_VARIABLE, Tiers, wanted_tier
@@ -182,6 +183,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
+def pytest_collection_finish() -> None:
+    """Keep the collected tests out of later garbage collections: those are frequent then, and short.
+
+    Otherwise files that tests leave to the collector pile up, beyond the number that select() takes.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.collect()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Wait for the set-up of other programs, before the test's time begins to count."""
@@ -207,6 +218,15 @@ class Worker:
         given: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
         if "reached" in given:
             config.stash[REACHED] = Reached.received(given["reached"])
+
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
+        """Share the work of compiling test files with the other workers."""
+        return SharedFolder.from_parent(parent, path=path)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Put the files in the order that pytest-xdist wants to be the same in all workers."""
+        items.sort(key=lambda item: item.path)
 
     def pytest_sessionfinish(self) -> None:
         """Tell of processes left behind."""

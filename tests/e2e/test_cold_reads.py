@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import threading
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -111,10 +110,6 @@ def others_go_on(broker: EmbeddedBroker) -> None:
         assert other.produce("old", 0, batch_of(b"x")).error_code == 0, "appends to the same partition, too"
 
 
-def has_answer(client: RawClient) -> bool:
-    return bool(select.select([client.socket], [], [], 0)[0])
-
-
 @pytest.mark.parametrize("offset", [0, 1, 57, 120])
 def test_a_fetch_of_what_is_cold(broker: EmbeddedBroker, disk: ColdDisk, offset: int) -> None:
     disk.chill("*/old-0/*.log")
@@ -122,7 +117,7 @@ def test_a_fetch_of_what_is_cold(broker: EmbeddedBroker, disk: ColdDisk, offset:
         cold.send(fetch_request("old", 0, offset, max_wait_ms=0), FETCH_V)
         wait_until(lambda: disk.waiting, "the disk to be asked")
         others_go_on(broker)
-        assert not has_answer(cold)
+        assert not cold.has_answer()
         disk.let_go()
         answer = cold.receive(FetchResponse, FETCH_V).responses[0].partitions[0]
         assert answer.error_code == 0
@@ -144,7 +139,7 @@ def test_a_fetch_whose_aborted_transactions_are_cold(
         cold.send(request, FETCH_V)
         wait_until(lambda: disk.waiting, "the disk to be asked")
         others_go_on(broker)
-        assert not has_answer(cold)
+        assert not cold.has_answer()
         disk.let_go()
         answer = cold.receive(FetchResponse, FETCH_V).responses[0].partitions[0]
         assert records_of(answer.records, 6)[0].offset == 6

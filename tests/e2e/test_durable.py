@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -85,10 +84,6 @@ def answer_of(client: RawClient) -> PartitionProduceResponse:
     return client.receive(ProduceResponse, PRODUCE_V).responses[0].partition_responses[0]
 
 
-def has_answer(client: RawClient) -> bool:
-    return bool(select.select([client.socket], [], [], 0)[0])
-
-
 # When it is acknowledged
 
 
@@ -103,7 +98,7 @@ def test_an_acknowledgement_waits_for_the_disk(broker: DurableBroker, acks: int)
         assert other.end_offset("t", 0) == 1, "what may be lost is not shown"
         assert other.fetch("t", 0, 1, max_wait_ms=0) == (0, [])
         assert other.topics() == {"t"}, "nobody else waits for the disk"
-        assert not has_answer(producer)
+        assert not producer.has_answer()
         broker.power.let_go()
         answer = answer_of(producer)
         assert (answer.error_code, answer.base_offset) == (0, 1)
@@ -161,9 +156,9 @@ def test_a_fetch_that_waits_is_answered_when_the_disk_has_the_records(broker: Du
         wait_until(lambda: bool(broker.broker.partitions.get("t", 0).waiting), "the fetch to wait")  # type: ignore[union-attr]
         producer.send(produce_request("t", 0, batch_of(b"second")), PRODUCE_V)
         broker.wait_for_flush(before)
-        producer_waits = not has_answer(producer)
+        producer_waits = not producer.has_answer()
         assert producer_waits
-        assert not has_answer(consumer)
+        assert not consumer.has_answer()
         broker.power.let_go()
         found = consumer.receive(FetchResponse, FETCH_V).responses[0].partitions[0]
         assert [record.value for record in records_of(found.records, 1)] == [b"second"]
@@ -191,7 +186,7 @@ def test_a_retry_of_what_waits_waits_too(broker: DurableBroker) -> None:
         again.send(produce_request("t", 0, batch), PRODUCE_V)
         with RawClient(broker.port) as other:
             assert other.topics() == {"t"}
-        assert not has_answer(again)
+        assert not again.has_answer()
         broker.power.let_go()
         assert answer_of(again).base_offset == 1
         assert again.end_offset("t", 0) == 2
@@ -360,7 +355,7 @@ def test_flush_messages_holds_at_the_append(started: Callable[..., DurableBroker
         producer.send(produce_request("t", 0, batch_of(b"2")), PRODUCE_V)
         broker.wait_for_flush(0)
         assert other.end_offset("t", 0) == 2
-        assert not has_answer(producer)
+        assert not producer.has_answer()
         broker.power.let_go()
         assert answer_of(producer).base_offset == 2
         assert other.end_offset("t", 0) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from types import TracebackType
@@ -58,6 +59,12 @@ class FramedSocket:
                 raise Disconnected(f"closed after {len(data)} of {size} bytes")
             data += chunk
         return bytes(data)
+
+    def has_answer(self) -> bool:
+        """Whether bytes or the end of the connection can be read now."""
+        poller = select.poll()  # select() takes no number above 1,023
+        poller.register(self.socket, select.POLLIN)
+        return bool(poller.poll(0))
 
     def is_closed_by_broker(self) -> bool:
         """Whether the broker closes the connection; False where it answers instead."""

@@ -27,7 +27,6 @@ before has been handled, and what has no answer by then is parked. Answers that 
 
 from __future__ import annotations
 
-import select
 import shlex
 import time
 from collections.abc import Callable
@@ -170,10 +169,8 @@ class Player:
 
     def _answers(self) -> list[str]:
         """The answers that have come, as lines; their clients remember what they need."""
-        sockets = [waiting.connection.socket for waiting in self.waiting]
-        readable = set(select.select(sockets, [], [], 0)[0])
         lines = []
-        for waiting in [one for one in self.waiting if one.connection.socket in readable]:
+        for waiting in [one for one in self.waiting if one.connection.has_answer()]:
             self.waiting.remove(waiting)
             answer = waiting.connection.receive(APIS[waiting.what], waiting.version)
             client = waiting.client

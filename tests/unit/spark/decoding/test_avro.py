@@ -389,15 +389,42 @@ def test_types_that_are_nested_too_deep_leave_other_records_alone(tmp_path: Path
     values = [framed(7, b"\x02"), framed(8, b"\x04" * 2_001), framed(7, b"\x06")]
     rows = decode(values, schemaRegistry=str(tmp_path), valueSchemaId="7")
     assert [row["n"] for row in rows] == [1, None, 3]
-    reason = "schema 8 cannot be read: types are nested too deep"
+    reason = "not Avro of its schema: values are nested too deep"
     assert [row["_bad_reason"] for row in rows] == [None, reason, None]
 
 
-@pytest.mark.parametrize("option", ["valueSchema", "valueReaderSchema"])
-def test_options_with_types_that_are_nested_too_deep(option: str) -> None:
-    schemas = {name: _record('"int"') for name in ("valueSchema", "valueReaderSchema")}
-    with pytest.raises(OptionError, match=f"option {option}: types are nested too deep"):
-        decode([], **schemas | {option: json.dumps(chained(2_000))})
+def doubled(types: int) -> dict[str, Any]:
+    """A record with a field `n`, and one that names 2 ** types fields when it is written out."""
+    node: Any = "int"
+    for number in range(types):
+        fields = [{"name": "a", "type": node}, {"name": "b", "type": f"T{number - 1}" if number else "int"}]
+        node = {"type": "record", "name": f"T{number}", "fields": fields}
+    return {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}, {"name": "t", "type": node}]}
+
+
+@pytest.mark.spec("D1")
+def test_a_short_schema_that_names_a_billion_fields_is_read_where_they_are_not_wanted() -> None:
+    schema = json.dumps(doubled(30))
+    assert decode([], valueSchema=schema, valueReaderSchema=_record('"int"').replace('"a"', '"n"')) == []
+    with pytest.raises(OptionError, match=r"option valueSchema: t: written out it has 2,147,483,647 types: .* 10,000"):
+        decode([], valueSchema=schema)
+
+
+@pytest.mark.spec("D1")
+@pytest.mark.parametrize("types", [55, 70, 2_000])
+def test_a_chain_of_types_is_a_column_or_is_refused(types: int) -> None:
+    schema = json.dumps(chained(types))
+    value = b"\x04" * (types + 1)
+    if types < 100:
+        (row,) = decode([value], valueSchema=schema, valueReaderSchema=_record('"int"').replace('"a"', '"n"'))
+        assert (row["n"], row["_bad_reason"]) == (2, None)
+    if types < 60:
+        (row,) = decode([value], valueSchema=schema)
+        assert (row["n"], row["_bad_reason"]) == (2, None)
+        return
+    for options in ({"valueSchema": schema}, {"valueSchema": _record('"int"'), "valueReaderSchema": schema}):
+        with pytest.raises(OptionError, match="types are nested too deep: a column has at most 60 levels"):
+            decode([], **options)
 
 
 @pytest.mark.spec("D1")
