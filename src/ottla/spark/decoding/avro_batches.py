@@ -26,6 +26,7 @@ from ottla.spark.decoding.avro_schemas import (
     NodeField,
     parse_node,
     plain_json,
+    why_too_large,
 )
 from ottla.spark.decoding.framing import (
     LIKELY_IDS,
@@ -84,7 +85,9 @@ class AvroBatches:
         self.schema = reader.schema
         self._reader = reader
         self._framed = framed
-        self._columns = _columns_of(writer, reader) if _is_plain(writer, ()) else None
+        self._columns: list[Make] | None = None
+        if not why_too_large(writer) and _is_plain(writer, ()):
+            self._columns = _columns_of(writer, reader)
         # pyruhvro reads no bytes. Texts are written alike, and it does not look at what is in them.
         self._as_texts = plain_json(writer, bytes_as="string") if self._columns else ""
         self._end_name = "end_" + "_".join(each.name for each in writer.fields)
@@ -206,8 +209,7 @@ class FramedAvro:
         if found is None:
             return f"schema {schema_id} is not in the schema registry"
         try:
-            with _limited_depth():
-                return AvroBatches(parse_node(found.text, found.references), self._reader, framed=True)
+            return AvroBatches(parse_node(found.text, found.references), self._reader, framed=True)
         except AvroSchemaError as problem:
             return f"schema {schema_id} cannot be read: {problem}"
 
@@ -227,19 +229,9 @@ def read_writer(found: SchemaText, option: str, reader: AvroColumns) -> AvroBatc
 @contextmanager
 def _refused(option: str) -> Iterator[None]:
     try:
-        with _limited_depth():
-            yield
+        yield
     except AvroSchemaError as problem:
         raise OptionError(f"option {option}: {problem}") from None
-
-
-@contextmanager
-def _limited_depth() -> Iterator[None]:
-    """Named types, each a field of the next, may be nested deeper than Python's stack is."""
-    try:
-        yield
-    except RecursionError:
-        raise AvroSchemaError("types are nested too deep") from None
 
 
 def _looks_framed(values: pyarrow.BinaryArray) -> numpy.ndarray:

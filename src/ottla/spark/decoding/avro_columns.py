@@ -13,7 +13,7 @@ import numpy
 import pyarrow
 import pyarrow.compute as compute
 
-from ottla.spark.decoding.avro_schemas import AvroNode, AvroSchemaError, NodeField, parse_node
+from ottla.spark.decoding.avro_schemas import AvroNode, AvroSchemaError, NodeField, parse_node, why_too_large
 
 _PRIMITIVES: dict[str, pyarrow.DataType] = {
     "boolean": pyarrow.bool_(),
@@ -84,6 +84,9 @@ def parse_columns(text: str, references: Sequence[str] = (), wanted: Sequence[st
     names = list(wanted) or list(fields)
     if not names:
         raise AvroSchemaError("the record has no fields")
+    for name in names:
+        if reason := why_too_large(fields[name].node):
+            raise AvroSchemaError(f"{name}: {reason}; {_CURE}")
     columns = tuple(AvroColumn(fields[name], _column(fields[name].node, name, (node.name,))) for name in names)
     return AvroColumns(node, columns)
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_DEPTH = 100
+#: Levels of a column: Arrow passes at most 64 between processes.
+MAX_COLUMN_LEVELS = 60
+#: Types within a column, a named one counted wherever it is used: 20 records can name 1,000,000 fields.
+MAX_COLUMN_TYPES = 10_000
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _NAMED = ("record", "error", "enum", "fixed")
 
@@ -65,6 +69,32 @@ def parse_node(text: str, references: Sequence[str] = ()) -> AvroNode:
     if not isinstance(document, dict) or document.get("type") != "record":
         raise AvroSchemaError('expected {"type": "record", …}: the columns are its fields')
     return reader.read(document, "", "", 0)
+
+
+def why_too_large(node: AvroNode) -> str:
+    """Why a type is no column for its size alone; empty if it is not too large. Takes time by the length of the schema."""
+    try:
+        _, types = _extent(node, 0, {})
+    except _TooDeep:
+        return f"types are nested too deep: a column has at most {MAX_COLUMN_LEVELS} levels"
+    return f"written out it has {types:,} types: a column has at most {MAX_COLUMN_TYPES:,}" if types > MAX_COLUMN_TYPES else ""
+
+
+class _TooDeep(Exception):
+    pass
+
+
+def _extent(node: AvroNode, level: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """The levels and the types of a type at a level; what is within itself counts once."""
+    if id(node) not in known:
+        known[id(node)] = 0, 1
+        inner = [*node.branches, *(each.node for each in node.fields), *([node.items] if node.items else [])]
+        below = [_extent(each, level + (node.type != "union"), known) for each in inner]
+        levels = max((each for each, _ in below), default=0) + (node.type != "union")
+        known[id(node)] = levels, 1 + sum(types for _, types in below)
+    if level + known[id(node)][0] > MAX_COLUMN_LEVELS:
+        raise _TooDeep
+    return known[id(node)]
 
 
 def plain_json(node: AvroNode, *, bytes_as: str = "bytes") -> str:
