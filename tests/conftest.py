@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ from support.java import (
 from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
 from support.programs import built_programs, promtool_executable
-from support.scheduling import SHORT, ByDirectory, SharedFolder, TestTimes, workers_for
+from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.second_tries import DATA_MARKER, SPEC, FlakyList, Outcomes, RunAgain, judge
 from support.spec_report import SpecReport, requirement_ids
 from support.tiers import TIER_VARIABLE, Tiers, wanted_tier
@@ -215,13 +215,25 @@ class Worker:
 
     def __init__(self, config: pytest.Config) -> None:
         self._output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
-        given: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
-        if "reached" in given:
-            config.stash[REACHED] = Reached.received(given["reached"])
+        received: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
+        self._number, self._workers = int(received["workerid"].removeprefix("gw")), received["workercount"]
+        if "reached" in received:
+            config.stash[REACHED] = Reached.received(received["reached"])
 
-    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
-        """Share the work of compiling test files with the other workers."""
-        return SharedFolder.from_parent(parent, path=path)
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Read folders from another place on in each worker.
+
+        Compiling a test file, its assertions rewritten, takes several times as long as loading it compiled. So workers
+        that begin together in a new checkout compile a part each, and find the rest done.
+        """
+        report = yield
+        if isinstance(collector, pytest.Dir) and report.result:
+            first = len(report.result) * self._number // self._workers
+            report.result = report.result[first:] + report.result[:first]
+        return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

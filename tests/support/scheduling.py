@@ -15,9 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
-
-import pytest
+from typing import Protocol
 
 #: Folders whose tests are handed out file by file: many and short ones.
 SHORT = ("tests/unit/", "tests/scenarios/", "tests/property/", "tests/golden/")
@@ -100,21 +98,6 @@ def family_of(test: str) -> str:
     """The folder of a test, by its node id; short tests are one family per top folder."""
     path = test.partition("::")[0]
     return next((short for short in SHORT if path.startswith(short)), path.rpartition("/")[0] + "/")
-
-
-class SharedFolder(pytest.Dir):
-    """A folder of tests that each worker begins to read at a place of its own.
-
-    Compiling a test file, its assertions rewritten, costs several times what loading it compiled does. So workers that
-    begin together in a new checkout compile a part each, and find the rest done.
-    """
-
-    def collect(self) -> list[pytest.Item | pytest.Collector]:
-        """Files and folders, from another one on in each worker."""
-        entries = list(super().collect())
-        worker: Mapping[str, Any] = self.config.workerinput  # type: ignore[attr-defined]
-        first = len(entries) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
-        return entries[first:] + entries[:first]
 
 
 class ByDirectory:

@@ -72,12 +72,16 @@ def parse_node(text: str, references: Sequence[str] = ()) -> AvroNode:
 
 
 def why_too_large(node: AvroNode) -> str:
-    """Why a type is no column for its size alone; empty if it is not too large. Takes time by the length of the schema."""
+    """Why a type is no column for its size alone; empty if it is not too large. Visits each named type once."""
     try:
         _, types = _extent(node, 0, {})
     except _TooDeep:
         return f"types are nested too deep: a column has at most {MAX_COLUMN_LEVELS} levels"
-    return f"written out it has {types:,} types: a column has at most {MAX_COLUMN_TYPES:,}" if types > MAX_COLUMN_TYPES else ""
+    return (
+        f"written out it has {types:,} types: a column has at most {MAX_COLUMN_TYPES:,}"
+        if types > MAX_COLUMN_TYPES
+        else ""
+    )
 
 
 class _TooDeep(Exception):
