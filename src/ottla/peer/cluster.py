@@ -125,11 +125,19 @@ class Cluster:
         self._connections.clear()
         self._bootstrap = None
 
-    async def retry(self, what: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
+    async def retry(
+        self,
+        what: str,
+        attempt: Callable[[], Awaitable[T]],
+        timeout_ms: int | None = None,
+        *,
+        whole_ms: int | None = None,
+    ) -> T:
         """Run `attempt` until it succeeds, and return its result; retriable errors are retried with growing pauses.
 
         Raises the error itself where it is not retriable, or was repeated `retries` times; ClientTimeoutError that
-        names it, with the last error, when the time (`default_api_timeout_ms`) is up, be it in an attempt.
+        names it, with the last error, when the time (`default_api_timeout_ms`) is up, be it in an attempt. Where this
+        is one step of several, `whole_ms` is the time that the error names, which the user has set for all of them.
         """
         self._check_open()
         settings = self.settings
@@ -137,6 +145,7 @@ class Cluster:
             timeout_ms = max(settings.default_api_timeout_ms, settings.request_timeout_ms)
         milliseconds("timeout_ms", timeout_ms)
         deadline = self.clock.monotonic_ms() + timeout_ms
+        whole_ms = timeout_ms if whole_ms is None else whole_ms
         backoff_ms = settings.retry_backoff_ms
         attempts = 0
         last: ClientError | None = None
@@ -150,12 +159,12 @@ class Cluster:
                 if not error.retriable or attempts > settings.retries:
                     raise
                 if self.clock.monotonic_ms() + backoff_ms >= deadline:
-                    raise _too_late(self.name, what, timeout_ms, error) from error
+                    raise _too_late(self.name, what, whole_ms, error) from error
                 last = error
             except TimeoutError:
                 if not limit.expired():
                     raise
-                raise _too_late(self.name, what, timeout_ms, last) from last
+                raise _too_late(self.name, what, whole_ms, last) from last
             self.metadata.expire()
             await asyncio.sleep(max(self.jittered(backoff_ms), MIN_PAUSE_MS) / 1000)
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)

@@ -260,7 +260,7 @@ class ProducerCore:
 
     # Waiting, in the event loop
 
-    async def find_topic(self, topic: str, timeout_ms: float | None = None) -> TopicMetadata:
+    async def find_topic(self, topic: str) -> TopicMetadata:
         """Return the topic's metadata; requests it if missing, with retries for max.block.ms.
 
         Also waits for a topic that does not exist, as it may be about to be created; a warning is logged after a while.
@@ -268,13 +268,14 @@ class ProducerCore:
         """
         if topic.__class__ is not str:
             topic = topic_name(topic)
-        return await self._find_topic(topic, self.config.max_block_ms if timeout_ms is None else timeout_ms, [])
+        return await self._find_topic(topic, self.config.max_block_ms, [])
 
     async def _find_topic(self, topic: str, timeout_ms: float, missing: list[UnknownTopicError]) -> TopicMetadata:
         """Same as `find_topic`; `missing` gets the error of a topic that did not exist so far."""
         now_ms = self.cluster.clock.monotonic_ms
         deadline_ms = now_ms() + timeout_ms
         patience_ms = min(self.cluster.settings.unknown_topic_timeout_ms, ceil(timeout_ms / 2))
+        what, whole_ms = f"looking up topic {topic}", self.config.max_block_ms
 
         async def ask() -> list[TopicMetadata]:
             return await self.cluster.topics([topic], allow_auto_topic_creation=True, patience_ms=patience_ms)
@@ -282,7 +283,7 @@ class ProducerCore:
         while True:
             left_ms = max(ceil(deadline_ms - now_ms()), 0)
             try:
-                (found,) = await self.cluster.retry(f"looking up topic {topic}", ask, left_ms)
+                (found,) = await self.cluster.retry(what, ask, left_ms, whole_ms=whole_ms)
             except UnknownTopicError as error:
                 left_ms = patience_ms = ceil(deadline_ms - now_ms())
                 if left_ms <= 0:

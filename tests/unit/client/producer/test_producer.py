@@ -16,6 +16,7 @@ from ottla.client.errors import (
     UnknownTopicError,
 )
 from ottla.client.producer.accumulator import RECORD_OVERHEAD
+from ottla.client.producer.core import Wait
 from ottla.client.sync import Producer
 from ottla.records.batch import BATCH_OVERHEAD, parse_batch_header
 from ottla.wire.apis import ApiKey
@@ -195,6 +196,19 @@ def test_the_time_that_a_send_had_is_reported_as_it_was_given(fake, kind):
 
     with pytest.raises(ClientTimeoutError, match=r"(within 300 ms|max\.block\.ms \(300\))"):
         blocking() if kind == "sync" else asyncio.run(waiting())
+
+
+def test_a_send_that_has_waited_before_names_its_whole_time(fake):
+    fake.faults[ApiKey.METADATA] += [DROP] * 1000
+
+    async def waiting():
+        async with AsyncProducer(
+            **{"bootstrap_servers": fake.bootstrap, **QUICK_PRODUCER, "max_block_ms": 300}
+        ) as producer:
+            await producer._block(Wait.TOPIC, "t", 60)
+
+    with pytest.raises(ClientTimeoutError, match=r"(within 300 ms|max\.block\.ms \(300\))"):
+        asyncio.run(waiting())
 
 
 def test_futures_with_the_functions_of_asyncio(fake):
