@@ -7,7 +7,7 @@
 
 Each fault is made under load (two idempotent producers with acks=all, a reader, two groups, observers of end offsets
 and commits), has to be seen to act, and is healed; then all replicas are in sync and both groups settled again. At the
-end of a course the whole history is checked (`ottla.sim.cluster_history`). A fault counts if it was seen to act and
+end of a course the whole history is checked (`support.cluster_history`). A fault counts if it was seen to act and
 1,000 records were acknowledged since the one before. Ends with 1 where something was wrong; the folder is kept then.
 """
 

@@ -16,9 +16,9 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from ottla.sim.cluster.seed_run import SeedOutcome, outcome_of
-from ottla.sim.cluster_history import NO_LOG_READ, violations
 from sim.cluster.safeguards import SAFEGUARDS, Safeguard, left_out
+from support.cluster_history import NO_LOG_READ, violations
+from support.simulated_cluster.seed_run import SeedOutcome, outcome_of
 
 MOST_SEEDS: Final = 200
 #: What a seed says that does not come to its end.

@@ -18,9 +18,9 @@ from pathlib import Path
 BENCH = Path(__file__).resolve().parent
 sys.path[:0] = [str(BENCH.parent / "tests")]
 
-from ottla.sim.cluster.moves import run_moving_seed  # noqa: E402
-from ottla.sim.cluster.seed_run import run_seed, story_of  # noqa: E402
 from support.seed_ledger import add_to_ledger, next_seed, play, ranges, read_ledger, summary  # noqa: E402
+from support.simulated_cluster.moves import run_moving_seed  # noqa: E402
+from support.simulated_cluster.seed_run import run_seed, story_of  # noqa: E402
 
 LEDGER = BENCH / "cluster_seeds.jsonl"
 MOVING_LEDGER = BENCH / "cluster_seeds_moving.jsonl"

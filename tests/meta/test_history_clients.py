@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ottla.sim.cluster_history import Committed
+from support.cluster_history import Committed
 from support.history_clients import COMMIT_TIMEOUT_S, LibrdkafkaHistoryMember, RecordedHistory
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.sim.cluster_history import (
+from support.cluster_history import (
     UNKNOWN_OFFSET,
     Acknowledged,
     BrokenPromise,

@@ -20,11 +20,11 @@ from ottla.groups.group import Group
 from ottla.groups.machine import GroupMachine
 from ottla.groups.records import GroupMetadataValue, OffsetRecord
 from ottla.groups.shard import GroupShard
-from ottla.sim.group_churn import ChurnPlan, GroupChurn
 from ottla.sim.group_consumer import MemberTimes
 from ottla.sim.ownership import Ownership
 from ottla.sim.witness import Witness, Wrong
 from ottla.wire.errors import ErrorCode
+from support.group_churn import ChurnPlan, GroupChurn
 
 MOST_GENERATIONS = 3
 WILD_TIMES = MemberTimes(
@@ -260,7 +260,7 @@ class Idle(AbstractPartitionAssignor):
 
 
 def test_a_group_that_never_settles_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.sim.group_churn.SETTLING_LIMIT_MS", 60_000)
+    monkeypatch.setattr("support.group_churn.SETTLING_LIMIT_MS", 60_000)
     assert "the group does not settle: 0 of" in found(Idle, seeds=1)
 
 
@@ -306,6 +306,6 @@ def test_heartbeats_that_say_nothing_of_a_rebalance_are_found(monkeypatch: pytes
         return ErrorCode.NONE
 
     monkeypatch.setattr(GroupMachine, "heartbeat", silent)
-    monkeypatch.setattr("ottla.sim.group_churn.SETTLING_LIMIT_MS", 60_000)
+    monkeypatch.setattr("support.group_churn.SETTLING_LIMIT_MS", 60_000)
     told = found(BUILT_IN["cooperative-sticky"])
     assert "does not settle" in told

@@ -10,8 +10,8 @@ import pytest
 
 from ottla.env.network import NetworkError
 from ottla.env.outgoing import Stream, UnknownHostError
-from ottla.sim.network import SEND_BUFFER_BYTES, SimulatedNetwork, SimulatedSocket
 from ottla.sim.virtual_loop import LoopClock, VirtualTimeLoop, run_in_virtual_time
+from support.simulated_cluster.network import SEND_BUFFER_BYTES, SimulatedNetwork, SimulatedSocket
 
 BUFFER_BYTES = 1000
 

@@ -10,7 +10,6 @@ import pytest
 
 from ottla.peer.connection import open_connection
 from ottla.peer.settings import ConnectionSettings
-from ottla.sim.cluster.brokers import PORT, SimulatedCluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -21,6 +20,7 @@ from ottla.wire.messages.create_partitions import CreatePartitionsRequest, Creat
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from support.simulated_cluster.brokers import PORT, SimulatedCluster
 
 pytestmark = pytest.mark.spec("R1")
 

@@ -21,7 +21,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.assign.java_order import string_hash
-from ottla.sim.cluster_history import (
+from support.broken_network import CLIENTS, ZOOKEEPER, both
+from support.cluster_history import (
     GroupDisturbed,
     GroupSettled,
     Place,
@@ -29,7 +30,6 @@ from ottla.sim.cluster_history import (
     Violation,
     violations,
 )
-from support.broken_network import CLIENTS, ZOOKEEPER, both
 from support.failing_cluster import OFFSETS, OFFSETS_PARTITIONS, FailingCluster, hold
 from support.history_clients import (
     HistoryClient,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from ottla.env.environment import Environment
 from ottla.env.network import ServerNetwork, SystemServerNetwork
-from ottla.sim.cluster.brokers import SimulatedBroker, SimulatedCluster
 from ottla.zk.client import ZkClient
 from ottla.zk.kazoo_client import connect_kazoo
 from support.apache import ApacheKafka, ApacheZooKeeper, four_letter_word
 from support.controller_play import CONTROLLER, Play, Played, Stage
 from support.ports import LOOPBACK
+from support.simulated_cluster.brokers import SimulatedBroker, SimulatedCluster
 
 QUIET_S = 1.0
 LOOK_S = 0.05

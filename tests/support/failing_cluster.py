@@ -24,10 +24,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from ottla.records.batch import BatchHeader, split_batches
 from ottla.records.record import decode_batch
-from ottla.sim.cluster_history import Place, Value, name_of
 from support import faulty_broker
 from support.apache import ApacheZooKeeper
 from support.broken_network import ZOOKEEPER, BreakableNetwork
+from support.cluster_history import Place, Value, name_of
 from support.history_clients import value_of
 from support.ottla_server import OttlaServer
 from support.ports import free_port

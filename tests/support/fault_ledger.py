@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ottla.sim.cluster_history import Violation, describe
 from support.broken_network import CLIENTS, ZOOKEEPER, BreakableNetwork, NamespaceNetwork, ProxiedNetwork
 from support.cluster_faults import CLOCK_PLACE, KINDS, FaultCourse, FaultReport, places_of
+from support.cluster_history import Violation, describe
 from support.failing_cluster import FailingCluster
 from support.java import PROJECT
 

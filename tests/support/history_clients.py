@@ -1,4 +1,4 @@
-"""Clients that keep a cluster busy while it fails, and write down what they see, for `ottla.sim.cluster_history`."""
+"""Clients that keep a cluster busy while it fails, and write down what they see, for `support.cluster_history`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Client, Consumer, Producer
-from ottla.sim.cluster_history import (
+from support.cluster_history import (
     UNKNOWN_OFFSET,
     Acknowledged,
     CommitSeen,

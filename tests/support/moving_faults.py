@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin
-from ottla.sim.cluster_history import Place
+from support.cluster_history import Place
 from support.failing_cluster import FailingCluster
 from support.waiting import wait_until
 

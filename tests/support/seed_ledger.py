@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.sim.cluster.seed_run import SeedOutcome, run_seed, story_of
 from support.java import PROJECT
+from support.simulated_cluster.seed_run import SeedOutcome, run_seed, story_of
 
 SECONDS_PER_HOUR = 3600
 #: Seeds of a line at most: what a run that is interrupted plays again.

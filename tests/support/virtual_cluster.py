@@ -17,10 +17,10 @@ from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.environment import Environment
 from ottla.env.executor import InlineExecutor
 from ottla.env.randomness import Randomness
-from ottla.sim.network import SimulatedNetwork
 from ottla.sim.virtual_loop import LoopClock, VirtualTimeLoop, run_in_virtual_time
 from ottla.sim.zookeeper_service import SimulatedZooKeeper
 from ottla.testing.disk_memory import MemoryDisk
+from support.simulated_cluster.network import SimulatedNetwork
 
 T = TypeVar("T")
 

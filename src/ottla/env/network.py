@@ -1,4 +1,4 @@
-"""Sockets that listen, and those that they accept: the system's, or another `ServerNetwork`'s (`ottla.sim.network`).
+"""Sockets that listen, and those that they accept: the system's, or those of another `ServerNetwork` (simulated hosts).
 
 Connections to servers are in `ottla.env.outgoing`.
 """

@@ -2,7 +2,7 @@
 
 Messages have a latency; requests and responses are lost with their connection, but messages sent earlier on it may
 still arrive. So a retried request may be handled twice. A member's messages stay in order, as on TCP. The events are
-chosen elsewhere: at random (`group_churn`), or by a script (`coordinator_design`).
+chosen elsewhere: at random (`tests/support/group_churn.py`), or by a script (`coordinator_design`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from ottla.cluster.controller_events import PutState, SetChannels
 from ottla.cluster.image import PartitionImage
 from ottla.cluster.isr import InSyncReplicas, IsrProposal
 from ottla.cluster.reassignments import Reassignments
-from ottla.sim.cluster.seed_run import SeedRun
 from ottla.storage import log as logs
 from ottla.storage.producer_state import ProducerState
 from ottla.wire.errors import ErrorCode
@@ -56,6 +55,7 @@ from sim.cluster.scenes_of_logs import (
 )
 from sim.cluster.scenes_of_moves import MoverDies
 from sim.cluster.scenes_of_requests import ElectedBeforeItsRestart, LateDeletion, LateRole
+from support.simulated_cluster.seed_run import SeedRun
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

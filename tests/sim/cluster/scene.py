@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 from ottla.broker.replicas.partition import Partition
 from ottla.client import Admin, NewTopic
-from ottla.sim.cluster.brokers import SESSION_TIMEOUT_MS, SimulatedBroker
-from ottla.sim.cluster.seed_run import TOPIC, WHOLE_WITHIN_S, SeedRun
-from ottla.sim.cluster_history import EndSeen
 from ottla.sim.processes import SimulatedProcess
 from ottla.zk.layout import LeaderAndIsr, PartitionStateZnode
 from ottla.zk.tree import Delete
+from support.cluster_history import EndSeen
+from support.simulated_cluster.brokers import SESSION_TIMEOUT_MS, SimulatedBroker
+from support.simulated_cluster.seed_run import TOPIC, WHOLE_WITHIN_S, SeedRun
 
 PLACE = (TOPIC, 0)
 SESSION_S = SESSION_TIMEOUT_MS / 1000

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.client import NewTopic
-from ottla.sim.cluster.machine_disk import MachineDisk
-from ottla.sim.cluster.seed_run import TOPIC
 from sim.cluster.scene import SESSION_S, SMALL_FETCHES, Scene
+from support.simulated_cluster.machine_disk import MachineDisk
+from support.simulated_cluster.seed_run import TOPIC
 
 
 class OutOfSyncAlone(Scene):

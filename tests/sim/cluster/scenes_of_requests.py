@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.client import NewTopic
-from ottla.sim.cluster.seed_run import TOPIC
 from sim.cluster.scene import SESSION_S, Scene
+from support.simulated_cluster.seed_run import TOPIC
 
 #: Between a controller and a broker, each way, milliseconds.
 LATE_MS = 300.0

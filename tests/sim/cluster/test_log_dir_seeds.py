@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.sim.cluster.log_dir_moves import LogDirSeedRun, run_log_dir_seed
-from ottla.sim.cluster.seed_run import outcome_of, story_of
 from support.seed_ledger import play, ranges
+from support.simulated_cluster.log_dir_moves import LogDirSeedRun, run_log_dir_seed
+from support.simulated_cluster.seed_run import outcome_of, story_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("R1", "R3")]
 

@@ -8,9 +8,9 @@ import errno
 import pytest
 
 from ottla.env.disk import DiskError
-from ottla.sim.cluster.machine_disk import MachineDisk, SimulatedExecutor
 from ottla.sim.virtual_loop import VirtualTimeLoop, run_in_virtual_time
 from ottla.testing.disk_power import nothing_more
+from support.simulated_cluster.machine_disk import MachineDisk, SimulatedExecutor
 
 
 def written() -> MachineDisk:

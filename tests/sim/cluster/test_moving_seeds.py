@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.sim.cluster.moves import MovingSeedRun, run_moving_seed
-from ottla.sim.cluster.seed_run import outcome_of, story_of
 from support.seed_ledger import play, ranges
+from support.simulated_cluster.moves import MovingSeedRun, run_moving_seed
+from support.simulated_cluster.seed_run import outcome_of, story_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("R1", "R3", "R5")]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.sim.cluster.seed_run import WHOLE_WITHIN_S, SeedRun, story_of
+from support.simulated_cluster.seed_run import WHOLE_WITHIN_S, SeedRun, story_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("R1", "R5")]
 

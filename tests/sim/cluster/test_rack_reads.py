@@ -6,8 +6,8 @@ import pytest
 
 from ottla.broker.replicas.partition import Partition
 from ottla.config.refusals import RACK_AWARE
-from ottla.sim.cluster.seed_run import SeedOutcome, SeedRun, outcome_of, story_of
-from ottla.sim.cluster_history import BrokenPromise, Read
+from support.cluster_history import BrokenPromise, Read
+from support.simulated_cluster.seed_run import SeedOutcome, SeedRun, outcome_of, story_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("R2")]
 

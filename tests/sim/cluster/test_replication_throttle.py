@@ -12,8 +12,8 @@ import pytest
 
 from ottla.broker.server import Broker
 from ottla.client import Admin, ConfigResource, NewTopic, Producer
-from ottla.sim.cluster.brokers import SimulatedCluster
 from ottla.wire.apis import API
+from support.simulated_cluster.brokers import SimulatedCluster
 
 pytestmark = pytest.mark.spec("R2")
 

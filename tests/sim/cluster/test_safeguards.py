@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.sim.cluster.seed_run import SeedRun, outcome_of, story_of
 from sim.cluster.safeguards import SAFEGUARDS, left_out
 from sim.cluster.scene import Scene
+from support.simulated_cluster.seed_run import SeedRun, outcome_of, story_of
 
 pytestmark = [pytest.mark.spec("R1", "R3", "R5")]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.sim.cluster.seed_run import SeedOutcome, SeedRun
 from support.seed_ledger import SeedRange, add_to_ledger, next_seed, play, ranges, read_ledger, still_wrong, summary
+from support.simulated_cluster.seed_run import SeedOutcome, SeedRun
 
 PLAYED = SeedRange(0, 49, "abc1234", 70_000, 400, 1.02, 1.21, 1.9, (7,))
 STORY = SeedRun(0).cluster.story

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.sim.cluster.seed_run import run_seed, story_of
 from support.seed_ledger import play, ranges
+from support.simulated_cluster.seed_run import run_seed, story_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("R1", "R3", "R5")]
 

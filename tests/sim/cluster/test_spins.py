@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.sim.cluster.spins import watch_for_spins
 from ottla.sim.processes import ProcessLoop
+from support.simulated_cluster.spins import watch_for_spins
 
 
 def test_a_process_that_looks_around_each_millisecond_is_named_once_for_each_time() -> None:

@@ -32,8 +32,8 @@ from support.spark_cluster import PROGRAM_TIMEOUT_S, spark_environment
 from support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from ottla.sim.cluster_history import Place
     from support.brokers import RunningBroker
+    from support.cluster_history import Place
     from support.spark_cluster import SparkCluster
 
 BROKERS = 3

@@ -14,8 +14,8 @@ from typing import Any, Final
 from ottla.client import Consumer, ConsumerRebalanceListener, Producer, TopicPartition
 from ottla.client.errors import ClientError
 from ottla.client.model import OffsetAndMetadata, RecordMetadata
-from ottla.sim.cluster.brokers import SimulatedCluster
-from ottla.sim.cluster_history import (
+from ottla.sim.processes import SimulatedProcess
+from support.cluster_history import (
     Acknowledged,
     CommitSeen,
     Committed,
@@ -30,7 +30,7 @@ from ottla.sim.cluster_history import (
     Took,
     Value,
 )
-from ottla.sim.processes import SimulatedProcess
+from support.simulated_cluster.brokers import SimulatedCluster
 
 GROUP: Final = "group"
 READER: Final = "reader"

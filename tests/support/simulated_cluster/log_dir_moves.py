@@ -9,7 +9,7 @@ from typing import Final
 from ottla.client import Admin
 from ottla.client.admin.model import TopicPartitionReplica
 from ottla.client.errors import ClientError
-from ottla.sim.cluster.seed_run import WHOLE_WITHIN_S, SeedOutcome, SeedRun, outcome_of
+from support.simulated_cluster.seed_run import WHOLE_WITHIN_S, SeedOutcome, SeedRun, outcome_of
 
 LOG_DIRS: Final = ("/data", "/more")
 #: Seconds between two requests.

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ottla.cluster.controller_events import PartitionKey
-from ottla.sim.cluster.brokers import SESSION_TIMEOUT_MS, SimulatedBroker, SimulatedCluster
+from support.simulated_cluster.brokers import SESSION_TIMEOUT_MS, SimulatedBroker, SimulatedCluster
 
 SESSION_S: Final = SESSION_TIMEOUT_MS / 1000
 #: When the operator looks for ended processes, seconds.

@@ -17,14 +17,14 @@ from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.environment import Environment
 from ottla.env.randomness import Randomness
-from ottla.sim.cluster.machine_disk import MachineDisk, SimulatedExecutor
-from ottla.sim.cluster.story import ClusterStory
-from ottla.sim.network import SimulatedNetwork
 from ottla.sim.processes import ProcessLoop, SimulatedProcess
 from ottla.sim.virtual_loop import LoopClock
 from ottla.sim.zookeeper_service import SimulatedZk, SimulatedZooKeeper
 from ottla.zk.layout import TopicZnode
 from ottla.zk.watches import EventType, WatchEvent
+from support.simulated_cluster.machine_disk import MachineDisk, SimulatedExecutor
+from support.simulated_cluster.network import SimulatedNetwork
+from support.simulated_cluster.story import ClusterStory
 
 PORT = 9092
 START_MS = 1_700_000_000_000

@@ -13,14 +13,14 @@ from typing import Final
 
 from ottla.client import Admin, NewTopic
 from ottla.client.errors import ClientError
-from ottla.sim.cluster.brokers import SimulatedCluster, rack_of
-from ottla.sim.cluster.faults import ALL, LOSSES, ClusterFaults
-from ottla.sim.cluster.load import GROUP, ClusterLoad, value_of
-from ottla.sim.cluster.spins import watch_for_spins
-from ottla.sim.cluster.story import ClusterStory
-from ottla.sim.cluster_history import Event, GroupSettled, Place, ReplicaLog, Value, describe, violations
 from ottla.sim.witness import Wrong
 from ottla.testing.reading import read_records
+from support.cluster_history import Event, GroupSettled, Place, ReplicaLog, Value, describe, violations
+from support.simulated_cluster.brokers import SimulatedCluster, rack_of
+from support.simulated_cluster.faults import ALL, LOSSES, ClusterFaults
+from support.simulated_cluster.load import GROUP, ClusterLoad, value_of
+from support.simulated_cluster.spins import watch_for_spins
+from support.simulated_cluster.story import ClusterStory
 
 TOPIC: Final = "events"
 PARTITIONS: Final = 2

@@ -13,9 +13,9 @@ from typing import Final
 from ottla.client import Admin
 from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition
-from ottla.sim.cluster.seed_run import WHOLE_WITHIN_S, SeedOutcome, SeedRun, outcome_of
 from ottla.zk.layout import ReassignPartitionsZnode
 from ottla.zk.tree import NodeExistsError
+from support.simulated_cluster.seed_run import WHOLE_WITHIN_S, SeedOutcome, SeedRun, outcome_of
 
 OFFSETS: Final = TopicPartition("__consumer_offsets", 0)
 #: Seconds between two requests.
