@@ -30,6 +30,8 @@ batch = building.finish_batch(builder)
 [record] = decode_consumed(batch, parse_batch_header(batch), "t", 0, 0)
 assert record[2:] == (0, 5, 0, b"key", b"value", (("h", b"1"),), -1, 3, 5), record
 assert building.murmur2(b"21") == 2**32 - 973932308
+from ottla.config.settings import BROKER_SETTINGS
+assert BROKER_SETTINGS["log.segment.bytes"].default == "1073741824"
 """
 
 
@@ -129,7 +131,8 @@ def test_a_source_distribution_holds_what_is_compiled(sources: Path) -> None:
     archive = packed(sources, "sdist")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
-    wanted = {"setup.py", "pyproject.toml", "README.md", "LICENSE", "src/ottla/py.typed"}
+    wanted = {"setup.py", "pyproject.toml", "README.md", "LICENSE"}
+    wanted |= {"src/ottla/py.typed", "src/ottla/config/settings.tsv"}
     for source, built in compiled().items():
         wanted |= {f"src/ottla/records/{source}.py", f"src/ottla/records/{built}.pxd"}
     assert wanted <= names

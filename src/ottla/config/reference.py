@@ -1,17 +1,16 @@
-"""The page of all settings (docs/settings.md), made from their declarations: `python -m ottla.config.reference`."""
+"""The page of all settings (docs/settings.md), made from `settings.tsv`: `python -m ottla.config.reference`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
 
-from ottla.config.declarations import coordination, groups, log, ottla, replication, security, server, topic
 from ottla.config.settings import (
     HONOURED,
     INTERNAL_SETTINGS,
     NO_EFFECT,
+    SECTIONS,
     TOPIC_SYNONYMS,
-    Row,
     Setting,
 )
 
@@ -31,37 +30,31 @@ A name that is not known is a refusal on the command line (`-c`), a warning in a
 Set them with `ottla serve -c name=value` or `ottla serve --properties server.properties`.
 """
 
-_SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
-    ("Of ottla alone", ottla.ROWS),
-    ("Server: connections, listeners, limits", server.ROWS),
-    ("Log", log.ROWS),
-    ("Groups and transactions", groups.ROWS),
-    ("Replication, quotas, tiered storage", replication.ROWS),
-    ("ZooKeeper and KRaft", coordination.ROWS),
-    ("Security", security.ROWS),
-)
+_TITLES = {
+    "ottla": "Of ottla alone",
+    "server": "Server: connections, listeners, limits",
+    "log": "Log",
+    "groups": "Groups and transactions",
+    "replication": "Replication, quotas, tiered storage",
+    "coordination": "ZooKeeper and KRaft",
+    "security": "Security",
+    "run time": "Given while brokers run, not in a file",
+    "topic": "Topics",
+}
 
 _EFFECTS = {HONOURED: "honoured", NO_EFFECT: "no effect"}
 
 
 def render() -> str:
     """The page as Markdown."""
-    parts = [_INTRODUCTION]
-    for title, rows in _SECTIONS:
-        parts.append(_section(title, (Setting._make(row) for row in rows)))
-    parts.append(
-        _section("Given while brokers run, not in a file", (Setting._make(row) for row in replication.RUN_TIME_ROWS))
+    pages = [_INTRODUCTION]
+    pages += [_section(title, SECTIONS[section].values()) for section, title in _TITLES.items()]
+    synonyms = "\n".join(
+        f"- `{name}`: {', else '.join(f'`{synonym}`' for synonym in synonyms)}"
+        for name, synonyms in TOPIC_SYNONYMS.items()
     )
-    parts.append(
-        _section("Topics", (Setting._make(row) for row in topic.ROWS))
-        + "\nWhere a topic does not set something itself, it has the broker's:\n\n"
-        + "\n".join(
-            f"- `{name}`: {', else '.join(f'`{synonym}`' for synonym in synonyms)}"
-            for name, synonyms in TOPIC_SYNONYMS.items()
-        )
-        + "\n"
-    )
-    return "\n".join(parts)
+    pages[-1] += f"\nWhere a topic does not set something itself, it has the broker's:\n\n{synonyms}\n"
+    return "\n".join(pages)
 
 
 def _section(title: str, settings: Iterable[Setting]) -> str:

@@ -1,18 +1,15 @@
-"""All settings, declared once each: name, type, default, valid values, scope, effect, documentation.
+"""All settings of brokers, topics and clients: name, type, default, valid values, scope, effect, documentation.
 
-Names, types, defaults and valid values are those of Apache Kafka 3.9; the `declarations` package holds them as plain
-tuples so that importing costs next to nothing. Settings of our own start with `ottla.`.
+`settings.tsv` declares each once: a line of tab-separated fields, those of `Setting` after the section. Names, types,
+defaults and valid values are those of Apache Kafka 3.9. Settings of our own start with `ottla.`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from ottla.config.declarations import coordination, groups, log, ottla, replication, security, server, topic
-
-Row: TypeAlias = tuple[str, str, str | None, str, str, str, str, str]
-"""Name, type, default, valid values, importance, update mode, effect, documentation."""
+_NO_DEFAULT: Final = "\\N"
 
 HONOURED = "honoured"
 NO_EFFECT = "no_effect"
@@ -48,22 +45,30 @@ class Setting(NamedTuple):
         return self.type == "password"
 
 
+def _declared() -> dict[str, dict[str, Setting]]:
+    assert __spec__ is not None
+    path = f"{__file__.rpartition('settings.')[0]}settings.tsv"
+    # The loader reads it out of an archive, too, and importing importlib.resources takes milliseconds.
+    lines = __spec__.loader.get_data(path).decode().splitlines()  # type: ignore[union-attr]
+    sections: dict[str, dict[str, Setting]] = {}
+    for line in lines[1:]:
+        section, name, kind, default, *rest = line.split("\t")
+        setting = Setting(name, kind, None if default == _NO_DEFAULT else default, *rest)
+        sections.setdefault(section, {})[name] = setting
+    return sections
+
+
+SECTIONS: Final = _declared()
+"""The settings of each section of `settings.tsv`, by name."""
+
+BROKER_SECTIONS: Final = ("server", "log", "groups", "replication", "coordination", "security", "ottla")
+
 BROKER_SETTINGS: dict[str, Setting] = {
-    row[0]: Setting._make(row)
-    for rows in (
-        server.ROWS,
-        log.ROWS,
-        groups.ROWS,
-        replication.ROWS,
-        coordination.ROWS,
-        security.ROWS,
-        ottla.ROWS,
-    )
-    for row in rows
+    name: setting for section in BROKER_SECTIONS for name, setting in SECTIONS[section].items()
 }
 """Every setting of a broker, by name."""
 
-RUN_TIME_SETTINGS: dict[str, Setting] = {row[0]: Setting._make(row) for row in replication.RUN_TIME_ROWS}
+RUN_TIME_SETTINGS: dict[str, Setting] = SECTIONS["run time"]
 """Settings of a broker that are given while it runs, and in no file, by name."""
 
 
@@ -72,7 +77,7 @@ def broker_setting(name: str) -> Setting | None:
     return BROKER_SETTINGS.get(name) or RUN_TIME_SETTINGS.get(name)
 
 
-TOPIC_SETTINGS: dict[str, Setting] = {row[0]: Setting._make(row) for row in topic.ROWS}
+TOPIC_SETTINGS: dict[str, Setting] = SECTIONS["topic"]
 """Every setting of a topic, by name."""
 
 TOPIC_SYNONYMS: dict[str, tuple[str, ...]] = {

@@ -1,13 +1,12 @@
-"""The reference of all client settings (docs/client-settings.md), generated from their declarations."""
+"""The reference of all client settings (docs/client-settings.md), made from `config/settings.tsv`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.client.configs.declarations import admin, consumer, producer, security, shared
 from ottla.client.configs.foreign import INSTEAD, RENAMED
-from ottla.client.configs.settings import ADMIN, CONSUMER, PRODUCER, SETTINGS_OF, WITHOUT_EFFECT, ClientRow, unit_of
-from ottla.config.settings import HONOURED, NO_EFFECT, Setting
+from ottla.client.configs.settings import ADMIN, CONSUMER, PRODUCER, SECURITY, SETTINGS_OF, WITHOUT_EFFECT, unit_of
+from ottla.config.settings import HONOURED, NO_EFFECT, SECTIONS, Setting
 
 _INTRODUCTION = """\
 # Settings of clients
@@ -28,12 +27,12 @@ it is set to anything but its default), or *refused* (set to anything but its de
 over would be worse).
 """
 
-_SECTIONS: tuple[tuple[str, str, tuple[ClientRow, ...]], ...] = (
-    ("All clients", PRODUCER, shared.ROWS),
-    ("Producer", PRODUCER, producer.ROWS),
-    ("Consumer", CONSUMER, consumer.ROWS),
-    ("Admin client", ADMIN, admin.ROWS),
-    ("TLS and logins", PRODUCER, security.ROWS),
+_SECTIONS = (
+    ("All clients", PRODUCER, SECTIONS["clients"]),
+    ("Producer", PRODUCER, SECTIONS[PRODUCER]),
+    ("Consumer", CONSUMER, SECTIONS[CONSUMER]),
+    ("Admin client", ADMIN, SECTIONS[ADMIN]),
+    ("TLS and logins", PRODUCER, SECURITY),
 )
 
 _OF_SERIALIZERS = """\
@@ -53,8 +52,8 @@ _EFFECTS = {HONOURED: "honoured", NO_EFFECT: "no effect"}
 def render() -> str:
     """Render the page as Markdown."""
     parts = [_INTRODUCTION]
-    for title, kind, rows in _SECTIONS:
-        parts.append(_section(title, (SETTINGS_OF[kind][row[0]] for row in rows)))
+    for title, kind, names in _SECTIONS:
+        parts.append(_section(title, (SETTINGS_OF[kind][name] for name in names)))
     parts += [_OF_SERIALIZERS, _names_of_others()]
     return "\n".join(parts)
 

@@ -6,13 +6,7 @@ AdminClientConfig, except for those in `OTHER_DEFAULTS` (docs/decisions/0042).
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-from ottla.client.configs.declarations import admin, consumer, producer, security, shared
-from ottla.config.settings import NO_EFFECT, Setting
-
-ClientRow: TypeAlias = tuple[str, str, str | None, str, str, str, str]
-"""Name, type, default, valid values, importance, effect, documentation."""
+from ottla.config.settings import NO_EFFECT, REFUSED, SECTIONS, Setting
 
 OTHER_DEFAULTS = {"send.buffer.bytes": "-1", "receive.buffer.bytes": "-1"}
 """Defaults that differ from Java's: a fixed socket buffer size would disable the kernel's autotuning."""
@@ -25,29 +19,39 @@ WITHOUT_EFFECT = {ADMIN: frozenset(("metrics.num.samples", "metrics.sample.windo
 """Settings that have an effect in other clients, but not in these: an admin client has no metrics."""
 
 
-def _table(client: str, *groups: tuple[ClientRow, ...]) -> dict[str, Setting]:
-    without_effect = WITHOUT_EFFECT.get(client, frozenset())
-    return {
-        name: Setting(
-            name,
-            kind,
-            OTHER_DEFAULTS.get(name, default),
-            valid,
-            importance,
-            "read-only",
-            NO_EFFECT if name in without_effect else effect,
-            documentation,
-        )
-        for rows in groups
-        for name, kind, default, valid, importance, effect, documentation in rows
-    }
+_SECURITY_OF_BROKERS_ONLY = (
+    "sasl.enabled.mechanisms",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.mechanism.",
+    "sasl.server.",
+    "ssl.allow.",
+    "ssl.client.auth",
+    "ssl.principal.mapping.rules",
+)
 
-
-SETTINGS_OF: dict[str, dict[str, Setting]] = {
-    PRODUCER: _table(PRODUCER, producer.ROWS, shared.ROWS, security.ROWS),
-    CONSUMER: _table(CONSUMER, consumer.ROWS, shared.ROWS, security.ROWS),
-    ADMIN: _table(ADMIN, admin.ROWS, shared.ROWS, security.ROWS),
+SECURITY = SECTIONS["security of clients"] | {
+    name: setting._replace(
+        default=None if name == "ssl.cipher.suites" else setting.default,
+        valid="",
+        update_mode="read-only",
+        effect=REFUSED,
+    )
+    for name, setting in SECTIONS["security"].items()
+    if name.startswith(("sasl.", "ssl.", "security.providers")) and not name.startswith(_SECURITY_OF_BROKERS_ONLY)
 }
+"""Settings of TLS and SASL, which are not supported yet: those of clients only, and those shared with brokers."""
+
+
+def _table(client: str) -> dict[str, Setting]:
+    settings = SECTIONS[client] | SECTIONS["clients"] | SECURITY
+    for name in WITHOUT_EFFECT.get(client, ()):
+        settings[name] = settings[name]._replace(effect=NO_EFFECT)
+    for name in OTHER_DEFAULTS.keys() & settings.keys():
+        settings[name] = settings[name]._replace(default=OTHER_DEFAULTS[name])
+    return settings
+
+
+SETTINGS_OF: dict[str, dict[str, Setting]] = {client: _table(client) for client in (PRODUCER, CONSUMER, ADMIN)}
 """The settings of each kind of client, by name."""
 
 OF_BUILT_IN_CLASSES: dict[str, frozenset[str]] = {

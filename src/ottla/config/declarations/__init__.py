@@ -1,1 +1,0 @@
-"""The declarations of all settings, as plain tuples: see `ottla.config.settings` for their fields."""
