@@ -20,7 +20,7 @@ from ottla.assign.java_order import hash_map_order, text_order
 
 
 class RebalanceProtocol(Enum):
-    """What members do with what they own when a rebalance begins; the value is the byte of Kafka's own enumeration."""
+    """The handling of owned partitions when a rebalance begins; the value is the byte of Kafka's own enumeration."""
 
     EAGER = 0
     """They give up everything before they join."""
@@ -46,7 +46,7 @@ class ClusterMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What a member of the group sent in its JoinGroup."""
+    """A member's subscription, as it sent it in its JoinGroup."""
 
     subscription: Subscription
     group_instance_id: str | None = None
@@ -54,7 +54,7 @@ class MemberSubscription:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """What a member knows of its group when it gets its assignment."""
+    """The group as a member knows it when it gets its assignment."""
 
     group_id: str
     generation_id: int
@@ -75,7 +75,7 @@ class PartitionAssignor(ABC):
     supported_protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """What this member adds to its subscription of `topics`, None for nothing."""
+        """The user data that this member adds to its subscription of `topics`, None for none."""
         return None
 
     @abstractmethod

@@ -1,8 +1,8 @@
-"""What consumers put into the opaque bytes of JoinGroup and SyncGroup, read and written.
+"""The opaque bytes that consumers put into JoinGroup and SyncGroup, read and written.
 
-The bytes begin with an int16, the version; the fields follow (`ottla.wire.messages.consumer_protocol`). A version
-newer than ours is read by the fields known here. Some older clients announce version 1 and leave out its fields:
-bytes that end exactly behind the fields of version 0 are taken as that.
+The bytes begin with an int16, the version; the fields follow (`ottla.wire.messages.consumer_protocol`). Of a newer
+version, only the fields known here are read. Some older clients announce version 1 and leave out its fields: bytes that
+end exactly behind the fields of version 0 are taken as that.
 """
 
 from __future__ import annotations
@@ -149,9 +149,9 @@ def encode_assignments(assignments: Mapping[str, Assignment]) -> dict[str, bytes
 def _assignment_bytes(
     partitions: Mapping[str, Collection[int]], user_data: bytes | None, version: int, names: dict[str, bytes]
 ) -> bytes:
-    """What the generated codec writes, several times as fast: a leader has to write a million partitions.
+    """Write as the generated codec does, several times as fast: a leader has to write a million partitions.
 
-    `names` holds topics that were written before. What cannot be written is left to that codec, which says why.
+    `names` holds topics that were written before. Input that cannot be written is left to that codec, which says why.
     """
     try:
         parts = [_VERSION.pack(version), _INT32.pack(len(partitions))]

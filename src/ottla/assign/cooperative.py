@@ -38,7 +38,7 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
         self._generation = metadata.generation_id
 
     def member_data(self, subscription: Subscription) -> MemberData:
-        """What the member says that it owns."""
+        """The partitions that the member says it owns, and their generation."""
         owned, user_data = subscription.owned_partitions, subscription.user_data
         if subscription.generation_id >= 0:
             return MemberData(owned, subscription.generation_id)
@@ -49,7 +49,7 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
         return MemberData(owned, _INT32.unpack_from(user_data)[0])
 
     def held_back(self, assignment: StickyAssignment, sent: Mapping[str, Subscription]) -> Mapping[int, str]:
-        """What another member owns and has to give up first."""
+        """The partitions that another member has to give up first, with their new owners."""
         if assignment.changing_hands is not None:
             return assignment.changing_hands
         added: dict[int, str] = {}

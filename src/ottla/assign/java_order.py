@@ -125,9 +125,9 @@ def properties_order(keys: Iterable[str]) -> list[str]:
 
 
 def _parted(found: list[int], hashes: list[int], size: int) -> tuple[list[int], list[int]]:
-    """What a slot of a `ConcurrentHashMap` holds, in its two slots of the table twice that size.
+    """The keys of a slot of a `ConcurrentHashMap`, in its two slots of the table twice that size.
 
-    The last ones that stay together stay in order; those before them come to the front, one after the other.
+    The last keys that stay together stay in order; those before them come to the front, one after the other.
     """
     upper = [slot(hashes[number], 2 * size) >= size for number in found]
     kept = max((at for at in range(1, len(found)) if upper[at] != upper[at - 1]), default=0)

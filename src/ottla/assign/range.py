@@ -189,7 +189,7 @@ class _TopicRanges:
             self._take(member_id, everything)
 
     def _take(self, member_id: str, candidates: Iterator[int]) -> None:
-        """What a shared iterator has passed is given away: nobody has to look at it again."""
+        """Give the member its share of free `candidates`. All that a shared iterator has passed is given away."""
         taken: list[int] = []
         most = self.may_have(member_id)
         while len(taken) < most:

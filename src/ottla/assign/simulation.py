@@ -1,8 +1,8 @@
-"""What an assignor would do to a group when it changes, computed without changing anything.
+"""The effect of a change of a group under an assignor, computed without changing anything.
 
 Members take part as real ones do: each has an assignor of its own, which receives its assignment and adds its user data
-to the next subscription; who is cooperative names what it owns, keeps that, and joins once more when it had to give
-something up. So a change takes one rebalance with eager members, and up to `MOST_ROUNDS` with cooperative ones.
+to the next subscription; a cooperative one names the partitions that it owns, keeps them, and joins once more when it
+had to give some up. A change takes one rebalance with eager members, and up to `MOST_ROUNDS` with cooperative ones.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def count(partitions: Partitions) -> int:
 
 
 def owners(assignments: Mapping[str, Partitions]) -> Owners:
-    """Who owns each partition."""
+    """The owner of each partition."""
     return {
         (topic, index): member_id
         for member_id, partitions in assignments.items()

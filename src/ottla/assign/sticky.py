@@ -32,7 +32,7 @@ class StickyAssignor(AbstractStickyAssignor):
         self._generation = NO_GENERATION
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """What this member got last and in which generation; None where it has got nothing yet."""
+        """The member's last assignment and its generation; None before the first assignment."""
         return None if self._had is None else encode_user_data(self._had, self._generation)
 
     def on_assignment(self, assignment: Assignment, metadata: GroupMetadata) -> None:
@@ -41,7 +41,7 @@ class StickyAssignor(AbstractStickyAssignor):
         self._generation = metadata.generation_id
 
     def member_data(self, subscription: Subscription) -> MemberData:
-        """What the member's user data says; nothing where there is none."""
+        """The content of the member's user data; no partitions where there is none."""
         if not subscription.user_data:
             return MemberData({}, None)
         return decode_user_data(subscription.user_data)

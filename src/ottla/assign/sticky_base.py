@@ -1,7 +1,7 @@
-"""What the sticky assignors share: first balanced, then as close as possible to what was.
+"""The common part of the sticky assignors: first balanced, then as close as possible to the former assignment.
 
-Where all members subscribe to the same topics, the work is done by `ottla.assign.sticky_equal`, else by
-`ottla.assign.sticky_general`. How a member says what it had is up to the assignor: `member_data`.
+Where all members subscribe to the same topics, `ottla.assign.sticky_equal` does the work, else
+`ottla.assign.sticky_general`. Each assignor decides how a member states its former partitions: `member_data`.
 
 Source: Apache Kafka 3.9, `AbstractStickyAssignor`; KIP-54 (sticky), KIP-341 (generations), KIP-881 (racks). Where
 Java's result cannot be wanted, ours differs: `docs/decisions/0032-sticky-results.md`.
@@ -23,7 +23,7 @@ from ottla.assign.sticky_partitions import NO_GENERATION, MemberData, NumberedPa
 
 @dataclass(slots=True)
 class StickyAssignment:
-    """What an algorithm came to, in numbers."""
+    """The result of an algorithm, in numbers."""
 
     numbered: NumberedPartitions
     assigned: dict[str, list[int]]
@@ -40,7 +40,7 @@ class AbstractStickyAssignor(PartitionAssignor):
 
     @abstractmethod
     def member_data(self, subscription: Subscription) -> MemberData:
-        """What a member had, from what it sent."""
+        """The former partitions of a member, from its subscription."""
 
     def held_back(self, assignment: StickyAssignment, sent: Mapping[str, Subscription]) -> Mapping[int, str]:
         """Delivery of withheld partitions; this one gives everything at once."""

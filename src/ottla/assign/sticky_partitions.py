@@ -18,7 +18,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class MemberData:
-    """What a member claims to have owned: partitions and their generation, None where it states none."""
+    """The partitions that a member claims to have owned, and their generation, None where it states none."""
 
     partitions: Partitions
     generation: int | None

@@ -151,7 +151,7 @@ class Broker:
         self.metrics = MetricsService(self)
 
     def _declare_what_runs(self) -> None:
-        """What there is only from the start on."""
+        """Declare the attributes that exist only from the start on."""
         self._control: ControlPlane | None = None
         self.control_requests: ControlRequestShell
         self.groups: GroupCoordinatorService
@@ -396,7 +396,7 @@ class Broker:
         return None
 
     def _fetcher_manager(self, control: ControlPlane) -> ReplicaFetcherManager:
-        """What copies the partitions that other brokers lead."""
+        """The fetchers, which copy the partitions that other brokers lead."""
         # A broker that is alone needs none of this at its start.
         from ottla.broker.replicas.fetching.fetcher import FetcherSurroundings
         from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager

@@ -36,10 +36,10 @@ OWN_SETTING = "ottla.rebalance.evidence.enable"
 
 @dataclass(slots=True, frozen=True)
 class Departure:
-    """What is known of the broker that is to leave.
+    """The state of the broker that is to leave.
 
-    `held` are the partitions with a replica on it, those of the evidence topic left out where that is to be removed.
-    `unasked` are brokers that did not say whether they are of ottla.
+    `held` are the partitions with a replica on it, without the evidence topic's where that is to be removed. `unasked`
+    are brokers that did not say whether they are of ottla.
     """
 
     broker: int
@@ -50,12 +50,12 @@ class Departure:
 
     @property
     def alone(self) -> list[TopicPartition]:
-        """The partitions of which nobody else has a replica."""
+        """The partitions of which no other broker has a replica."""
         return [partition for partition, known in self.held.items() if known.replicas == (self.broker,)]
 
 
 class PlannedDeparture(NamedTuple):
-    """Where the replicas go: `moves` in all, and in `batches` that are carried out one after the other.
+    """The moves of the replicas: `moves` in all, and in `batches` that are carried out one after the other.
 
     `left` says why a replica has no place. `silent` are brokers that did not say the sizes of their logs, with the
     reason. `refusal` says why there is no plan at all.
@@ -125,7 +125,7 @@ async def plan_departure(cluster: Cluster, departure: Departure) -> PlannedDepar
 
 
 def planned_departure(known: PlannedCluster, broker: int) -> PlannedDeparture:
-    """Where the replicas of a broker go, as `ottla reassign plan --empty` has it."""
+    """Plan the moves of a broker's replicas, as `ottla reassign plan --empty` does."""
     made = plan(known.brokers, known.partitions, PlanGoal(empty=(broker,)))
     if isinstance(made, PlanRefusal):
         return PlannedDeparture({}, (), {}, known.silent, made.message)

@@ -182,7 +182,7 @@ class BrokerStatus:
 
 
 class LossStatus(NamedTuple):
-    """What the replica on `broker` reports of records that are lost, or that it removed as a follower."""
+    """The report of the replica on `broker` on records that are lost, or that it removed as a follower."""
 
     partition: TopicPartition
     broker: int
@@ -257,13 +257,13 @@ class ClusterStatus:
 
     @property
     def partitions(self) -> list[PartitionStatus]:
-        """Those of all topics."""
+        """The partitions of all topics."""
         return [each for topic in self.topics for each in topic.partitions]
 
 
 @dataclass(slots=True)
 class _Asked:
-    """What one broker answered."""
+    """The answers of one broker."""
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
@@ -362,9 +362,9 @@ async def _reassignments(cluster: Cluster) -> _Moving:
 async def _ask_all(
     cluster: Cluster, brokers: Sequence[int], topics: Sequence[TopicMetadata], *, all_topics: bool, offsets: bool
 ) -> dict[int, _Asked]:
-    """What each broker answers.
+    """Ask each broker.
 
-    Ends of logs are asked for when all leaders have said their high watermarks: no replica in sync is behind those.
+    Ends of logs are asked for after all leaders have given their high watermarks: no replica in sync is behind those.
     """
     hosted: dict[int, dict[TopicPartition, PartitionMetadata]] = {broker: {} for broker in brokers}
     for topic in topics:

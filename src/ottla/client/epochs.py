@@ -1,4 +1,4 @@
-"""Where leader epochs end in the log of a partition's leader (OffsetForLeaderEpoch, KIP-101)."""
+"""The ends of leader epochs in the log of a partition's leader (OffsetForLeaderEpoch, KIP-101)."""
 
 from __future__ import annotations
 

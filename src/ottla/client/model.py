@@ -16,7 +16,7 @@ from ottla.peer.model import by_topic as by_topic
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written; `offset` is -1 if the broker did not return it. `timestamp` is in milliseconds.
+    """The place of a written record; `offset` is -1 if the broker did not return it. `timestamp` is in milliseconds.
 
     Sizes are bytes, -1 for null.
     """

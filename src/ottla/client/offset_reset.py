@@ -24,7 +24,7 @@ WITH_GROUP, WITHOUT_GROUP = 4, 3
 
 
 class Target(Enum):
-    """What to reset offsets to."""
+    """The target of a reset of offsets."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

@@ -15,7 +15,7 @@ from ottla.peer.cluster import Cluster
 
 
 class PlannedCluster(NamedTuple):
-    """What a plan begins with. `silent` are brokers that did not say the sizes of their logs, with the reason."""
+    """The basis of a plan. `silent` are brokers that did not say the sizes of their logs, with the reason."""
 
     brokers: list[PlannedBroker]
     partitions: list[PlannedPartition]
@@ -31,7 +31,7 @@ async def read_planned_cluster(cluster: Cluster, may_move: Callable[[str], bool]
 
 
 def planned_cluster(status: ClusterStatus, may_move: Callable[[str], bool]) -> PlannedCluster:
-    """What is known of the cluster, as a plan needs it."""
+    """The cluster, in the form that a plan needs."""
     brokers = [
         PlannedBroker(each.node.node_id, each.node.rack, capacity_of(each), is_alive=True) for each in status.brokers
     ]
@@ -43,9 +43,9 @@ def planned_cluster(status: ClusterStatus, may_move: Callable[[str], bool]) -> P
 
 
 def capacity_of(broker: BrokerStatus) -> int | None:
-    """What the broker's logs can take: what they have and what is free; None if it did not say.
+    """The bytes that the broker's logs can take: their size and the free space; None if it did not say.
 
-    Log directories with equal sizes of their volume are taken for directories of one volume.
+    Log directories whose volumes have equal sizes and equal free space count as directories of one volume.
     """
     alive = [each for each in broker.log_dirs.values() if each.error is None]
     if not alive or any(each.usable_bytes < 0 for each in alive):

@@ -44,7 +44,7 @@ _LAST_OFFSET_DELTA_AT = 23
 
 
 class BatchMark(NamedTuple):
-    """What is compared of a batch (of a message, in old formats): its offsets, leader epoch and checksum."""
+    """The compared parts of a batch (of a message, in old formats): its offsets, leader epoch, checksum and size."""
 
     first_offset: int
     last_offset: int
@@ -61,7 +61,7 @@ class BatchMark(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaCheck:
-    """What was found of one partition. `problems` are by broker: it does not answer, lags, or cannot be read.
+    """The result of one partition. `problems` are by broker: it does not answer, lags, or cannot be read.
 
     `difference` are the first batches that are not the same, by broker; None for one that has none there.
     """

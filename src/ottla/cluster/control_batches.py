@@ -1,4 +1,4 @@
-"""What the controller sends to the other brokers after a change: LeaderAndIsr, UpdateMetadata, StopReplica. Pure.
+"""The controller's requests to the other brokers after a change: LeaderAndIsr, UpdateMetadata, StopReplica. Pure.
 
 `ControllerBrokerRequestBatch` in Apache Kafka. Each broker gets, in this order: LeaderAndIsr with its own replicas
 whose leader or leader epoch has changed; UpdateMetadata with all changed partitions; StopReplica with its replicas that

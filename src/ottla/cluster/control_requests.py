@@ -38,7 +38,7 @@ UNHEARD_PARTITION = PartitionImage(NO_LEADER, NO_LEADER_EPOCH, (), ())
 
 
 class ControlHeader(NamedTuple):
-    """What all requests of a controller begin with. `broker_epoch` is the receiver's, as the controller knows it."""
+    """The start of all requests of a controller. `broker_epoch` is the receiver's, as the controller knows it."""
 
     controller_id: int
     controller_epoch: int
@@ -47,10 +47,10 @@ class ControlHeader(NamedTuple):
 
 
 class HostedReplica(NamedTuple):
-    """What a broker has of a partition.
+    """The state of a partition at a broker.
 
-    `leader_epoch` is that of its role, -1 before any; `topic_id` is what its log names. `may_be_lost` says that a log
-    directory has failed, which may hold the log that is missing.
+    `leader_epoch` is that of its role, -1 before any; `topic_id` is the one that its log names. `may_be_lost` says that
+    a log directory has failed, which may hold the log that is missing.
     """
 
     leader_epoch: int = NO_LEADER_EPOCH
@@ -61,7 +61,7 @@ class HostedReplica(NamedTuple):
 
 
 class RoleAction(Enum):
-    """What a broker does with a partition of a LeaderAndIsr."""
+    """The action of a broker on a partition of a LeaderAndIsr."""
 
     LEAD = "lead"
     FOLLOW = "follow"
@@ -79,7 +79,7 @@ class RoleDecision(NamedTuple):
 
 
 class StopAction(Enum):
-    """What a broker does with a partition of a StopReplica."""
+    """The action of a broker on a partition of a StopReplica."""
 
     STOP = "stop"
     DELETE = "delete"

@@ -495,7 +495,7 @@ class Report(NamedTuple):
 
 
 class GoOn(NamedTuple):
-    """What is left of the decision takes long: it goes on in another turn of the loop, with `WentOn`."""
+    """The rest of a long decision: it continues in another turn of the loop, with `WentOn`."""
 
     go_on_id: int
 

@@ -97,7 +97,7 @@ class Deletion:
             self.remaining.pop(broker_id, None)
 
     def stops(self, broker_id: int) -> StopReplicaBatch:
-        """What the broker has still to delete."""
+        """The replicas that the broker still has to delete."""
         indexes = sorted(self.remaining.get(broker_id, ()))
         return StopReplicaBatch(
             tuple(StopEntry(self.topic.name, index, EPOCH_DURING_DELETE, True) for index in indexes)
@@ -196,7 +196,7 @@ class ControllerState:
         return self.in_turns(((partitions, []) for partitions in batches.adding(delta)), made)
 
     def _basis(self, name: str) -> tuple[object, ...]:
-        """What the requests of a topic's change are made of, beside what is kept of its partitions alone."""
+        """The data that the requests of a topic's change are made of, besides data of single partitions."""
         return self.image.topics.get(name), self.electable, frozenset(self.informed)
 
     def _batches(self) -> ControlBatches:
@@ -466,7 +466,7 @@ class ControllerState:
         )
 
     def not_online(self, topic: str, index: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of a partition's replicas whose broker is dead or shuts down, or whose log directory has failed."""
+        """The replicas of a partition whose broker is dead or shuts down, or whose log directory has failed."""
         failed = self.offline_replicas(topic, index) if self.offline else ()
         electable = self.electable
         if not failed and electable.issuperset(replicas):
@@ -526,7 +526,7 @@ class ControllerState:
         return PutState(*key, after, version, is_recovering)
 
     def unclean_election(self, key: PartitionKey, before: PartitionImage, after: PartitionImage) -> str | None:
-        """What is to be reported of a change of the leader, None if it was in sync; counts those that were not."""
+        """The report of a new leader that was not in sync, which is counted; None for any other change."""
         if not is_unclean(before, after):
             return None
         self.unclean_elections += 1

@@ -106,7 +106,7 @@ def offline_delta(image: ClusterImage, broker_id: int, partitions: Iterable[tupl
 
 
 class HostAction(Enum):
-    """What a broker does with one of its partitions, or former partitions."""
+    """The action of a broker on one of its partitions, or former partitions."""
 
     LEAD = "become leader"
     FOLLOW = "become follower"

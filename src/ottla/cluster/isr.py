@@ -48,7 +48,7 @@ class IsrProposal(NamedTuple):
 
 
 class Follower:
-    """What a leader knows of one follower (Kafka's `ReplicaState`)."""
+    """A leader's knowledge of one follower (Kafka's `ReplicaState`)."""
 
     __slots__ = (
         "broker_epoch",

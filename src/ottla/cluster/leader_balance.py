@@ -98,7 +98,7 @@ class LeaderBalance:
         return found, reports
 
     def _elected(self, keys: list[PartitionKey]) -> Iterator[tuple[PartitionKey, PartitionImage]]:
-        """Those of the partitions whose preferred replica can lead, with their states then."""
+        """The partitions whose preferred replica can lead, with their states then."""
         state = self._state
         for key in keys:
             known = state.image.partition(*key)  # as it is after the parts before this one

@@ -350,7 +350,7 @@ class PartitionChanges:
         return preferred
 
     def _begin_anew(self, key: PartitionKey, known: PartitionImage) -> PartitionImage | None:
-        """Where live brokers have all lost the log, the first of them leads with an empty one; None: none is alive.
+        """Elect the first live broker, with an empty log, if all live ones lost theirs; None: none is alive.
 
         Only an unclean election that was asked for does this. A broker whose log directory has failed refuses again.
         """

@@ -47,7 +47,7 @@ class PartitionSet(Collection[tuple[str, int]]):
             del self._by_topic[topic]
 
     def of(self, topic: str, partitions: int) -> set[int]:
-        """Those of the first so many partitions of a topic that are in the set."""
+        """The numbers of a topic's partitions in the set that are below `partitions`."""
         known = self._by_topic.get(topic, _NONE)
         if not known:
             return set()

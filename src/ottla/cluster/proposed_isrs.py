@@ -114,7 +114,7 @@ class ProposedIsrs:
         return state.write(changes.values(), written)
 
     def _decide(self, event: IsrProposed) -> PutState | IsrAccepted | IsrRefused:
-        """What is to be written for a proposal, or the answer if nothing is."""
+        """The write for a proposal, or the answer if nothing is to be written."""
         state = self._state
         known = state.image.partition(event.topic, event.partition)
         version = state.version(event.topic, event.partition)

@@ -137,7 +137,7 @@ class Reassignments:
     def _begins(
         self, key: PartitionKey, target: tuple[int, ...] | None, *, needs_live: bool
     ) -> _Begun | TopicRefusal | None:
-        """What to begin with; why it cannot be; None if there is nothing to be done. The order is Kafka's."""
+        """The move to begin; the refusal; None if there is nothing to do. The order of the checks is Kafka's."""
         state = self._state
         known = state.image.partition(*key) if key[0] not in state.deleting else None
         move = state.moves.get(key, NO_MOVE)
@@ -168,7 +168,7 @@ class Reassignments:
     def _problem(
         self, known: PartitionImage | None, move: ReplicaMove, target: tuple[int, ...], *, needs_live: bool
     ) -> str | None:
-        """What is wrong with the brokers that a tool names. Source: `KafkaController.validateReplicas`."""
+        """The problem with the brokers that a tool names. Source: `KafkaController.validateReplicas`."""
         if not target:
             return "Empty replica list specified in partition reassignment."
         if len(set(target)) < len(target):
@@ -328,7 +328,7 @@ class Reassignments:
         return self._state.in_turns(self._write_end(name, indexes) for name, indexes in by_topic.items())
 
     def _write_end(self, name: str, indexes: list[int]) -> tuple[int, list[Effect]]:
-        """What ends moves of a topic, and how many partitions were looked at for it."""
+        """The number of partitions looked at, and the effects that end moves of a topic."""
         state = self._state
         topic = state.image.topics.get(name)
         if topic is None:

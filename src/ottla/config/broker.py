@@ -169,11 +169,10 @@ class BrokerConfig:
         return copy
 
     def advertised_endpoints(self, bound_ports: Mapping[str, int], canonical_host: str) -> list[Endpoint]:
-        """What is announced to clients: ports resolved, never an address that means every interface.
+        """The endpoints announced to clients: ports resolved, never an address that means every interface.
 
         `bound_ports` gives the port that each listener name really got; an advertised port of 0 takes it.
-        `canonical_host` stands in for an empty host (and for 0.0.0.0 or :: of a listener that is not advertised
-        otherwise).
+        `canonical_host` replaces an empty host (and 0.0.0.0 or :: of a listener that is not advertised otherwise).
         """
         endpoints = []
         for endpoint in self.advertised:

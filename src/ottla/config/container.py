@@ -105,7 +105,7 @@ def _drop_listeners(settings: dict[str, str], names: set[str]) -> None:
 
 
 def _settle_addresses(settings: dict[str, str]) -> None:
-    """Where only one of both is given: listen on all interfaces at the advertised ports; be reached at localhost."""
+    """Set missing `listeners`: all interfaces at the advertised ports, or at the default one, reached at localhost."""
     advertised = settings.get("advertised.listeners")
     if "listeners" in settings:
         return

@@ -130,7 +130,7 @@ def _entry(setting: Setting, value: str | None, synonyms: tuple[Synonym, ...], r
 
 
 def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
-    """What a broker's setting comes from. As in Kafka, what stands before its own name in the order is left out."""
+    """The sources of a broker's setting. As in Kafka, those before its own name in the order are left out."""
     names = next((group for group in SYNONYM_GROUPS if name in group), (name,))
     found = [
         *_present(names, broker.dynamic_own, DYNAMIC_BROKER_CONFIG),

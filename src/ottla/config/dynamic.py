@@ -85,7 +85,7 @@ def _types_problem(properties: Mapping[str, str]) -> str | None:
 
 
 def _level_problem(properties: Mapping[str, str]) -> str | None:
-    """What only a single broker may have."""
+    """The problem with settings that only a single broker may have."""
     known = [BROKER_SETTINGS[name] for name in properties if name in BROKER_SETTINGS]
     single = [setting.name for setting in known if setting.update_mode == "per-broker"]
     single += [name for name in properties if name.startswith(LISTENER_PREFIX)]

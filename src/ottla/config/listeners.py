@@ -127,7 +127,7 @@ def _ip_version(host: str) -> int:
 
 
 def check_advertised(listeners: list[Endpoint], advertised: list[Endpoint], inter_broker_listener_name: str) -> None:
-    """What must hold between the listeners and what is advertised of them. Raises `ListenerError`."""
+    """Check the listeners against those that are advertised. Raises `ListenerError`."""
     names = [endpoint.listener_name for endpoint in listeners]
     advertised_names = [endpoint.listener_name for endpoint in advertised]
     if not advertised:

@@ -50,7 +50,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _split_positions(line: str) -> tuple[int, int]:
-    """Where the key ends and where the value starts."""
+    """The end of the key and the start of the value."""
     position = 0
     while position < len(line) and line[position] not in "=:" + _BLANK:
         position += 2 if line[position] == "\\" else 1

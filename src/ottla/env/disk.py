@@ -66,7 +66,7 @@ class DiskError(Exception):
 
     @property
     def cure(self) -> str:
-        """What lets the operation succeed; the beginning of a sentence."""
+        """The cure that lets the operation succeed, as the beginning of a sentence."""
         return "Make room on the disk" if self.disk_full else _CURES.get(self.errno, "Repair the disk")
 
     @property

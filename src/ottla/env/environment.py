@@ -1,4 +1,4 @@
-"""What a client of brokers uses of the world outside, in one value: tests and the simulator give another."""
+"""The outside world as a client of brokers uses it, in one value: tests and the simulator give another."""
 
 from __future__ import annotations
 

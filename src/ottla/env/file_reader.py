@@ -59,7 +59,7 @@ class ReadableFile:
         return self.size
 
     def identity(self) -> FileIdentity:
-        """What tells the open file from another one that has taken its name. Raises DiskError."""
+        """The identity that tells the open file from another one that has taken its name. Raises DiskError."""
         try:
             status = os.fstat(self._descriptor)
         except OSError as error:

@@ -22,7 +22,7 @@ class NetworkError(Exception):
 
 
 class EventLoop(Protocol):
-    """What connections ask of an event loop (asyncio's and uvloop's both have it)."""
+    """The event loop as connections use it (asyncio's and uvloop's both fit)."""
 
     def add_reader(self, fd: int, callback: Callable[[], object], /) -> object:
         """Call `callback` whenever the descriptor has something to read."""
@@ -116,7 +116,7 @@ class ListeningSocket(Protocol):
 
 
 class ServerNetwork(Protocol):
-    """What servers need of a network."""
+    """The network as servers need it."""
 
     def listen(
         self, host: str, port: int, backlog: int = LISTEN_BACKLOG, send_buffer_bytes: int = SYSTEM_BUFFER

@@ -60,7 +60,7 @@ class Receiver(Protocol):
         ...
 
     def get_buffer(self, sizehint: int, /) -> memoryview:
-        """Where to put the next bytes; never empty."""
+        """The buffer for the next bytes; never empty."""
         ...
 
     def buffer_updated(self, nbytes: int, /) -> None:

@@ -1,9 +1,8 @@
-"""What systems other than Linux lack: the one place that asks.
+"""Features that systems other than Linux lack: the one place that asks for them.
 
 On Windows the clients work, and a broker that keeps its data in memory: there are no `fcntl` locks, no limits of
 `resource`, no reads and writes at a position, no `sendmsg` and no `sendfile`. MacOS has all of these but `MSG_MORE` and
-`RWF_NOWAIT`. `tests/interop/testing/test_simulated_windows.py` takes them
-away.
+`RWF_NOWAIT`. `tests/interop/testing/test_simulated_windows.py` takes them away.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class JoinHandling(RebalancingGroup):
 
 
 def _metadata_problem(protocols: Protocols) -> str | None:
-    """What is wrong with a consumer's metadata, None if it can be parsed."""
+    """The problem with a consumer's metadata, None if it can be parsed."""
     for name, metadata in protocols:
         subscription = decode_subscription(metadata)
         if isinstance(subscription, Malformed):

@@ -121,7 +121,7 @@ class Connection(Protocol):
 
 
 class RequestService(Protocol):
-    """What a connection needs of the broker."""
+    """The broker, as a connection needs it."""
 
     #: Counts the bytes of requests kept while they are worked on.
     queued: QueuedBytes

@@ -65,7 +65,7 @@ def _fill(buffer: bytearray, parts: Sequence[Part]) -> bool:
 
 
 def unsent(parts: Sequence[Part], sent: int) -> list[Part]:
-    """What is left of a response after its first `sent` bytes; ranges that are sent whole are released."""
+    """The rest of a response after its first `sent` bytes; ranges that are sent whole are released."""
     left: list[Part] = []
     for part in parts:
         if isinstance(part, FileSlice):

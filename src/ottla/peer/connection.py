@@ -394,7 +394,7 @@ class PeerConnection:
         self._loop = asyncio.get_running_loop()
 
     def writable(self) -> None:
-        """What was written is sent."""
+        """Complete the requests without answers: they are sent."""
         unsent, self._unsent = self._unsent, []
         for answered in unsent:
             answered(None, None)
@@ -408,11 +408,11 @@ class PeerConnection:
         self._close(ConnectionLostError(f"{self.address} closed the connection{why}", retriable=True))
 
     def get_buffer(self, sizehint: int, /) -> memoryview:
-        """Where the next bytes are to be put."""
+        """The buffer for the next bytes."""
         return self._protocol.get_buffer()
 
     def buffer_updated(self, nbytes: int, /) -> None:
-        """So many bytes have arrived."""
+        """Take in `nbytes` received bytes."""
         self.used_at_ms = self._monotonic_ms()
         try:
             answers = self._protocol.received(nbytes)

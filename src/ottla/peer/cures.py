@@ -1,4 +1,4 @@
-"""What to do about the errors that brokers answer with, where they do not say it themselves."""
+"""The cures of the errors that brokers answer with, where brokers do not name them."""
 
 from __future__ import annotations
 

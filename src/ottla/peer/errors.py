@@ -1,4 +1,4 @@
-"""What can go wrong between a client and its cluster. Each message names the cause and what cures it."""
+"""The errors between a client and its cluster. Each message names the cause and the cure."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ MAX_EPOCH = 0x7FFFFFFF
 
 
 class WantedFetch(NamedTuple):
-    """Where a partition is to be read, with the epoch of the leader that is expected there (-1: not known)."""
+    """The wanted read of a partition, with the epoch of the leader that is expected there (-1: not known)."""
 
     offset: int
     leader_epoch: int
@@ -42,7 +42,7 @@ def fetch_topics(wanted: Mapping[TopicPartition, WantedFetch]) -> list[FetchTopi
 
 
 class FetchPlan(NamedTuple):
-    """What a request says: the session, partitions that are new or have changed, and those to be forgotten."""
+    """The content of a request: the session, partitions that are new or have changed, and those to be forgotten."""
 
     session_id: int
     session_epoch: int
@@ -83,7 +83,7 @@ class SessionEpoch:
 
 
 class FetchSession(SessionEpoch):
-    """What one broker knows of whoever fetches from it."""
+    """The fetch session at one broker, with the partitions known to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class FetchSession(SessionEpoch):
 
     @property
     def partitions(self) -> Mapping[TopicPartition, WantedFetch]:
-        """What the last request asked the broker to read."""
+        """The partitions that the last request asked the broker to read."""
         return self._known
 
     def build(self, wanted: Mapping[TopicPartition, WantedFetch]) -> FetchPlan:

@@ -34,7 +34,7 @@ class _Trouble(NamedTuple):
 
 
 class Reconnects:
-    """What is known of addresses that could not be reached. Times are those of a monotonic clock."""
+    """The failures of addresses that could not be reached. Times are those of a monotonic clock."""
 
     def __init__(self, settings: ConnectionSettings, randomness: Randomness) -> None:
         self._settings = settings

@@ -252,7 +252,7 @@ class JsonReader:
         return -1
 
     def _behind_member(self, at: int, closing: int) -> int:
-        """Where the next member begins behind one that ends at `at`; or, with `is_over`, where `closing` ends."""
+        """The start of the next member behind one that ends at `at`; or, with `is_over`, the end of `closing`."""
         if at < 0:
             return -1
         at = self._skip_space(at)
@@ -532,7 +532,7 @@ class JsonReader:
         return number
 
     def _pass_over(self, at: int, depth: int) -> int:
-        """Where the value ends that begins at `at`."""
+        """The end of the value that begins at `at`."""
         if at >= self.end or depth > DEEPEST:
             return -1
         byte = self.data[at]

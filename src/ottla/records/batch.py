@@ -61,7 +61,7 @@ _TIMESTAMP_FIELDS = struct.Struct(">h")
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch: the producer, or the broker on append."""
+    """The source of a batch's timestamps: the producer, or the broker on append."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -103,7 +103,7 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
+        """The source of the timestamps."""
         if self.attributes & LOG_APPEND_TIME_FLAG:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
@@ -142,7 +142,7 @@ class BatchHeader:
 
     @property
     def end_position(self) -> int:
-        """Where the next batch begins in the buffer."""
+        """The start of the next batch in the buffer."""
         return self.position + self.length
 
 

@@ -88,7 +88,7 @@ def _milliseconds(column: pyarrow.Array | pyarrow.ChunkedArray, default: int) ->
 
 
 def _headers(column: pyarrow.Array | pyarrow.ChunkedArray) -> tuple[memoryview, memoryview, Strings, Strings]:
-    """Where each row's headers begin and end, and the names and values of all."""
+    """The starts and ends of rows' headers, and all names and values. Raises ValueError for other types."""
     import pyarrow
     import pyarrow.compute
 

@@ -84,7 +84,7 @@ class MessageHeader:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamp; format 0 has none."""
+        """The source of the timestamp; format 0 has none."""
         if self.magic == MAGIC_0:
             return TimestampType.NO_TIMESTAMP_TYPE
         if self.attributes & LOG_APPEND_TIME_FLAG:
@@ -93,7 +93,7 @@ class MessageHeader:
 
     @property
     def end_position(self) -> int:
-        """Where the next message begins in the buffer."""
+        """The start of the next message in the buffer."""
         return self.position + self.length
 
 

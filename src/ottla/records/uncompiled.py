@@ -1,6 +1,6 @@
-"""What the compiled modules take from C, for their sources where they run as plain Python.
+"""Functions that the compiled modules take from C, for their sources where they run as plain Python.
 
-`cython` itself may be missing then: a source imports this module in its place.
+`cython` itself may be missing then: a source imports this module instead.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def double_of(data: Any, at: int, size: int) -> float:
 
 
 def text_end(data: Any, at: int, end: int) -> int:
-    """Where the first quote, backslash or control character is from place `at` on; `end` where there is none."""
+    """The place of the first quote, backslash or control character from `at` on; `end` where there is none."""
     found = _NOT_PLAIN.search(bytes(data[at:end]))
     return end if found is None else at + found.start()
 

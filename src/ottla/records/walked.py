@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class RecordsSummary(NamedTuple):
-    """What a broker needs to know of well-formed records. Timestamps are milliseconds since the Unix epoch."""
+    """A broker's facts about well-formed records. Timestamps are milliseconds since the Unix epoch."""
 
     #: The smallest timestamp of a record that has one; the largest number of 64 bits where none has.
     lowest_timestamp: int
@@ -26,7 +26,7 @@ class RecordFault(NamedTuple):
 
 
 class KeyScan(NamedTuple):
-    """What the log cleaner has to know of records, column by column; all lists have the same length."""
+    """The log cleaner's facts about records, column by column; all lists have the same length."""
 
     offset_deltas: list[int]
     timestamp_deltas: list[int]

@@ -1,4 +1,4 @@
-"""What compaction keeps of a batch: all of it, some of its records, its header alone, or nothing.
+"""The part of a batch that compaction keeps: all of it, some of its records, its header alone, or nothing.
 
 The rules are those of Kafka 3.9 (`LogCleaner.scala`, `MemoryRecords.filterTo`): the newest record of each key is kept;
 a tombstone is kept until the delete horizon of its batch (KIP-534), which is set when it is first cleaned; records of

@@ -1,8 +1,8 @@
-"""What a broker writes into the checkpoints of its log directories, and when it is on disk.
+"""The checkpoints that a broker writes in its log directories, and when they are on disk.
 
 The regular checkpoints of very many logs are made in steps, between which logs come, go and are cut: those are noted,
-and taken anew at the end. Of all others the offsets only grow, and an older one is as safe: at the next start more is
-recovered, or a follower begins at an earlier high watermark.
+and their offsets taken again at the end. The offsets of all others only grow, and an older one is as safe: at the next
+start more is recovered, or a follower begins at an earlier high watermark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be compacted in a log, and how urgent it is. Rules as in Kafka 3.9 (`LogCleanerManager.scala`)."""
+"""The part of a log that can be compacted, and how urgent it is. Rules as in Kafka 3.9 (`LogCleanerManager.scala`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 
 class CleanableLog(NamedTuple):
-    """What a round of cleaning would process; sizes in bytes of whole segments."""
+    """A log as a round of cleaning would process it; sizes in bytes of whole segments."""
 
     log: PartitionLog
     #: Everything below has been cleaned.
@@ -40,14 +40,14 @@ class CleanableLog(NamedTuple):
 
 
 def first_dirty_offset(log: PartitionLog, checkpoint: int | None) -> int:
-    """Where cleaning continues, given the `checkpoint`; the start of the log if the checkpoint cannot be right."""
+    """The offset where cleaning continues: the `checkpoint`, or the start of the log if that cannot be right."""
     if checkpoint is None or not log.log_start_offset <= checkpoint <= log.log_end_offset:
         return log.log_start_offset
     return checkpoint
 
 
 def examine(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleanableLog:
-    """What a round started now would process in `log`. Raises DiskError."""
+    """The part of `log` that a round started now would process. Raises DiskError."""
     *closed, active = log.segments
     first_dirty = first_dirty_offset(log, checkpoint)
     dirty = _number_of(closed, first_dirty) if first_dirty < active.base_offset else len(closed)

@@ -1,4 +1,4 @@
-"""What the event loop controls while a cleaning thread works: abort and throttle."""
+"""The event loop's control of a cleaning thread at work: abort and throttle."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def find_next_batch(file: DiskFile, position: int, end: int, next_offset: int, l
 
 
 def _end_by_length(file: DiskFile, position: int, end: int, next_offset: int, limit: int) -> int | None:
-    """Where the damaged batch ends by its length field, if an intact batch or the end of the file is there."""
+    """The end of the damaged batch by its length field, if an intact batch or the end of the file is there."""
     length = int.from_bytes(file.pread(4, position + 8), "big", signed=True) + LOG_OVERHEAD
     after = position + length
     if length < SMALLEST_MESSAGE or after > end:

@@ -1,8 +1,8 @@
-"""What a follower appends: batches as their leader sent them. Checks, and where a range is divided between segments.
+"""The appends of a follower: batches as their leader sent them. Checks, and where a range is divided between segments.
 
 As in Kafka (`UnifiedLog.appendAsFollower`): checksums and the order of offsets are checked, not the sizes that a topic
-allows, since the leader has accepted the records. As from Kafka 4.0 on, batches are refused whose leader epoch lies
-above the one that is followed: the epoch is not covered by the checksum.
+allows, since the leader has accepted the records. As from Kafka 4.0 on, batches whose leader epoch is above the one
+that is followed are refused: the checksum does not cover the epoch.
 """
 
 from __future__ import annotations

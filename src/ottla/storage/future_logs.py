@@ -128,7 +128,7 @@ class FutureLogs:
             del self._preferred[next(iter(self._preferred))]
 
     def take_preferred(self, key: TopicPartitionKey) -> LogDirectory | None:
-        """Where the partition's log is to be created, if that was said and the log directory is in service."""
+        """Take the log directory preferred for the partition's log, if there is one and it is in service."""
         log_dir = self._preferred.pop(key, None)
         return log_dir if log_dir is not None and log_dir.failure is None else None
 

@@ -1,4 +1,4 @@
-"""Where each leader epoch of a partition begins (KIP-101), in Kafka's `leader-epoch-checkpoint` format. Pure."""
+"""The start of each leader epoch of a partition (KIP-101), in Kafka's `leader-epoch-checkpoint` format. Pure."""
 
 from __future__ import annotations
 

@@ -497,7 +497,7 @@ class PartitionLog:
         return self.epochs.epoch_at(offset)
 
     def epoch_end_offset(self, epoch: int) -> EpochEnd:
-        """Where `epoch`, or the largest known one below it, ended (OffsetForLeaderEpoch)."""
+        """The end of `epoch`, or of the largest known one below it (OffsetForLeaderEpoch)."""
         return self.epochs.end_of(epoch, self.log_end_offset)
 
     def assign_leader_epoch(self, epoch: int) -> None:

@@ -53,7 +53,7 @@ class LogDirectories:
         self._renamed = 0
 
     def live(self) -> list[LogDirectory]:
-        """Those in service."""
+        """The log directories in service."""
         return [log_dir for log_dir in self.all if log_dir.failure is None]
 
     # -- locks
@@ -230,7 +230,7 @@ class LogDirectories:
     # -- partition directories
 
     def unique_id(self) -> str:
-        """What makes the name of a partition directory that is not in service unique: 32 hexadecimal digits."""
+        """The unique part of the name of a partition directory that is not in service: 32 hexadecimal digits."""
         self._renamed += 1
         return f"{self._clock.now_ms():016x}{self._renamed:016x}"
 

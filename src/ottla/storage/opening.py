@@ -1,4 +1,4 @@
-"""What a broker finds in its log directories when it starts: partitions, future logs, what was interrupted."""
+"""The contents of a broker's log directories when it starts: partitions, future logs, interrupted work."""
 
 from __future__ import annotations
 

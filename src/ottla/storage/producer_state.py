@@ -25,7 +25,7 @@ NO_TRANSACTION: Final = -1
 
 
 class AppendedBatch(NamedTuple):
-    """What is kept of a batch."""
+    """The values kept of a batch."""
 
     first_sequence: int
     last_sequence: int

@@ -22,7 +22,7 @@ MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 
 
 class PlacedBatch(Protocol):
-    """What a segment needs of a batch with its final offsets; a `BatchHeader` is one."""
+    """A batch with its final offsets, as a segment needs it; a `BatchHeader` is one."""
 
     @property
     def base_offset(self) -> int:

@@ -1,4 +1,4 @@
-"""What of a log is not known to be on disk yet."""
+"""The part of a log that is not known to be on disk yet."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _not_encoded(message: Message, version: int, error: Exception) -> WireError:
 
 
 def _too_long_string(value: Any, version: int, name: str = "") -> str | None:
-    """What is wrong with the first string that is too long, if there is one: the compiled encoders know no names."""
+    """The problem of the first string that is too long, else None: the compiled encoders know no names."""
     if isinstance(value, str):
         problem = too_long(value)
         return None if problem is None else f"{name} {problem}"

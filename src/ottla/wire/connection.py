@@ -130,7 +130,7 @@ class FrameReceiver:
         return frame[self._at :] if frame is not None else memoryview(self._small)[self._at :]
 
     def received(self, count: int) -> list[bytes | memoryview] | FrameRefusal:
-        """So many bytes were put there: the frames that are whole now. Refuses as `FrameReader.feed` does."""
+        """Take in `count` bytes; return the frames that are whole now. Refuses as `FrameReader.feed` does."""
         if self.refusal is not None:
             return self.refusal
         self._at += count
@@ -142,7 +142,7 @@ class FrameReceiver:
         return [frame]
 
     def _buffer(self, size: int) -> memoryview:
-        """Where a frame of this size is received: the last one's buffer if that is large enough and not in use."""
+        """The buffer for a frame of this size: the last one's if that is of a fitting size and not in use."""
         kept = self._kept
         if not size <= len(kept) <= max(KEPT_FRAME_BYTES, LARGEST_KEPT * size) or _is_in_use(kept):
             kept = self._kept = bytearray(size)
@@ -323,9 +323,9 @@ class ClientProtocol:
         return self._receiver.get_buffer()
 
     def received(self, count: int) -> list[Response] | FrameRefusal:
-        """So many bytes arrived: the responses that are whole now.
+        """Take in `count` bytes; return the responses that are whole now.
 
-        Raises WireError for one that cannot be read or that nobody asked for.
+        Raises WireError for one that cannot be read or was not requested.
         """
         frames = self._receiver.received(count)
         if isinstance(frames, FrameRefusal):

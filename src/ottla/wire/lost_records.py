@@ -1,7 +1,7 @@
-"""What a broker says of records that its replicas lost or removed: a tagged field of ottla in Kafka's DescribeLogDirs.
+"""A broker's reports of records that its replicas lost or removed: a tagged field of ottla in Kafka's DescribeLogDirs.
 
-Kafka has no place for it. Clients pass over tagged fields that they do not know (KIP-482), so that a field with a tag
-far from Kafka's own disturbs nobody. It stands at a partition of a log directory, as JSON.
+Kafka has no field for them. Clients pass over tagged fields that they do not know (KIP-482), so a tag far from Kafka's
+own disturbs no client. The field belongs to a partition of a log directory, as JSON.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def field(
 
 
 class Schema:
-    """What is declared about a class. `versions` and `flexible_since` are None for a struct: its message rules."""
+    """The declaration of a class. `versions` and `flexible_since` have no meaning for a struct: its message rules."""
 
     __slots__ = ("api_key", "decoders", "encoders", "fields", "flexible_since", "has_records", "name", "versions")
 

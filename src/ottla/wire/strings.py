@@ -7,7 +7,7 @@ _MOST_BYTES_OF_A_LETTER = 4
 
 
 def too_long(text: str) -> str | None:
-    """What keeps a text from being a string of the protocol, as the end of a sentence; None where it fits."""
+    """The reason why a text is too long for the protocol, as the end of a sentence; None where it fits."""
     if len(text) <= MAX_STRING_LENGTH // _MOST_BYTES_OF_A_LETTER:
         return None
     size = len(text.encode(errors="replace"))

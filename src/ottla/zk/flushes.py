@@ -1,9 +1,9 @@
-"""Where the log is synced: in a disk thread or, if that is fast and nobody else waits, on the event loop. Pure.
+"""The place of a flush: in a disk thread or, if that is fast and no other client waits, on the event loop. Pure.
 
 Passing a flush to a thread and receiving its result costs more processor time than the flush, and the loop is idle
-while the thread is scheduled. So a server without other work waits on the loop for a fast disk, as long as only clients
-with pending changes send requests. Their requests that arrive meanwhile are handled in the next turn, and flushed
-together. A client that only reads waits for one flush at most.
+while the thread is scheduled. A server without other work thus waits on the loop for a fast disk, as long as only
+clients with pending changes send requests. Their requests that arrive meanwhile are handled in the next turn, and
+flushed together. A client that only reads waits for one flush at most.
 """
 
 from __future__ import annotations

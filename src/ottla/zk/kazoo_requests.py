@@ -1,4 +1,4 @@
-"""What goes through kazoo besides its own calls, and what its answers mean: errors, results, Stats."""
+"""Requests through kazoo besides its own calls, and the meaning of its answers: errors, results, Stats."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class Transaction(NamedTuple):
 
 
 class SessionRecord(NamedTuple):
-    """What is stored of a session of another process."""
+    """The stored part of a session of another process."""
 
     password: bytes
     timeout_ms: int

@@ -26,7 +26,7 @@ _ENTRY_BYTES: Final = _NUMBERS.size + _CRC.size
 
 
 class Marked(NamedTuple):
-    """What was durable: the last transaction in log or snapshot, and that of the snapshot (0: there was none)."""
+    """The last durable transaction in log or snapshot, and that of the snapshot (0: there was none)."""
 
     zxid: int
     snapshot_zxid: int

@@ -80,7 +80,7 @@ class ConsumerConnector:
 
     @property
     def consumer_id(self) -> str:
-        """What the consumer is called in ZooKeeper."""
+        """The consumer's name in ZooKeeper."""
         return self._core.consumer
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What a consumer reads in ZooKeeper to compute the whole group's assignment: who has which threads, which partitions.
+"""The data in ZooKeeper from which a consumer computes the whole group's assignment: all threads, and the partitions.
 
 Source: Apache Kafka 0.8.2.2, `kafka.consumer.AssignmentContext`, `TopicCount` and `ZkUtils`.
 """
@@ -34,7 +34,7 @@ class AssignmentContext:
     consumers: list[str]
 
     def assign(self, strategy: str) -> ThreadAssignments:
-        """What every thread gets of this consumer's topics. UnequalSubscriptionsError of round robin."""
+        """Assign this consumer's topics to threads. Raises UnequalSubscriptionsError for round robin."""
         threads = self.threads
         if strategy != "roundrobin":
             threads = {topic: threads[topic] for topic in self.my_threads}

@@ -45,7 +45,7 @@ OpenZk = Callable[[HighLevelConsumerConfig], Awaitable[ZkClient]]
 
 
 class _Parts(NamedTuple):
-    """What a connector has from the beginning."""
+    """The parts that a connector has from the beginning."""
 
     zk: ZkClient
     brokers: ZkBrokers

@@ -1,4 +1,4 @@
-"""Where a group's offsets are kept: in ZooKeeper, with the group's coordinator in Kafka, or in both.
+"""The stores of a group's offsets: in ZooKeeper, with the group's coordinator in Kafka, or in both.
 
 Source: Apache Kafka 0.8.2.2, `ZookeeperConsumerConnector.commitOffsets` and `fetchOffsets`.
 """

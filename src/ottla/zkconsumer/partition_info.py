@@ -1,4 +1,4 @@
-"""What a consumer knows of a partition that it owns, and who fetches it. Pure: the rebalance and the simulator use it.
+"""A consumer's state of a partition that it owns, and its fetchers. Pure: the rebalance and the simulator use it.
 
 Source: Apache Kafka 0.8.2.2, `kafka.consumer.PartitionTopicInfo` and `ConsumerFetcherManager`.
 """
@@ -17,7 +17,7 @@ INVALID_OFFSET = -1
 
 
 class ChunkSink(Protocol):
-    """Where the fetched chunks of a thread's partitions go: the queue of its stream."""
+    """The destination of the fetched chunks of a thread's partitions: the queue of its stream."""
 
     @property
     def is_full(self) -> bool:
@@ -58,7 +58,7 @@ class PartitionTopicInfo:
 
 
 class FetchControl(Protocol):
-    """What a rebalance needs of the fetchers."""
+    """The fetchers, as a rebalance needs them."""
 
     async def stop(self) -> None:
         """Stop all fetchers, and take what they brought out of the streams.

@@ -41,7 +41,7 @@ class SessionOverError(ClientError):
 
 
 class Offsets(Protocol):
-    """Where the group's offsets are kept, with the retries that belong to it."""
+    """The store of the group's offsets, with the retries that belong to it."""
 
     async def fetch(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offset of each partition, -1 where none is kept."""
@@ -58,7 +58,7 @@ class Offsets(Protocol):
 
 
 class RebalanceHooks(Protocol):
-    """What the application wants to do around a rebalance; the rebalance waits for it."""
+    """The application's actions around a rebalance; the rebalance waits for them."""
 
     async def before_releasing_partitions(self, owned: Owned) -> None:
         """The partitions that were owned are about to be released; nothing more of them is handed out."""
@@ -70,7 +70,7 @@ class RebalanceHooks(Protocol):
 
 
 class RebalanceSettings(NamedTuple):
-    """What of the configuration a rebalance needs."""
+    """The settings that a rebalance needs."""
 
     group: str
     consumer: str

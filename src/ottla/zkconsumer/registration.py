@@ -24,7 +24,7 @@ class ConsumerIdInUseError(ClientError):
 
 
 def consumer_name(group: str, consumer_id: str | None, host: str, now_ms: int, random_hex: str) -> str:
-    """What the consumer is called in ZooKeeper: `group_host-ms-hex8`, or `group_consumer.id` where that is given."""
+    """The consumer's name in ZooKeeper: `group_host-ms-hex8`, or `group_consumer.id` where that is given."""
     return f"{group}_{consumer_id or f'{host}-{now_ms}-{random_hex}'}"
 
 

@@ -29,7 +29,7 @@ class ConsumerTimeoutError(ClientTimeoutError):
 
 
 class Decoders:
-    """What makes keys and values of bytes; None leaves the bytes."""
+    """The functions that decode keys and values; None leaves the bytes."""
 
     __slots__ = ("key", "value")
 

@@ -200,7 +200,7 @@ class Hosting:
     # Entries of control requests
 
     def replica(self, topic: str, partition: int) -> HostedReplica:
-        """What this broker has of a partition."""
+        """The state of a partition at this broker."""
         hosted, log = self._replicas.get(topic, partition), self._logs.get(topic, partition)
         is_offline = self._replicas.is_offline(topic, partition) or (topic, partition) in self._logs.unreadable
         return HostedReplica(

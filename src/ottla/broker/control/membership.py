@@ -154,7 +154,7 @@ class ClusterMembership:
         return refusal
 
     def _members(self, registered: dict[int, LiveBroker]) -> dict[int, LiveBroker]:
-        """Those of the registered brokers that are members of the cluster."""
+        """The registered brokers that are members of the cluster."""
         if self._accepts_others:
             return registered
         return {broker_id: broker for broker_id, broker in registered.items() if broker_id == self._broker.id}

@@ -225,7 +225,7 @@ class ControlPlane:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def _between_brokers(self, highest_producer_id: int) -> tuple[ServedByController, AskedOfController]:
-        """What answers the requests of brokers to the controller, and what makes those of this broker."""
+        """The parts that answer the requests of brokers to the controller, and that make those of this broker."""
         served = ServedByController(self._zk, self.membership, self.controller, highest_producer_id)
         return served, AskedOfController(served, self.controller_link, self.membership)
 

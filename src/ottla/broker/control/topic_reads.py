@@ -32,7 +32,7 @@ PARTITIONS_IN_A_TURN: Final = 2_000
 
 
 async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[], UUID]) -> list[FoundTopic]:
-    """Those of these topics that exist. Raises `ZnodeDataError`."""
+    """Read those of these topics that exist. Raises `ZnodeDataError`."""
     topics: list[FoundTopic] = []
     room = asyncio.Semaphore(READS_AT_ONCE)
     for start in range(0, len(names), TOPICS_AT_ONCE):
@@ -51,7 +51,7 @@ async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[],
 
 
 class _ReadTopic(NamedTuple):
-    """What the two znodes of a topic say."""
+    """The contents of a topic's two znodes."""
 
     name: str
     assignment: TopicAssignment
@@ -73,7 +73,7 @@ async def _in_parts(
     most: int,
     room: asyncio.Semaphore,
 ) -> list[T]:
-    """What `read` gives for all that is wanted, in order, read in parts. Raises the error of the first that fails."""
+    """Read in parts; return the results of `read` in order. Raises the error of the first part that fails."""
 
     async def read_part(part: Sequence[S]) -> list[T]:
         async with room:
@@ -96,7 +96,7 @@ async def _next_turn() -> None:
 
 
 async def decoded_in_turns(name: str, data: bytes | None) -> TopicAssignment:
-    """What a topic's znode says; that of many partitions takes several turns of the loop. Raises `ZnodeDataError`."""
+    """Decode a topic's znode, in several turns of the loop if it has many partitions. Raises `ZnodeDataError`."""
     steps = TopicZnode.decoding(name, data)
     while True:
         try:

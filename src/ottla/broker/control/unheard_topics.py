@@ -35,7 +35,7 @@ class UnheardTopics:
 
     @property
     def names(self) -> AbstractSet[str]:
-        """Those that are left."""
+        """The names that are left."""
         if self._names and self._monotonic_ms() >= self._until_ms:
             self._names.clear()
         return self._names

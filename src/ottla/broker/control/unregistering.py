@@ -25,7 +25,7 @@ THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replicati
 
 
 class _Traces:
-    """Where the image names a broker."""
+    """The places where the image names a broker."""
 
     def __init__(self) -> None:
         self.replicas = 0

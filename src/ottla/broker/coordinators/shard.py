@@ -1,4 +1,4 @@
-"""What the runtime requires of the state machines that it hosts, and of the kind of coordinator that they belong to.
+"""The interfaces of the state machines that the runtime hosts, and of the kind of coordinator that they belong to.
 
 These are protocols, since the state machines are pure and do not know their shell. Source: Apache Kafka 3.9,
 `CoordinatorShard`, `CoordinatorShardBuilder`, `CoordinatorPlayback`.

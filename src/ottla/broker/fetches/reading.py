@@ -267,7 +267,7 @@ class FetchReader:
         return read
 
     def _throttle_of(self, reading: FetchedSoFar) -> LeaderThrottle | None:
-        """What limits a follower's reading of throttled partitions; None for a consumer."""
+        """The limit of a follower's reading of throttled partitions; None for a consumer."""
         if self.is_follower and reading.throttle is None:
             broker = self._context.broker
             reading.throttle = LeaderThrottle(broker.replication_quotas.leader, broker.id, self._replica_id)

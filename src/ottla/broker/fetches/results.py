@@ -1,4 +1,4 @@
-"""What a fetch response says of one partition: its data and offsets, an error, or that the client has diverged."""
+"""The result of a fetch for one partition: its data and offsets, an error, or that the client has diverged."""
 
 from __future__ import annotations
 

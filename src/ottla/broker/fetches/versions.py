@@ -1,4 +1,4 @@
-"""What the versions of Fetch can: the first version with each, and errors that older ones understand."""
+"""The abilities of Fetch versions: the first version with each, and errors that older ones understand."""
 
 from __future__ import annotations
 

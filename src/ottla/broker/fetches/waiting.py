@@ -75,7 +75,7 @@ class Fetch:
         )
 
     def _queues(self) -> list[dict[DelayedFetch, None]]:
-        """Where this fetch waits: at its session, which is told of all changes, or at each partition."""
+        """The queues in which this fetch waits: its session's, which gets all changes, or each partition's."""
         reader = self._reader
         followed = reader.followed_session
         if followed is not None:

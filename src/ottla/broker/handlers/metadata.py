@@ -298,7 +298,7 @@ def _asked_topic(
 
 
 def _offline_of(context: RequestContext) -> OfflineOf:
-    """What the controller last sent; the controller itself knows it of the brokers that are alive now."""
+    """The offline replicas as the controller last sent them; at the controller itself, as they are now."""
     control = context.broker.control
     return control.controller.controller.offline_replicas if control.served.is_active else _as_sent
 

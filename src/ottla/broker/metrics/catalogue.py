@@ -349,7 +349,7 @@ _CONTROLLER = "kafka.controller:type=KafkaController,name="
 
 
 def _of_leaders() -> Iterator[BrokerMetric]:
-    """What this broker leads, and lacks as leader."""
+    """Metrics of the partitions that this broker leads."""
     for name, text, read in (
         ("LeaderCount", "Partitions that this broker leads.", figures.leaders),
         (
@@ -368,7 +368,7 @@ def _of_leaders() -> Iterator[BrokerMetric]:
 
 
 def _of_the_controller() -> Iterator[BrokerMetric]:
-    """What the controller knows; 0 at other brokers."""
+    """The controller's metrics; 0 at other brokers."""
     for name, text, read in (
         ("ActiveControllerCount", "1 at the controller.", figures.active_controller),
         ("OfflinePartitionsCount", "At the controller: partitions without a live leader.", figures.offline_partitions),

@@ -25,7 +25,7 @@ def leaders(broker: Broker) -> int:
 
 
 def _shared(broker: Broker) -> Iterator[tuple[Leader, PartitionLog]]:
-    """What it leads that has followers."""
+    """The led partitions that have followers."""
     for each in broker.partitions.shared:
         if each.leader is not None:
             yield each.leader, each.log

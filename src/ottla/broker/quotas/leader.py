@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class LeaderThrottle:
-    """What one response to a follower may hold of throttled partitions.
+    """The limit of the bytes of throttled partitions in one response to a follower.
 
-    As in Kafka all that followers get of them counts, and only those that are not in sync have to wait.
+    As in Kafka, all bytes that followers get of them count, and only followers that are not in sync have to wait.
     """
 
     __slots__ = ("_broker_id", "_left", "_quota", "_replica_id", "_size", "_size_in_sync", "holds_back")

@@ -239,7 +239,7 @@ class ReplicaManager:
         return partition
 
     def moves(self) -> ReplicaMover:
-        """What moves partitions to other log directories, made for the first one."""
+        """The mover of partitions to other log directories, made for the first one."""
         if self.mover is None:
             assert self.make_mover is not None, "a broker has it"
             self.mover = self.make_mover()

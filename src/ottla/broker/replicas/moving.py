@@ -311,7 +311,7 @@ class _Move:
         return partition.log, future
 
     def _give_up(self, future: FutureLog) -> None:
-        """What is on disk of a future log is not known after a failed flush."""
+        """End the move: after a failed flush the future log's content on disk is unknown."""
         log.error("the move of %s-%d to %s has ended: %s", *self._key, future.log_dir.path, future.log.failure)
         self._logs.suspect(future.log)
         self._logs.futures.remove(self._key)

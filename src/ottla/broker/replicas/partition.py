@@ -42,7 +42,7 @@ def _propose_to_nobody(_partition: Partition, _proposal: IsrProposal) -> None:
 
 
 class Replication:
-    """What the replicas of a broker share: the allowed lag, the other brokers, the clock, the way to the controller."""
+    """Shared by the replicas of a broker: the allowed lag, the other brokers, the clock, the way to the controller."""
 
     __slots__ = ("epoch_of", "exists", "is_alive", "max_lag_ms", "monotonic_ms", "propose")
 

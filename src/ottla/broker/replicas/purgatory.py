@@ -78,7 +78,7 @@ class DelayedFetch(Pending):
 
 
 class PartitionResult(Protocol):
-    """What a response says of a partition."""
+    """A partition's part of a response."""
 
     error_code: int
 

@@ -126,7 +126,7 @@ def described_log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
 
 
 def _lost_records(partition: DescribeLogDirsPartition) -> list[LostRecords]:
-    """What a broker of ottla reports; nothing where it is not understood."""
+    """The lost records that a broker of ottla reports; none where the report is malformed."""
     data = (partition.unknown_tagged_fields or {}).get(LOST_RECORDS_TAG)
     try:
         return decode_lost_records(data) if data is not None else []

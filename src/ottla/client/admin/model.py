@@ -201,7 +201,7 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ReplicaLogDirs(NamedTuple):
-    """Where a replica is, and where it is being moved to: absolute paths, and lags in records.
+    """The log directory of a replica, and the one that it moves to: absolute paths, and lags in records.
 
     None and -1 where there is no such replica, or no move.
     """

@@ -169,7 +169,7 @@ def _unknown(given_name: str, name: str, kind: str, classes: Iterable[object]) -
 
 
 def _of_own_class(name: str, classes: Iterable[object]) -> str:
-    """What to do if one of the user's classes reads the setting: its `configure` gets only those that it names."""
+    """The advice if one of the user's classes may read the setting: its `configure` gets only those it names."""
     for one in classes:
         kind = one if isinstance(one, type) else type(one)
         if hasattr(kind, "configure") and not kind.__module__.startswith("ottla."):

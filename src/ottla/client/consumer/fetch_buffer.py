@@ -19,7 +19,7 @@ MAX_FETCHES_PER_PARTITION = 2
 
 
 class _Tail(NamedTuple):
-    """Where the next fetch of a partition continues, as long as nobody calls seek."""
+    """The position of a partition's next fetch, valid until a seek."""
 
     state: PartitionState
     seeks: int
@@ -59,7 +59,7 @@ class FetchBuffer:
         return {partition for partition, count in counts.items() if count >= MAX_FETCHES_PER_PARTITION}
 
     def next_fetch(self, partition: TopicPartition, state: PartitionState) -> FetchPosition | None:
-        """Where to fetch from: after the buffered data, or from the position."""
+        """The position to fetch from: after the buffered data, else the partition's own."""
         tail = self._tails.get(partition)
         position = state.position
         if position is None or tail is None or tail.state is not state or tail.seeks != state.seeks:

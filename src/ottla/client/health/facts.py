@@ -1,4 +1,4 @@
-"""What brokers say when they are asked for the health of their cluster. One that does not answer costs its own part."""
+"""The answers of brokers about the health of their cluster. One that does not answer costs its own part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a cluster, and how bad it is. Each kind has a section in docs/operations.md."""
+"""The possible problems of a cluster, and how bad each is. Each kind has a section in docs/operations.md."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ClusterFinding:
 
     @property
     def subject(self) -> tuple[object, ...]:
-        """What tells it from another one of its kind, while its numbers change."""
+        """The key of the finding, which stays the same while its numbers change."""
         return (self.kind, self.brokers)
 
     def row(self) -> dict[str, Any]:

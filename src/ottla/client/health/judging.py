@@ -1,7 +1,7 @@
-"""What is wrong with a cluster, as facts about it say: a function of the facts alone.
+"""The problems of a cluster, judged from facts about it: a function of the facts alone.
 
-What has to be watched (reassignments and replicas that make no progress, a controller that changes) is judged by two
-looks, the former one being None where there was only one.
+Problems that need watching (reassignments and replicas that make no progress, a controller that changes) are judged
+from two sets of facts; the former one is None where there was only one.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ ANY_LOG_DIR = "any"
 
 
 class WantedMove(NamedTuple):
-    """Where a partition's replicas are to be: brokers, the preferred leader first, and a log directory of each."""
+    """The replicas wanted of a partition: brokers, the preferred leader first, and a log directory of each."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]

@@ -96,7 +96,7 @@ class Standing:
 
 @dataclass(slots=True)
 class MovePlan:
-    """What is to be carried out."""
+    """The moves to carry out, and their throttles."""
 
     moves: Sequence[WantedMove]
     throttle: int | None = None

@@ -32,7 +32,7 @@ def flows(
     wanted: Mapping[TopicPartition, Sequence[int]],
     now: Mapping[TopicPartition, Sequence[int]],
 ) -> dict[TopicPartition, Flow]:
-    """What is copied once the wanted moves go on beside those under way. `now` are the replicas as they are."""
+    """The flow of each partition when the wanted moves run beside those under way. `now` are the present replicas."""
     found = {}
     for partition, move in under_way.items():
         adding = frozenset(move.adding_replicas)
@@ -78,7 +78,7 @@ def log_dirs(brokers: Iterable[int], bytes_per_s: int) -> Changes:
 
 
 def cleared(brokers: Iterable[int], topics: Iterable[str]) -> Changes:
-    """What takes all throttles away from brokers and topics."""
+    """The changes that remove all throttles from brokers and topics."""
     rates = [ConfigOperation("delete", name) for name in (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)]
     replicas = [ConfigOperation("delete", name) for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]
     changes: Changes = {ConfigResource.broker(broker): rates for broker in sorted(set(brokers))}

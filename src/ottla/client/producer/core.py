@@ -48,7 +48,7 @@ FORKED = "the producer belongs to the parent process"
 
 
 class Wait(Enum):
-    """What has to be available before a record can be accepted."""
+    """A resource that must be available before a record can be accepted."""
 
     TOPIC = "the topic's metadata"
     MEMORY = "room in buffer.memory"

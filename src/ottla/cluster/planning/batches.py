@@ -72,7 +72,7 @@ def _next(
 
 
 def traffic(moves: Iterable[PartitionMove]) -> dict[int, Traffic]:
-    """What each broker sends and gets."""
+    """The traffic of each broker."""
     sent: Counter[int] = Counter()
     received: Counter[int] = Counter()
     for each in moves:

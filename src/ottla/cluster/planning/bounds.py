@@ -16,11 +16,11 @@ class Bounds(NamedTuple):
     unit: float
 
     def excess(self, broker: int, value: float) -> float:
-        """What is too much; 0 or less where nothing is."""
+        """The amount above the bounds; 0 or less where there is none."""
         return value - self.high[broker]
 
     def deficit(self, broker: int, value: float) -> float:
-        """What is missing; 0 or less where nothing is."""
+        """The amount below the bounds; 0 or less where there is none."""
         return self.low[broker] - value
 
     def violation(self, broker: int, value: float) -> float:
@@ -53,7 +53,7 @@ def even_bounds(
 def _shares(
     total: float, brokers: Sequence[int], weights: Mapping[int, float], room: Mapping[int, float]
 ) -> dict[int, float]:
-    """What a broker cannot take is divided among the others; each round fills at least one more."""
+    """The shares of `total`; what a broker cannot take goes to the others. Each round fills at least one more."""
     share: dict[int, float] = {}
     open_ones, rest = list(brokers), total
     while open_ones:

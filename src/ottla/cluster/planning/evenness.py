@@ -204,7 +204,7 @@ class Evening:
     # What is left
 
     def _swap(self) -> None:
-        """Where no single replica fits: exchange a larger one for a smaller one."""
+        """Exchange a larger replica for a smaller one, where no single replica fits."""
         layout = self._layout
         for source in sorted(self._donors, key=lambda each: (-layout.bytes_on[each], each)):
             for target in sorted(self._targets, key=lambda each: (layout.bytes_on[each], each)):

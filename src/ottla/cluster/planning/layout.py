@@ -1,4 +1,4 @@
-"""Where replicas are while a plan is made: brokers, their loads, and which changes are allowed."""
+"""The places of replicas while a plan is made: brokers, their loads, and which changes are allowed."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Layout:
         return self._least_crowding[factor]
 
     def loads(self, replicas: Sequence[Sequence[int]]) -> dict[int, BrokerLoad]:
-        """What each broker has, or would have with these replicas of all partitions."""
+        """The load of each broker with these replicas of all partitions."""
         found = {broker: [0, 0, 0, 0.0] for broker in sorted(self.brokers)}
         for at, brokers in enumerate(replicas):
             for broker in brokers:
@@ -153,7 +153,7 @@ class Layout:
         return {broker: BrokerLoad(int(a), int(b), int(c), d) for broker, (a, b, c, d) in found.items()}
 
     def leader_load(self, at: int) -> float:
-        """What the partition's leader has to do: its rate, else its bytes."""
+        """The load of the partition's leader: its rate, else its bytes."""
         rate = self.partitions[at].rate
         return float(self.sizes[at]) if rate is None else rate
 

@@ -1,4 +1,4 @@
-"""What a plan is made of, and what it says."""
+"""The input of a plan, and its content."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class PlannedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlanGoal:
-    """What is wanted; several at once are possible.
+    """The goal of a plan; several at once are possible.
 
     Args:
         even: even bytes, replicas and leaders out over all brokers.
-        add: brokers that take their share from the others; nothing is moved to anyone else for evenness.
+        add: brokers that take their share from the others; nothing is moved to other brokers for evenness.
         empty: brokers that shall have no replicas, registered or not.
-        replication_factor: as many replicas for each partition.
+        replication_factor: the number of replicas of each partition.
         fix_racks: spread the replicas of each partition over as many racks as there are.
         tolerance: how far from its even share a broker may be; 0.1 is a tenth.
         by_capacity: shares in proportion to the capacities instead of equal ones.
@@ -111,7 +111,7 @@ class PartitionMove(NamedTuple):
 
 
 class BrokerLoad(NamedTuple):
-    """What a broker has: bytes of its replicas, their number, partitions that prefer it as leader, and their load."""
+    """A broker's load: bytes of its replicas, their number, partitions that prefer it as leader, and their load."""
 
     size_bytes: int = 0
     replicas: int = 0

@@ -64,13 +64,13 @@ def _evened(layout: Layout, goal: PlanGoal, weights: Mapping[int, float] | None,
 
 
 def size_bounds(layout: Layout, goal: PlanGoal, weights: Mapping[int, float] | None) -> Bounds:
-    """What each broker should have of the bytes that are on `targets`."""
+    """The bounds of each broker's part of the bytes that are on `targets`."""
     total = sum(layout.bytes_on[each] for each in layout.targets)
     return even_bounds(total, layout.targets, goal.tolerance, weights=weights, room=layout.room)
 
 
 def count_bounds(layout: Layout, goal: PlanGoal, weights: Mapping[int, float] | None) -> Bounds:
-    """What each broker should have of the replicas that are on `targets`."""
+    """The bounds of each broker's part of the replicas that are on `targets`."""
     total = sum(layout.count_on[each] for each in layout.targets)
     return even_bounds(total, layout.targets, goal.tolerance, weights=weights, is_whole=True)
 

@@ -1,4 +1,4 @@
-"""What a goal demands of single partitions: brokers that they leave, another number of replicas, racks."""
+"""A goal's demands on single partitions: brokers that they leave, another number of replicas, racks."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class AlterConfigsRequest(Message):
 
 @struct
 class AlterConfigsResourceResponse(Struct):
-    """What became of one resource."""
+    """The result of one resource."""
 
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)
@@ -45,7 +45,7 @@ class AlterConfigsResourceResponse(Struct):
 
 @message(versions=(0, 2), flexible_since=2, api_key=33)
 class AlterConfigsResponse(Message):
-    """What became of them."""
+    """The results by resource."""
 
     throttle_time_ms: int = field(INT32)
     responses: list[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))

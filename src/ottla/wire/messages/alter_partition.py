@@ -73,7 +73,7 @@ class AlterPartitionResponseTopicData(Struct):
 
 @message(versions=(0, 3), flexible_since=0, api_key=56)
 class AlterPartitionResponse(Message):
-    """What the controller decided."""
+    """The controller's decisions."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)

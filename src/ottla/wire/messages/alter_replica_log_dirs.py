@@ -26,7 +26,7 @@ class AlterReplicaLogDir(Struct):
 
 @message(versions=(0, 2), flexible_since=2, api_key=34)
 class AlterReplicaLogDirsRequest(Message):
-    """What is to be moved."""
+    """The replicas to move, by log directory."""
 
     dirs: list[AlterReplicaLogDir] = field(array(AlterReplicaLogDir))
 

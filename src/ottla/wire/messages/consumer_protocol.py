@@ -1,7 +1,7 @@
-"""What consumers put into the opaque bytes of JoinGroup and SyncGroup: subscriptions and assignments.
+"""The opaque bytes that consumers put into JoinGroup and SyncGroup: subscriptions and assignments.
 
-The bytes start with the version as an int16 (not part of these declarations). A newer version than ours is read by
-the fields known here: use `ottla.wire.codec.decode_prefix` with the highest version below.
+The bytes start with the version as an int16 (not part of these declarations). Of a newer version, only the fields known
+here are read: use `ottla.wire.codec.decode_prefix` with the highest version below.
 
 Versions: 1 owned partitions (KIP-429); 2 generation (KIP-792); 3 rack (KIP-881).
 """
@@ -21,7 +21,7 @@ class ConsumerProtocolSubscriptionTopicPartition(Struct):
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription(Message):
-    """What a member wants and has."""
+    """A member's subscription, and the partitions that it owns."""
 
     topics: list[str] = field(array(STRING))
     user_data: bytes | None = field(BYTES, nullable_since=0, default=None)
@@ -42,7 +42,7 @@ class ConsumerProtocolAssignmentTopicPartition(Struct):
 
 @message(versions=(0, 3))
 class ConsumerProtocolAssignment(Message):
-    """What a member gets."""
+    """The partitions that a member gets."""
 
     assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = field(
         array(ConsumerProtocolAssignmentTopicPartition)

@@ -26,7 +26,7 @@ class RemainingPartition(Struct):
 
 @message(versions=(0, 3), flexible_since=3, api_key=7)
 class ControlledShutdownResponse(Message):
-    """What could not be moved."""
+    """The partitions that could not be moved."""
 
     error_code: int = field(INT16)
     remaining_partitions: list[RemainingPartition] = field(array(RemainingPartition))

@@ -44,7 +44,7 @@ class CreatePartitionsTopicResult(Struct):
 
 @message(versions=(0, 3), flexible_since=2, api_key=37)
 class CreatePartitionsResponse(Message):
-    """What became of them."""
+    """The results by topic."""
 
     throttle_time_ms: int = field(INT32)
     results: list[CreatePartitionsTopicResult] = field(array(CreatePartitionsTopicResult))

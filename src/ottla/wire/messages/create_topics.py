@@ -77,7 +77,7 @@ class CreatableTopicResult(Struct):
 
 @message(versions=(0, 7), flexible_since=5, api_key=19)
 class CreateTopicsResponse(Message):
-    """What became of them."""
+    """The results by topic."""
 
     throttle_time_ms: int = field(INT32, since=2, ignorable=True)
     topics: list[CreatableTopicResult] = field(array(CreatableTopicResult))

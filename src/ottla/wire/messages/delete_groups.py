@@ -25,7 +25,7 @@ class DeletableGroupResult(Struct):
 
 @message(versions=(0, 2), flexible_since=2, api_key=42)
 class DeleteGroupsResponse(Message):
-    """What became of them."""
+    """The results by group."""
 
     throttle_time_ms: int = field(INT32)
     results: list[DeletableGroupResult] = field(array(DeletableGroupResult))

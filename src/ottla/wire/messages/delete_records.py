@@ -51,7 +51,7 @@ class DeleteRecordsTopicResult(Struct):
 
 @message(versions=(0, 2), flexible_since=2, api_key=21)
 class DeleteRecordsResponse(Message):
-    """What became of them."""
+    """The results by topic."""
 
     throttle_time_ms: int = field(INT32)
     topics: list[DeleteRecordsTopicResult] = field(array(DeleteRecordsTopicResult))

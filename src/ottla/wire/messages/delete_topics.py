@@ -39,7 +39,7 @@ class DeletableTopicResult(Struct):
 
 @message(versions=(0, 6), flexible_since=4, api_key=20)
 class DeleteTopicsResponse(Message):
-    """What became of them."""
+    """The results by topic."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     responses: list[DeletableTopicResult] = field(array(DeletableTopicResult))

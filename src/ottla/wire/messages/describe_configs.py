@@ -28,7 +28,7 @@ class DescribeConfigsRequest(Message):
 
 @struct
 class DescribeConfigsSynonym(Struct):
-    """Where a value could come from, in the order of precedence."""
+    """A possible source of a value, in the order of precedence."""
 
     name: str = field(STRING, since=1)
     value: str | None = field(STRING, since=1, nullable_since=1, default=None)

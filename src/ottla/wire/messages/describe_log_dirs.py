@@ -18,7 +18,7 @@ class DescribableLogDirTopic(Struct):
 
 @message(versions=(0, 4), flexible_since=2, api_key=35)
 class DescribeLogDirsRequest(Message):
-    """What is asked for."""
+    """The partitions asked for."""
 
     topics: list[DescribableLogDirTopic] | None = field(array(DescribableLogDirTopic), nullable_since=0)  # null: all
 

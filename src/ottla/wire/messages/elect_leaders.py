@@ -44,7 +44,7 @@ class ReplicaElectionResult(Struct):
 
 @message(versions=(0, 2), flexible_since=2, api_key=43)
 class ElectLeadersResponse(Message):
-    """What became of them; empty if all were asked for and none may be altered."""
+    """The results by topic; empty if all were asked for and none may be altered."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16, since=1)

@@ -39,7 +39,7 @@ class ForgottenTopic(Struct):
 
 @struct
 class FetchPartition(Struct):
-    """Where and how much to read."""
+    """A partition to read: the offset, and the bytes at most."""
 
     partition: int = field(INT32)
     current_leader_epoch: int = field(INT32, since=9, default=-1, ignorable=True)
@@ -88,7 +88,7 @@ class FetchRequest(Message):
 
 @struct
 class NodeEndpoint(Struct):
-    """Where a leader named above can be reached."""
+    """The address of a leader named above."""
 
     node_id: int = field(INT32, since=16)
     host: str = field(STRING, since=16)
@@ -158,7 +158,7 @@ class FetchableTopicResponse(Struct):
 
 @message(versions=(0, 17), flexible_since=12, api_key=1)
 class FetchResponse(Message):
-    """What was read."""
+    """The batches that were read."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16, since=7, ignorable=True)

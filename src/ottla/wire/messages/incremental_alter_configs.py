@@ -36,7 +36,7 @@ class IncrementalAlterConfigsRequest(Message):
 
 @struct
 class AlterConfigsResourceResponse(Struct):
-    """What became of one resource."""
+    """The result of one resource."""
 
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)
@@ -46,7 +46,7 @@ class AlterConfigsResourceResponse(Struct):
 
 @message(versions=(0, 1), flexible_since=1, api_key=44)
 class IncrementalAlterConfigsResponse(Message):
-    """What became of them."""
+    """The results by resource."""
 
     throttle_time_ms: int = field(INT32)
     responses: list[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))

@@ -55,7 +55,7 @@ class LeaderAndIsrTopicState(Struct):
 
 @struct
 class LeaderAndIsrLiveLeader(Struct):
-    """Where a leader can be reached on the inter-broker listener."""
+    """The address of a leader on the inter-broker listener."""
 
     broker_id: int = field(INT32)
     host_name: str = field(STRING)
@@ -95,7 +95,7 @@ class LeaderAndIsrTopicError(Struct):
 
 @message(versions=(0, 7), flexible_since=4, api_key=4)
 class LeaderAndIsrResponse(Message):
-    """What became of them."""
+    """The results by partition."""
 
     error_code: int = field(INT16)
     partition_errors: list[LeaderAndIsrPartitionError] = field(array(LeaderAndIsrPartitionError), until=4)

@@ -20,7 +20,7 @@ class MemberIdentity(Struct):
 
 @message(versions=(0, 5), flexible_since=4, api_key=13)
 class LeaveGroupRequest(Message):
-    """Who leaves."""
+    """The members that leave."""
 
     group_id: str = field(STRING)
     member_id: str = field(STRING, until=2)
@@ -38,7 +38,7 @@ class MemberResponse(Struct):
 
 @message(versions=(0, 5), flexible_since=4, api_key=13)
 class LeaveGroupResponse(Message):
-    """What became of them."""
+    """The results by member."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16)

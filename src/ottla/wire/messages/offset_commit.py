@@ -59,7 +59,7 @@ class OffsetCommitResponseTopic(Struct):
 
 @message(versions=(0, 9), flexible_since=8, api_key=8)
 class OffsetCommitResponse(Message):
-    """What became of them."""
+    """The results by topic."""
 
     throttle_time_ms: int = field(INT32, since=3, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = field(array(OffsetCommitResponseTopic))

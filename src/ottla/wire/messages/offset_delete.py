@@ -49,7 +49,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 @message(versions=(0, 0), api_key=47)
 class OffsetDeleteResponse(Message):
-    """What became of them; no topics where the group as a whole was refused."""
+    """The results by topic; no topics where the group as a whole was refused."""
 
     error_code: int = field(INT16)
     throttle_time_ms: int = field(INT32, ignorable=True)

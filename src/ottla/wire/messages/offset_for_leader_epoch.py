@@ -54,7 +54,7 @@ class OffsetForLeaderTopicResult(Struct):
 
 @message(versions=(0, 4), flexible_since=4, api_key=23)
 class OffsetForLeaderEpochResponse(Message):
-    """Where they ended."""
+    """The ends of the epochs."""
 
     throttle_time_ms: int = field(INT32, since=2, ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = field(array(OffsetForLeaderTopicResult))

@@ -53,7 +53,7 @@ class ProduceRequest(Message):
 
 @struct
 class NodeEndpoint(Struct):
-    """Where a leader named above can be reached."""
+    """The address of a leader named above."""
 
     node_id: int = field(INT32, since=10)
     host: str = field(STRING, since=10)
@@ -102,7 +102,7 @@ class TopicProduceResponse(Struct):
 
 @message(versions=(0, 11), flexible_since=9, api_key=0)
 class ProduceResponse(Message):
-    """What became of the batches."""
+    """The results of the batches."""
 
     responses: list[TopicProduceResponse] = field(array(TopicProduceResponse))
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)

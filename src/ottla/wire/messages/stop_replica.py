@@ -67,7 +67,7 @@ class StopReplicaPartitionError(Struct):
 
 @message(versions=(0, 4), flexible_since=2, api_key=5)
 class StopReplicaResponse(Message):
-    """What became of them."""
+    """The results by partition."""
 
     error_code: int = field(INT16)
     partition_errors: list[StopReplicaPartitionError] = field(array(StopReplicaPartitionError))

@@ -51,7 +51,7 @@ class UpdateMetadataTopicState(Struct):
 
 @struct
 class UpdateMetadataEndpoint(Struct):
-    """Where a broker listens."""
+    """The address of a broker's listener."""
 
     port: int = field(INT32, since=1)
     host: str = field(STRING, since=1)

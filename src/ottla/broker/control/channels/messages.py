@@ -186,7 +186,7 @@ def _broker(broker: BrokerImage) -> UpdateMetadataBroker:
 def leader_and_isr_answered(
     sending: SendToBroker, request: LeaderAndIsrBatch, response: LeaderAndIsrResponse
 ) -> Steps[LeaderAndIsrAnswered]:
-    """What a LeaderAndIsr response says about the broker's log directories, found topic by topic."""
+    """The partitions that a LeaderAndIsr response reports online or offline, found topic by topic."""
     names: dict[UUID, str] = {}
     for topic, entries in groupby(request.entries, attrgetter("topic")):
         names[next(entries).topic_id] = topic
@@ -209,7 +209,7 @@ def leader_and_isr_answered(
 def deletion_answered(
     sending: SendToBroker, request: StopReplicaBatch, response: StopReplicaResponse
 ) -> Steps[DeletionAnswered | None]:
-    """What a StopReplica response says about deleted replicas, in steps; None if none were to be deleted."""
+    """The replicas that a StopReplica response reports deleted or not, in steps; None if none were to be deleted."""
     if not any(stop.is_deletion for stop in request.entries):
         return None
     errors: dict[PartitionKey, int] = {}

@@ -65,7 +65,7 @@ LIST_OFFSETS_VERSION: Final = 9
 
 
 class FetcherSurroundings(NamedTuple):
-    """What all fetchers of a broker share."""
+    """The surroundings that all fetchers of a broker share."""
 
     broker_id: int
     #: The broker's epoch now, -1 if unknown.
@@ -90,7 +90,7 @@ class CopyAnew(NamedTuple):
 
 
 def ends_of(hosted: PartitionLog) -> LogEnds:
-    """What the machine needs to know of a log."""
+    """The ends of a log, as the machine needs them."""
     return LogEnds(hosted.log_end_offset, hosted.leader_epoch, hosted.log_start_offset)
 
 

@@ -1,10 +1,9 @@
-"""What one fetcher asks its leader for, and what follows from the answers. Pure.
+"""The requests of one fetcher to its leader, and the actions on the answers. Pure.
 
 As in Kafka (`AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`). A fetcher copies some of the
-partitions that one other broker leads, with one request under way. Each round: after `prepare`, `plan` says what the
-next request names, `answered` what to do about one partition's response, and `moved`, `refused` or `gave_up` report
-the outcome. Each event names the leader epoch in which its request was made: what belongs to another role of the
-replica is dropped.
+partitions that one other broker leads, with one request under way. Each round: after `prepare`, `plan` returns the next
+request, `answered` the action on one partition's response, and `moved`, `refused` or `gave_up` report the outcome. Each
+event names the leader epoch in which its request was made: events of another role of the replica are dropped.
 """
 
 from __future__ import annotations
@@ -60,14 +59,14 @@ class LogEnds(NamedTuple):
 
 
 class ReplicaPosition(NamedTuple):
-    """Where a partition is to be read, and in which leader epoch."""
+    """A partition's read position: the ends of its log, and the leader epoch."""
 
     leader_epoch: int
     log: LogEnds
 
 
 class PartitionAnswer(NamedTuple):
-    """What an answer says of a partition, without the records."""
+    """A partition's part of an answer, without the records."""
 
     error: ErrorCode
     high_watermark: int = -1
@@ -158,7 +157,7 @@ class FollowedPartition:
 
 
 def truncation_offset(asked: TruncateByEpoch, own_epoch: int, own_end: int, log_end: int) -> int:
-    """Where a log that ends at `log_end` is cut (`AbstractFetcherThread.getOffsetTruncationState`).
+    """The offset where a log that ends at `log_end` is cut (`AbstractFetcherThread.getOffsetTruncationState`).
 
     `own_epoch` is the largest epoch of the log not above the leader's, and `own_end` its end, -1 where there is none.
     If the follower does not know the leader's epoch, this is not the last truncation.
@@ -365,9 +364,9 @@ class FetcherMachine:
     # -- answers
 
     def answered(self, key: PartitionKey, answer: PartitionAnswer, now_ms: float) -> Action | None:
-        """What to do about the answer for a partition; None for nothing now.
+        """The action on the answer for a partition; None for nothing now.
 
-        An answer to what is not asked any more is dropped.
+        The answer to an outdated request is dropped.
         """
         followed = self._followed.get(key)
         if followed is None or followed.asked is not followed.position or followed.delayed_until_ms is not None:

@@ -96,7 +96,7 @@ def fetch_request(
 
 
 def list_offsets_request(asked: Mapping[PartitionKey, int], timestamp: int, broker_id: int) -> ListOffsetsRequest:
-    """Where the leader's logs of these partitions end or start; `asked` has their leader epochs."""
+    """The request for the ends or starts of the leader's logs; `asked` has the partitions' leader epochs."""
     topics: dict[str, ListOffsetsTopic] = {}
     for (name, index), leader_epoch in asked.items():
         topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))

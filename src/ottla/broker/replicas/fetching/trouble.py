@@ -1,4 +1,4 @@
-"""What goes wrong when records are fetched from a leader, logged in few lines and not again and again.
+"""The log of failures when records are fetched from a leader: few lines, not repeated.
 
 After the death of a controller a leader refuses thousands of partitions for a moment: a response gives one line for
 each kind of refusal, which names a few partitions and counts the others.
