@@ -1,6 +1,6 @@
-"""What clients of a cluster saw, event by event, and the check that the cluster kept its promises. Pure.
+"""The events that clients of a cluster saw, and the check that the cluster kept its promises. Pure.
 
-Those who run clients append events as they happen, in the order of time; `violations` looks at the whole history. A
+The code that runs clients appends events as they happen, in the order of time; `violations` checks the whole history. A
 record is known by its producer and by its number, which grows by each send of this producer to this partition. Times
 are seconds on any one clock.
 """
@@ -43,7 +43,7 @@ class BrokenPromise(StrEnum):
 
 
 class Producing(NamedTuple):
-    """What is promised to a producer from now on; it comes before its first `RecordSent`.
+    """The promises to a producer from now on; the event comes before its first `RecordSent`.
 
     With `all_replicas` (acks=all) acknowledged records are kept; an idempotent producer's arrive once and in order.
     """

@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, messages, working with a cluster, and confirming a dangerous change.
+"""Shared parts of commands: exit codes, messages, working with a cluster, and confirming a dangerous change.
 
 Exit codes:
 
@@ -8,8 +8,8 @@ Exit codes:
 2    it could not be done as asked: options contradict each other, a file or the cluster cannot be reached
 130  ended by Ctrl-C
 
-Results go to standard output. Messages go to standard error, one line each, and begin with the command's name. Where
-the reader of a pipe has seen enough, the work is done to its end, and the exit code is that of the whole; commands that
+Results go to standard output. Messages go to standard error, one line each, and begin with the command's name. If the
+reader of a pipe closes it early, the work is done to its end, and the exit code is that of the whole; commands that
 follow something, or show the records of logs, end at once with 0.
 """
 

@@ -73,7 +73,7 @@ def run(options: ServeOptions) -> int:
 
 
 def prepare_process() -> None:
-    """What a process that serves needs before it begins: files, threads that give way, a log on standard error."""
+    """Prepare a process to serve: many open files, threads that give way, a log on standard error."""
     from ottla.env.platforms import raise_open_files_limit
 
     raise_open_files_limit()
@@ -139,7 +139,7 @@ def _text(data: bytes, path: str) -> str:
 
 
 def _given(options: ServeOptions) -> dict[str, str]:
-    """What the command line says, in Kafka's names."""
+    """Return the command line's settings, in Kafka's names."""
     given: dict[str, str] = {}
     for setting in options.settings:
         name, equals, value = setting.partition("=")
@@ -177,7 +177,7 @@ def _given(options: ServeOptions) -> dict[str, str]:
 
 
 def _defaults(given: dict[str, str]) -> dict[str, str]:
-    """Where Apache Kafka would listen on every interface and keep data in /tmp, stay on this machine and in sight."""
+    """Return defaults that are local and in sight; Apache Kafka listens on every interface and keeps data in /tmp."""
     defaults: dict[str, str] = {}
     if "listeners" not in given:
         defaults["listeners"] = f"PLAINTEXT://{DEFAULT_HOST}:{DEFAULT_PORT}"
@@ -201,7 +201,7 @@ def process_start_s() -> float:
 
 
 def durability(config: BrokerConfig) -> str:
-    """What an acknowledgement means with these settings, in words for the user."""
+    """Describe for the user what an acknowledgement means with these settings."""
     from ottla.config.rules import flush_ms
     from ottla.config.topic import LONGEST
 
@@ -237,7 +237,7 @@ def records_are_checked() -> bool:
 
 
 def _first_lines(broker: Broker, started_s: float, also_shown: str) -> Iterator[str]:
-    """What is said when the broker is ready."""
+    """Yield the lines of a ready broker."""
     where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.listening)
     yield (
         f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: broker {broker.id} listening on {where}, "

@@ -54,7 +54,7 @@ Row = Sequence[str | Cell]
 
 
 class Terminal:
-    """Where text goes. `width` is None where it is not shown in a window."""
+    """An output for text. `width` is None where it is not shown in a window."""
 
     def __init__(self, stream: TextIO, *, width: int | None, colours: bool) -> None:
         self._stream = stream

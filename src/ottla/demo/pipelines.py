@@ -93,7 +93,7 @@ max_offsets_per_trigger = {most}
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where things are: both brokers' addresses, the topic, the scratch folder, what stays for the user."""
+    """Both brokers' addresses, the topic, the scratch folder, the folder that stays for the user."""
 
     source: str
     target: str

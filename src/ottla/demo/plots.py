@@ -143,7 +143,7 @@ def plot_days(axes: Axes, results: Results) -> None:
 
 
 def plot_rebalances(axes: Axes, results: Results) -> None:
-    """Who of the ordinary group owned how many partitions when, and where it rebalanced."""
+    """Plot the partitions of the ordinary group's members over time, and its rebalances."""
     last = max((sample.at_s for sample in results.samples), default=1.0)
     for lane, member in enumerate(results.members):
         since, owned = None, 0

@@ -39,7 +39,7 @@ class BrokerProcess:
 
     @property
     def log(self) -> Path:
-        """Where the broker's complaints go."""
+        """The file of the broker's standard error."""
         return self.folder / "broker.log"
 
     def launch(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run of the demo leaves behind for its report."""
+"""The results of a demo run, for its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo writes to while it runs: the command line shows it."""
+"""The demo's output while it runs: the command line shows it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol, Self
 
 
 class Screen(Protocol):
-    """Where the demo writes: lines that stay, and the progress of named tasks."""
+    """The demo's output: lines that stay, and the progress of named tasks."""
 
     def __enter__(self) -> Self: ...
 

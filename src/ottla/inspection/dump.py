@@ -34,7 +34,7 @@ from ottla.storage.transaction_index import TXN_ENTRY
 
 @dataclass(frozen=True, slots=True)
 class DumpWish:
-    """What to show. `everything`: all files of directories, not just the logs; `topic`, `partition`: only those."""
+    """A dump's options. `everything`: all files of directories, not just the logs; `topic`, `partition`: only those."""
 
     records: RecordWish = field(default_factory=RecordWish)
     decoder: Decoder = Decoder.AUTO

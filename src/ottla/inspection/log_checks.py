@@ -41,7 +41,7 @@ _EPOCH: Final = struct.Struct(">i")
 
 @dataclass(slots=True)
 class LogFacts:
-    """What is known of a log before it is read. `compacted_below`: gaps between offsets below it are valid.
+    """Facts of a log, known before it is read. `compacted_below`: gaps between offsets below it are valid.
 
     `epochs` are (epoch, first offset) of the checkpoint. `in_use` says that a broker may be writing.
     """
@@ -443,7 +443,7 @@ def _confirmed(group: list[_Met], number: int) -> bool:
 
 
 def _misplaced(header: BatchHeader, records: list[Record]) -> str:
-    """What is wrong with the offsets of the records of a batch, "" if nothing."""
+    """Find a wrong offset or control record among a batch's records; "" if there is none."""
     last = header.base_offset - 1
     for record in records:
         if not last < record.offset <= header.last_offset:

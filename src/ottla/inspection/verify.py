@@ -48,7 +48,7 @@ _COMPACTED_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 
 @dataclass(frozen=True, slots=True)
 class VerifyWish:
-    """What to check: `topic`, `partition`: only those; `records` False: only checksums, not the records.
+    """A check's options. `topic`, `partition`: only those; `records` False: only checksums, not the records.
 
     `compacted` says that gaps between offsets are valid anywhere.
     """
@@ -77,7 +77,7 @@ def verify(disk: Disk, path: str, wish: VerifyWish, tally: Tally) -> Iterator[Lo
 
 @dataclass(slots=True)
 class _Known:
-    """What the partitions of a log directory contain: the ends of their logs, and the ids of their topics."""
+    """The contents of a log directory's partitions: the ends of their logs, and the ids of their topics."""
 
     ends: dict[TopicPartitionKey, int] = field(default_factory=dict)
     topic_ids: dict[str, UUID] = field(default_factory=dict)

@@ -225,7 +225,7 @@ class LogWalker:
     # -- behind a damaged range
 
     def _next_intact(self, position: int, fault: _Fault) -> int:
-        """Where the next plausible batch begins, else the end."""
+        """Find the next plausible batch's position, else the end."""
         if fault.header is not None:
             claimed = position + fault.header.length
             begins = claimed < self.end and (self._is_intact(claimed) or (fault.plausible and self._may_begin(claimed)))
@@ -238,7 +238,7 @@ class LogWalker:
         return not isinstance(header, _Fault) and _plausible(header, self._last_offset)
 
     def _skipped(self, position: int, end: int) -> int:
-        """Where the first intact batch begins that a wrong length skipped, else `end`.
+        """Find the position of the first intact batch that a wrong length skipped, else `end`.
 
         Intact batches follow each other at least up to `end`; those within a record end before it.
         """
@@ -251,7 +251,7 @@ class LogWalker:
         return found if at >= end else end
 
     def _search(self, position: int, end: int) -> int:
-        """Where the first intact batch begins from `position` on; `end` if there is none before."""
+        """Find the position of the first intact batch from `position` on; `end` if there is none before."""
         while position < end:
             window = self._file.pread(min(WINDOW_BYTES, self.end - position), position)
             if len(window) < _BEGINNING_BYTES:

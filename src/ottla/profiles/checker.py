@@ -24,7 +24,7 @@ _NEVER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a producer handed over: the sequence numbers below `handed_over`.
+    """The records that a producer handed over: the sequence numbers below `handed_over`.
 
     Those in `uncertain`, ranges in order without overlap (the end excluded), were not acknowledged: they may be there.
     """
@@ -41,7 +41,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found. `strange` records have no id, or one that was never handed over.
+    """The checker's findings. `strange` records have no id, or one that was never handed over.
 
     `reordered` counts the first appearances that come after a later record of their producer in their partition.
     """
@@ -92,7 +92,7 @@ class Checker:
         self._strange += strange
 
     def result(self) -> Checked:
-        """What was found in all that was taken."""
+        """Return the findings in all that was taken."""
         lost = sum(each.lost() for each in self._seen.values())
         return Checked(self._read, lost, self._doubled, self._reordered, self._strange)
 

@@ -1,4 +1,4 @@
-"""What a run has shown: figures, and the promises that were broken."""
+"""The figures of a run, and the promises that it broke."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ MOST_UNCERTAIN: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ProducerTask:
-    """What one producer has to do; `records` or `seconds` end it, `per_s` is its own share of the rate."""
+    """The task of one producer; `records` or `seconds` end it, `per_s` is its own share of the rate."""
 
     servers: str
     topic: str
@@ -62,7 +62,7 @@ class ProducerTask:
 
 @dataclass(slots=True)
 class ProducerResult:
-    """What one producer did. `latencies` are counts by bucket, `uncertain` ranges of sequence numbers."""
+    """The result of one producer. `latencies` are counts by bucket, `uncertain` ranges of sequence numbers."""
 
     number: int
     handed_over: int = 0

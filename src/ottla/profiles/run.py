@@ -84,7 +84,7 @@ async def _make_topic(admin: Admin, load: ProfileLoad) -> tuple[str, int]:
 
 
 def tasks_of(load: ProfileLoad, servers: str, topic: str) -> list[ProducerTask]:
-    """What each producer has to do."""
+    """Make each producer's task."""
     per_s = None if load.per_s is None else load.per_s / load.producers
     return [
         ProducerTask(
@@ -144,7 +144,7 @@ def _difference(after: float | None, before: float) -> float | None:
 
 
 async def _settled_ends(admin: Admin, load: ProfileLoad, topic: str, acknowledged: int) -> Mapping[TopicPartition, int]:
-    """Where the partitions end, once they grow no more: with acks=1 records become visible after their answers."""
+    """Return the partitions' ends, once they no longer grow: with acks=1 records become visible after their answers."""
     wanted = {TopicPartition(topic, number): LATEST for number in range(load.partitions)}
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     total, since_s = -1, 0.0

@@ -86,11 +86,11 @@ WORKLOADS: Final[Mapping[ProfileName, Workload]] = {each.name: each for each in 
 
 @dataclass(frozen=True, slots=True)
 class ProfileLoad:
-    """What a run produces: `records` in all, or for `seconds`, at `per_s` records a second or, with None, at most.
+    """The load of a run: `records` in all, or for `seconds`, at `per_s` records a second (None: as fast as possible).
 
-    `replication_factor` None is the profile's own, or as many as there are brokers where the profile allows that.
-    `most_p99_ms` stands in for the profile's own promise; `is_disturbed` says that a broker is killed meanwhile, and
-    then no latency is promised.
+    `replication_factor` None is the profile's own, or the number of brokers where the profile allows that.
+    `most_p99_ms` replaces the profile's own promise; `is_disturbed` says that a broker is killed during the run,
+    which then promises no latency.
     """
 
     workload: Workload

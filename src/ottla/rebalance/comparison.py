@@ -19,7 +19,7 @@ class UnknownAssignor(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRequest:
-    """What is compared: the size of the group, its churn by `seed`, the assignors, and which extras."""
+    """A comparison's input: the size of the group, its churn by `seed`, the assignors, and the extras."""
 
     members: int
     partitions: int

@@ -1,4 +1,4 @@
-"""Where the group of a simulation comes from: a file, or a live group of any Kafka cluster."""
+"""The source of a simulation's group: a file, or a live group of any Kafka cluster."""
 
 from __future__ import annotations
 

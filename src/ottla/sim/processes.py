@@ -125,7 +125,7 @@ class _TimerHandle(asyncio.TimerHandle):
 
 
 def _ignore(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
-    """What goes wrong after the end does not matter."""
+    """Ignore errors after the end."""
 
 
 class ProcessLoop(VirtualTimeLoop):

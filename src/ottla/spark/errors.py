@@ -1,4 +1,4 @@
-"""What the Spark source and sink refuse with: messages that name the cause and the cure, and how they reach the user.
+"""The errors of the Spark source and sink, which name the cause and the cure, and how they reach the user.
 
 Spark's Python workers send the text of an exception to the JVM, which shows it to the user: by default the traceback
 through Spark's and our own code first, and the message last. `one_sentence` leaves only the message.
@@ -28,7 +28,7 @@ TIMESTAMP_CURE = (
 
 
 class SparkRefusal(Exception):
-    """What a user of the Spark source or sink can do something about; the message says what."""
+    """An error that a user of the Spark source or sink can cure; the message says how."""
 
 
 class OptionError(SparkRefusal, ValueError):

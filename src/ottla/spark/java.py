@@ -79,7 +79,7 @@ def find_java(java_home: str | None = None) -> Java:
 
 
 def inspect_java(home: Path) -> Java | None:
-    """What the installation in `home` is, from its `release` file, else by asking it; None where there is none."""
+    """Describe the Java installation in `home`, by its `release` file, else by asking it; None where there is none."""
     program = home / "bin" / "java"
     if not program.exists():
         return None

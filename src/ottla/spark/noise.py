@@ -32,7 +32,7 @@ def silence_spark() -> None:
 
 
 def _quiet_about_ended_java(server: socketserver.BaseServer, request: object, client_address: object) -> None:
-    """What these servers do with an error of a connection: nothing where the other end has gone, else as before."""
+    """Handle an error of a connection: do nothing where the other end has gone, else as before."""
     if not isinstance(sys.exception(), EOFError | ConnectionError):
         socketserver.BaseServer.handle_error(server, request, client_address)  # type: ignore[arg-type]
 

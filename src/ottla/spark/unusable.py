@@ -1,4 +1,4 @@
-"""What stands for `format("ottla")` where it cannot run: a data source that says why."""
+"""The data source of `format("ottla")` where it cannot run: it says why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.spark.versions import pyspark_problem
 
 
 def why_unusable() -> str | None:
-    """What is missing for the data source in this environment; None where nothing is."""
+    """Name what the data source lacks in this environment; None where nothing is missing."""
     problem = pyspark_problem()
     if problem is not None:
         return problem

@@ -58,7 +58,7 @@ LEADERS_STAY: Final = {"auto.leader.rebalance.enable": "false"}
 
 @dataclass(slots=True)
 class _Place:
-    """What a broker keeps while it is down: its disk and its port."""
+    """The disk and the port that a broker keeps while it is down."""
 
     disk: MemoryDisk
     port: int = 0

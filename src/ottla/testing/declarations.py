@@ -1,4 +1,4 @@
-"""What a test broker is given at its start and in calls, checked before anything is touched."""
+"""Checks of a test broker's arguments, at its start and in calls, before anything is touched."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a loss of power leaves of a disk in memory whose changes were kept in a journal.
+"""The data that a loss of power leaves on a disk in memory whose changes were kept in a journal.
 
-Only what was forced is sure to be there: a file's bytes by its own flush, the names in a directory by the flush of that
-directory. Of all else a part may be there, and each file and directory has its own: of a file some of the changes since
-its flush, in their order, the last of them torn, or its length without its bytes (zeros); of a directory some of its
-changes of names, in their order. A file whose name is lost is lost, and a directory with everything in it.
+Only flushed data is sure to be there: a file's bytes by its own flush, the names in a directory by the flush of that
+directory. Of the rest each file and directory keeps a part of its own: a file some of the changes since its flush, in
+their order, the last one possibly torn, or its length without its bytes (zeros); a directory some of its changes of
+names, in their order. A file whose name is lost is lost, and a directory with everything in it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _File:
         self.changes = []
 
     def survivor(self, choice: Choice) -> bytes:
-        """What is left of it."""
+        """Return the bytes that remain."""
         if not self.changes:
             return self.sure
         count = choice(len(self.changes) + 1)

@@ -185,7 +185,7 @@ class EmbeddedBroker(Interventions, StartedAndStopped):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given as `bootstrap.servers`."""
+        """The address for clients' `bootstrap.servers`."""
         endpoint = self.server.listening[0]
         if endpoint.is_any_address:
             endpoint = endpoint.with_host("::1" if ":" in endpoint.host else LOOPBACK)

@@ -1,4 +1,4 @@
-"""What goes wrong with a test broker, as exceptions with cause and cure."""
+"""The errors of a test broker, with cause and cure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test does to consumer groups: a rebalance, the end of a member's session."""
+"""Actions of a test on consumer groups: a rebalance, the end of a member's session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test does to a running test broker from outside: faults, rebalances, expired members; and its requests."""
+"""Interventions of a test on a running test broker: faults, rebalances, expired members; and its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is started and stopped in the process of a test, as a context manager with and without an event loop."""
+"""Start and stop in the process of a test, as a context manager with and without an event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a test broker's topics, read without a client."""
+"""The records in a test broker's topics, read without a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test can wait for, as coroutines of the broker's own loop."""
+"""The waits of a test, as coroutines of the broker's own loop."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ class SimulatedCluster:
     # Clients
 
     def environment(self, host: str) -> Environment:
-        """What a client on that host reaches outside through."""
+        """Make the environment of a client on that host."""
         return Environment(LoopClock(self.loop, START_MS), self.network.host(host), Randomness(self.number()))
 
     @property
@@ -271,7 +271,7 @@ class SimulatedCluster:
         return found or [f"{name} moves in ZooKeeper: {moves}" for name in first.topics if (moves := self._moves(name))]
 
     def _moves(self, topic: str) -> str:
-        """What the topic's znode says of moves, whether the controller knows of them or not; empty for none."""
+        """Return the moves in the topic's znode, whether the controller knows of them or not; empty for none."""
         node = self.zookeeper.tree.nodes.get(TopicZnode.path(topic))
         if node is None or node.data is None:
             return ""

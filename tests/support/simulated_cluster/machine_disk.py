@@ -46,7 +46,7 @@ class MachineDisk:
 
     @property
     def files(self) -> MemoryDisk:
-        """What is on the disk."""
+        """The disk's files."""
         return self._files
 
     def replace_with_empty(self) -> None:

@@ -40,7 +40,7 @@ SHOWN_LINES: Final = 400
 
 @dataclass(slots=True)
 class SeedOutcome:
-    """What came of a seed. `wrong` is empty if all promises were kept."""
+    """The outcome of a seed. `wrong` is empty if all promises were kept."""
 
     seed: int
     wrong: str
@@ -151,7 +151,7 @@ class SeedRun:
         await admin.close()
 
     async def course(self) -> None:
-        """What happens to the cluster under load: faults as the seed says, most alone, some at once.
+        """Play the seed's faults to the cluster under load, most alone, some at once.
 
         A broker loses its power or its disk only while all replicas are in sync.
         """
@@ -285,7 +285,7 @@ def outcome_of(run: SeedRun) -> SeedOutcome:
 
 
 def story_of(outcome: SeedOutcome, most: int = SHOWN_LINES) -> str:
-    """What went wrong, and what happened before."""
+    """Format the story's end and the failure."""
     lines: Sequence[object] = outcome.story.lines
     left_out = [f"… {len(lines) - most} lines before …"] if len(lines) > most else []
     told = [*left_out, *map(str, lines[-most:])]

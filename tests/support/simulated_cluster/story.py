@@ -1,4 +1,4 @@
-"""What happened in a simulation, in the order of time: faults, elections, log messages of brokers and clients."""
+"""The events of a simulation, in the order of time: faults, elections, log messages of brokers and clients."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class LeaveOptions:
 
 
 class _View:
-    """What the command says: lines for people, or objects."""
+    """The command's output: lines for people, or JSON objects."""
 
     def __init__(self, departure: Departure, as_json: bool) -> None:
         self._departure = departure
@@ -60,7 +60,7 @@ class _View:
             self._terminal.line(text)
 
     def held(self, planned: PlannedDeparture) -> None:
-        """What keeps the broker, and where it could go."""
+        """Show the broker's partitions, and where each could go."""
         if self._as_json:
             for partition, known in self._departure.held.items():
                 instead = planned.moves.get(partition)

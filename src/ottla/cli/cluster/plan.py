@@ -1,4 +1,4 @@
-"""What `ottla cluster` starts: a ZooKeeper server and brokers, each with its command line, port and directory."""
+"""The processes of `ottla cluster`: a ZooKeeper server and brokers, each with its command line, port and directory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ClusterPlanOptions:
 
 
 def command_line(options: ClusterPlanOptions) -> str:
-    """What a user types to start the whole cluster again."""
+    """Return the command line that starts the whole cluster again."""
     words = ["ottla", "cluster", "--brokers", str(options.brokers), "--host", options.host, "--port", str(options.port)]
     words += ["--data", options.data]
     for setting in options.settings:
@@ -71,7 +71,7 @@ class PlannedProcess:
         return [sys.executable, "-u", "-m", "ottla.cli.cluster.child", str(self.outlives_s), *self.arguments]
 
     def by_hand(self, address: str | None) -> str:
-        """What a user types to start it again, on the port of this address, where the others look for it."""
+        """Return the command line that starts it again, on the port of this address, where the others look for it."""
         arguments = list(self.arguments)
         if address is not None:
             arguments[arguments.index("--port") + 1] = address.rpartition(":")[2]

@@ -51,7 +51,7 @@ class ClusterProcess:
         return self.process.returncode is None
 
     def said(self) -> str:
-        """What it wrote since its start: the last part, where that is long."""
+        """Read its output since its start: the last part, where that is long."""
         try:
             with open(self.plan.log_path, "rb") as file:
                 end = file.seek(0, os.SEEK_END)

@@ -52,7 +52,7 @@ class ShownCluster:
 
 
 class ClusterScreen(Protocol):
-    """Where the state goes."""
+    """The cluster's display."""
 
     def __enter__(self) -> Self: ...
 

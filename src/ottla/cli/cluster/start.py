@@ -196,7 +196,7 @@ class LocalCluster:
                     screen.say(f"  {member.plan.by_hand(member.address)}")
 
     async def _status(self) -> ClusterStatus | None:
-        """What a broker says of the cluster; None where none answers."""
+        """Ask a broker for the cluster's status; None where none answers."""
         from ottla.client.cluster_status import read_cluster_status
         from ottla.client.errors import ClientError
         from ottla.peer.cluster import Cluster

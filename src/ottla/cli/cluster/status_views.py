@@ -79,9 +79,9 @@ def show_status(terminal: Terminal, status: ClusterStatus) -> None:
 
 
 def cluster_health(status: ClusterStatus, silent: Sized) -> Cell:
-    """What is wrong with brokers and partitions, "ok" where nothing is.
+    """Name the faults of brokers and partitions; "ok" where there are none.
 
-    A broker that has just died is registered until its session expires: for so long its partitions seem to be well.
+    A broker that has just died stays registered until its session expires: until then its partitions look healthy.
     """
     failed = sum(len(each.failed_log_dirs) for each in status.brokers)
     found = [f"{len(silent)} broker{' does' if len(silent) == 1 else 's do'} not answer"] if len(silent) else []

@@ -65,7 +65,7 @@ def unknown_setting(name: str, *, of_topic: bool) -> str | None:
 
 
 def mistyped(refusal: str, names: Iterable[str]) -> str:
-    """What the settings of a topic that a broker refuses as unknown may be called, to stand before other advice."""
+    """Guess the names of topic settings that a broker refuses as unknown, as a text to put before other advice."""
     refused = [name for name in names if refusal.partition(" (")[0].endswith(f"Unknown topic config name: {name}")]
     near = [nearest_name(name, TOPIC_SETTINGS) for name in refused]
     return "".join(f"is it {each}? " for each in near if each)

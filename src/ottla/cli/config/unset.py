@@ -1,4 +1,4 @@
-"""What is not set cannot be taken back: said before anything is changed, as Apache Kafka's tool does."""
+"""Refusals to unset settings that are not set, before anything is changed, as Apache Kafka's tool does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written on the command line about offsets: topics with partitions, dates, durations."""
+"""Values of the options about offsets: topics with partitions, dates, durations."""
 
 from __future__ import annotations
 

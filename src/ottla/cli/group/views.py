@@ -239,7 +239,7 @@ def _partition_row(each: PartitionLag, owner: GroupMember | None) -> dict[str, A
 
 
 def show_plan(terminal: Terminal, group: str, plan: Sequence[PlannedOffset]) -> None:
-    """Where the offsets of a group go."""
+    """Show the new offsets of a group."""
     left = count(sum(each.lag for each in plan), "record")
     terminal.line(f"{terminal.paint(printable(group), Style.NAME)}  {left} to read then")
     rows: list[Row] = []

@@ -168,7 +168,7 @@ def _show_members(terminal: Terminal, record: RebalanceRecord, names: Mapping[st
 
 
 def _timeline(member: Mapping[str, Any], started_at_ms: int, span_ms: int) -> str:
-    """What the member waited for, from the beginning of the rebalance to its end."""
+    """Draw the member's waits, from the beginning of the rebalance to its end."""
     line = [FREE] * TIMELINE_WIDTH
     for name, mark in _STEPS:
         at_ms = member.get(name)

@@ -33,7 +33,7 @@ class BytesFormat(StrEnum):
 
 
 class Decode(StrEnum):
-    """What records of internal topics are read as."""
+    """The ways to decode records of internal topics."""
 
     auto = "auto"
     none = "none"

@@ -34,7 +34,7 @@ def load(file: Path, servers: str | None) -> PipelineSettings:
 
 @contextmanager
 def refusals(settings: PipelineSettings) -> Iterator[None]:
-    """What a user can do something about, as CommandError whose message shows no secret."""
+    """Turn errors that a user can cure into CommandError whose message shows no secret."""
     from ottla.client.errors import ClientError
     from ottla.records.extras import MissingExtraError
     from ottla.spark.errors import SparkRefusal
@@ -66,9 +66,9 @@ def java_end(problem: Exception) -> str | None:
 
 @contextmanager
 def spark_refusals(settings: PipelineSettings) -> Iterator[None]:
-    """What Spark refuses before a query runs, as CommandError in one line; it is asked for its text while it lives.
+    """Turn what Spark refuses before a query runs into CommandError of one line; Spark gives the text while it lives.
 
-    The end of Spark's Java is one, too, whatever error it is noticed by.
+    The end of Spark's Java becomes one, too, whatever error shows it.
     """
     from ottla.spark.pipelines.queries.ending import why_it_ended
     from ottla.spark.pipelines.running.reasons import is_of_spark, short_reason

@@ -29,7 +29,7 @@ Brokers = Annotated[
 
 
 class DeployMode(StrEnum):
-    """Where spark-submit puts the driver."""
+    """The driver's place under spark-submit."""
 
     client = "client"
     cluster = "cluster"

@@ -18,7 +18,7 @@ _REWRITE = "\r\x1b[K"
 
 
 class LiveOutput:
-    """Where the lines go, and the history of the run. `show` is called in a thread of the listener."""
+    """The output of live lines, and the history of the run. A thread of the listener calls `show`."""
 
     def __init__(self, stream: TextIO, secrets: tuple[str, ...], now_s: Callable[[], float] = time.time) -> None:
         self.history = RunHistory()

@@ -65,7 +65,7 @@ class ProposalOptions:
 
 
 def read_file(path: str, parse: Callable[[str], T]) -> T:
-    """What a file says; "-" is standard input. Raises CommandError."""
+    """Read and parse a file; "-" is standard input. Raises CommandError."""
     try:
         return parse(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
     except OSError as error:

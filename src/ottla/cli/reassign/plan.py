@@ -1,4 +1,4 @@
-"""What `ottla reassign plan` does: ask the cluster, make the plan, show it, write the files."""
+"""The work of `ottla reassign plan`: ask the cluster, make the plan, show it, write the files."""
 
 from __future__ import annotations
 

@@ -155,5 +155,5 @@ def _directory_cells(each: DirectoryMove) -> Row:
 
 
 def unasked(status: ClusterStatus) -> Sequence[str]:
-    """What brokers did not answer."""
+    """Report brokers that did not answer."""
     return [f"broker {each.node.node_id} did not answer: {each.problem}" for each in status.brokers if each.problem]

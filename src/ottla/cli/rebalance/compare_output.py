@@ -46,7 +46,7 @@ def show_designs(terminal: Terminal, script: ChurnScript, results: Sequence[Desi
 
 
 def show_growth(terminal: Terminal, rows: Sequence[GrowthRow]) -> None:
-    """What one member that joins or leaves costs, as the group grows."""
+    """Show the cost of one member that joins or leaves, as the group grows."""
     terminal.line("one member that comes or goes, in groups of other sizes: on average it costs")
     terminal.table(
         _GROWTH,

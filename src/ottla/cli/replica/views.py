@@ -128,7 +128,7 @@ def _replica_cells(found: Sequence[_Found], names: Collection[str], *, only_nota
 
 
 def show_checks(checks: Sequence[ReplicaCheck], *, as_json: bool) -> None:
-    """What was found, a row for each partition."""
+    """Show the findings, a row for each partition."""
     if as_json:
         for check in checks:
             write_json(_check_row(check))

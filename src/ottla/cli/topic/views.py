@@ -37,7 +37,7 @@ _DELETION = (
 
 
 def health(partitions: Iterable[PartitionStatus]) -> Cell:
-    """What is wrong with partitions, in Kafka's words, the worst first; "ok" where nothing is."""
+    """Count the faults of partitions, in Kafka's words, the worst first; "ok" where there are none."""
     counts = {
         "offline": 0,
         "under min ISR": 0,
@@ -145,7 +145,7 @@ def lag_text(replicas: Sequence[ReplicaStatus], leader: int) -> str:
 
 
 def partition_note(each: PartitionStatus) -> Cell:
-    """What is wrong with a partition."""
+    """Note what is unusual about a partition."""
     if each.is_offline:
         return Cell("offline", Style.BAD)
     if each.is_under_min_isr:
@@ -165,7 +165,7 @@ def partition_note(each: PartitionStatus) -> Cell:
 
 
 def show_changes(terminal: Terminal, changes: Sequence[tuple[str, str, str | None, str | None]]) -> None:
-    """What `ottla topic alter` would do: topic, what, the value now and the new one (None: the default)."""
+    """Show the changes of `ottla topic alter`: topic, what, the value now and the new one (None: the default)."""
     rows: list[Row] = [
         (Cell(topic, Style.NAME), what, now or "-", Cell("(default)" if new is None else new, Style.BUSY))
         for topic, what, now, new in changes

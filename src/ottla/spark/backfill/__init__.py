@@ -16,9 +16,9 @@ require_installed("ottla.spark.backfill", "spark", "pyspark", "pyarrow")
 
 
 def ending_offsets(options: Mapping[str, str]) -> str:
-    """Where a read from segment files with these options would end now, as Spark's JSON.
+    """Return the current end offsets of a read from segment files with these options, as Spark's JSON.
 
-    Given as `endingOffsets` of that read and as `startingOffsets` of a stream, no record is missed or read twice.
+    With them as `endingOffsets` of that read and `startingOffsets` of a stream, no record is missed or read twice.
     Raises OptionError, DataLossError, SegmentError, ClientError.
     """
     import json

@@ -1,4 +1,4 @@
-"""Where replicas lie: the partition directories in log directories (`log.dirs`), of any broker."""
+"""The replicas of any broker: the partition directories in its log directories (`log.dirs`)."""
 
 from __future__ import annotations
 

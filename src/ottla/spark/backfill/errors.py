@@ -1,4 +1,4 @@
-"""What a backfill refuses with: messages that name the file, the cause and the cure."""
+"""The errors of a backfill: messages that name the file, the cause and the cure."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ EndOfEpoch = Callable[[int], tuple[int, int]]
 
 
 class LeaderOffsets(NamedTuple):
-    """What the leader says of a partition. The high watermark is at least as new as the last stable offset."""
+    """The leader's offsets of a partition. The high watermark is at least as new as the last stable offset."""
 
     log_start: int
     last_stable: int
@@ -55,7 +55,7 @@ class Extent:
 
 
 def extent_by_leader(replica: Replica, leader: LeaderOffsets, end_of_epoch: EndOfEpoch) -> Extent:
-    """What to read where the leader is asked. Raises SegmentError, and what `end_of_epoch` raises."""
+    """Compute the extent by the leader's answers. Raises SegmentError, and what `end_of_epoch` raises."""
     first, log_end = _bounds(replica)
     agreed = _agreed_end(replica, log_end, end_of_epoch)
     start = max(leader.log_start, first)
@@ -69,7 +69,7 @@ def extent_by_leader(replica: Replica, leader: LeaderOffsets, end_of_epoch: EndO
 
 
 def extent_by_checkpoints(replica: Replica) -> Extent:
-    """What to read where no broker is asked. Raises SegmentError."""
+    """Compute the extent by checkpoints, without a broker. Raises SegmentError."""
     if not replica.has_checkpoint:
         raise SegmentError(
             f"{replica.log_dir} has no replication-offset-checkpoint, which says what is committed; copy it, too, or "

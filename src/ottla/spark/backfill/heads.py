@@ -32,7 +32,7 @@ _HEAD: Final = struct.Struct(">qi4xb4xhi16xq6xi")
 
 
 class BatchHead(NamedTuple):
-    """Where a batch (or message of an old format) lies in its file, and what is known of it without its records.
+    """The place of a batch (or message of an old format) in its file, and what is known without its records.
 
     Of messages of old formats, wrappers included, `base_offset` is the last offset: the others are known only after
     decompression.

@@ -1,4 +1,4 @@
-"""What the leaders of partitions say of them."""
+"""Extents to read, by the partitions' leaders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def extents_by_leaders(
     client: Client, replicas: Mapping[TopicPartition, Sequence[Replica]]
 ) -> dict[TopicPartition, list[Extent]]:
-    """What may be read of the replicas of each partition. Raises SegmentError, ClientError."""
+    """Find the extents to read of each partition's replicas. Raises SegmentError, ClientError."""
     if not replicas:
         return {}
     partitions = list(replicas)

@@ -41,7 +41,7 @@ _INDEXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 def sign_of_loss(segment: OpenSegment, next_base: int, partition: tuple[str, int], start: int) -> str | None:
-    """What shows that records from `start` to `next_base`, between two segments, are lost; None if nothing does.
+    """Find a sign that records from `start` to `next_base`, between two segments, are lost; None if there is none.
 
     Raises DiskError.
     """
@@ -59,7 +59,7 @@ def sign_of_loss(segment: OpenSegment, next_base: int, partition: tuple[str, int
 
 
 def first_missing(directory: str, first: int) -> int | None:
-    """Where the log began, if segments before its `first` base offset are missing that retention has not deleted.
+    """Return the log's beginning, if segments before its `first` base offset are missing that retention did not delete.
 
     The first leader epoch begins where the log does: a broker moves it when it deletes segments. Raises DiskError.
     """

@@ -1,4 +1,4 @@
-"""What a backfill reads: ranges of segments, from where to where, and the offsets where it ends."""
+"""The plan of a backfill: ranges of segments, and the offsets where it starts and ends."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _by_directories(options: BackfillOptions, replicas: dict[TopicPartition, lis
 
 
 def _first_wanted(extent: Extent) -> int:
-    """Where a log begins, be its first segments there or not."""
+    """Return a log's beginning, even if segments there are missing."""
     return extent.start if extent.missing_from is None else extent.missing_from
 
 
@@ -208,7 +208,7 @@ def _pieces(replica: Replica, start: int, end: int, split_bytes: int) -> Iterato
 
 
 def _cuts(directory: str, name: SegmentName, split_bytes: int) -> Iterator[tuple[int, int, bool]]:
-    """Where the pieces of a segment begin, and their bytes."""
+    """Yield each piece's first offset, bytes, and whether it begins the segment."""
     size = RealDisk().file_size(f"{directory}/{name.file(LOG_SUFFIX)}")
     parts = -(-size // split_bytes)
     begins = [name.base_offset]

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SegmentPartition(InputPartition):
-    """What one task reads."""
+    """The input of one task."""
 
     wanted: SegmentRange
 

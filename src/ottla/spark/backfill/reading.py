@@ -44,9 +44,9 @@ _OFFSET_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """What one task reads: the committed records of one partition from `start` (inclusive) to `end` (exclusive).
+    """The input of one task: the committed records of one partition from `start` (inclusive) to `end` (exclusive).
 
-    `directory` is the partition's directory; `size_bytes` estimates what of its segments is read.
+    `directory` is the partition's directory; `size_bytes` estimates the bytes to read there.
     """
 
     directory: str

@@ -85,9 +85,9 @@ class OpenSegment:
         return identity_of(self.file.path) == self.file.identity()
 
     def position_of(self, offset: int) -> int:
-        """Where a batch begins that is not behind the one of `offset`. Raises DiskError.
+        """Return the position of a batch that is not behind the one of `offset`. Raises DiskError.
 
-        The index says where; one that is missing or does not fit the segment is passed over.
+        The index gives it; one that is missing or does not fit the segment is ignored.
         """
         if offset > self.name.base_offset:
             index = read_index(self.directory, self.name)

@@ -104,7 +104,7 @@ def read_singly(
     together: Callable[[pyarrow.BinaryArray], list[pyarrow.Array]],
     wrong: str,
 ) -> tuple[list[pyarrow.Array], list[str | None]]:
-    """What `together` makes of each value alone; nulls, and `wrong` with the error, where it raises UnreadableError."""
+    """Apply `together` to each value alone; nulls, and `wrong` with the error, where it raises UnreadableError."""
     good: list[list[pyarrow.Array]] = []
     places: list[int | None] = []
     reasons: list[str | None] = []
@@ -123,7 +123,7 @@ def read_singly(
 
 
 def decode_present(values: pyarrow.BinaryArray, decode: Callable[[pyarrow.BinaryArray], Decoded]) -> Decoded:
-    """What `decode` makes of the values that are not null; the others are null in all columns, and not bad."""
+    """Apply `decode` to the values that are not null; the others are null in all columns, and not bad."""
     if values.null_count == 0:
         return decode(values)
     columns, reasons = decode(values.drop_null())

@@ -300,7 +300,7 @@ def _token(text: str, at: int) -> tuple[str, str, int]:
 
 
 def _skip(text: str, at: int) -> int:
-    """Where the value at `at` ends."""
+    """Return the end of the value at `at`."""
     try:
         return _scan(text, at)[1]
     except (StopIteration, JSONDecodeError, RecursionError):

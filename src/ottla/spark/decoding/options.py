@@ -24,7 +24,7 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 
 
 class ValueFormat(Enum):
-    """What the bytes of a value are."""
+    """The format of a value's bytes."""
 
     RAW = "raw"
     JSON = "json"

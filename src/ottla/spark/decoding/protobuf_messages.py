@@ -57,10 +57,10 @@ def refuse_no_columns(message: Descriptor, names: Sequence[str]) -> None:
 
 
 def message_paths(message: Descriptor) -> tuple[tuple[int, ...], ...]:
-    """Where a message stands in its file, as registries write it: its index among those beside it, outer first.
+    """Return a message's paths in its file, as registries write them: indexes among its siblings, outer first.
 
-    A field that is a map has a message of its own beside the others, its entry, which only some serializers count. The
-    place without them is the second one, unless it is that of another message.
+    A map field has an entry message of its own beside the others, which only some serializers count. The path without
+    entries comes second, unless another message has it.
     """
     file = message.file
     others = [each for top in file.message_types_by_name.values() for each in _with_nested(top) if each is not message]

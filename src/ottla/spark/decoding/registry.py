@@ -45,7 +45,7 @@ class SchemaText:
 
 
 class Schemas(Protocol):
-    """Where schemas are looked up."""
+    """A source of schemas."""
 
     def get(self, schema_id: int) -> SchemaText | None:
         """A schema, None where there is none of that id. Raises SchemaRegistryError."""
@@ -104,7 +104,7 @@ class RegistrySchemas:
                 found.append(str(referred["schema"]))
 
     def _ask(self, path: str, what: str) -> dict[str, Any] | None:
-        """What the registry answers, None where it has nothing there. Raises SchemaRegistryError."""
+        """Return the registry's answer, None where it has nothing there. Raises SchemaRegistryError."""
         parts = urlsplit(self.url)
         made = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"

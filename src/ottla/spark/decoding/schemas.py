@@ -67,7 +67,7 @@ def parse_schema(text: str, *, option: str = "valueSchema") -> pyarrow.Schema:
 
 
 class _SchemaError(ValueError):
-    """What is wrong with the text of a schema."""
+    """A fault in the text of a schema."""
 
 
 def _decimal(precision: int, scale: int) -> pyarrow.DataType:

@@ -18,7 +18,7 @@ from ottla.spark.source.offsets import OffsetJsonError, Offsets, from_json
 
 
 class QueryState(StrEnum):
-    """What a query is about."""
+    """The state of a query."""
 
     RUNNING = "running"
     IDLE = "idle"
@@ -33,7 +33,7 @@ class QueryState(StrEnum):
 
 
 class Basis(StrEnum):
-    """What a lag was computed from."""
+    """The basis of a lag."""
 
     PROGRESS = "progress"
     """The offsets in Spark's progress: the ends of the logs as they were when the batch was planned, and when such ends

@@ -66,7 +66,7 @@ def listen(
 
 
 class QueryListener(StreamingQueryListener):
-    """What `listen` gives. A context manager: leaving it closes it."""
+    """The result of `listen`. A context manager: leaving it closes it."""
 
     def __init__(
         self,

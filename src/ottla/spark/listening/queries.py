@@ -47,7 +47,7 @@ class Query:
 
 
 class Queries:
-    """What is known of a session's queries."""
+    """The state of a session's queries."""
 
     def __init__(self) -> None:
         self._queries: dict[str, Query] = {}

@@ -1,4 +1,4 @@
-"""What keeps a pipeline from running, or ends it, each in one sentence with the cure."""
+"""Errors that prevent or end a pipeline, each in one sentence with the cure."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordsWritten(WriterCommitMessage):
-    """What one task wrote: how many records were acknowledged."""
+    """The result of one task: how many records were acknowledged."""
 
     count: int
 

@@ -47,11 +47,11 @@ class FailureLog:
 
 
 class GroupCommits:
-    """What a stream has committed to its group; without a group nothing is committed.
+    """The commits of a stream to its group; without a group nothing is committed.
 
     A failure does not stop the query; the commit after the next batch makes up for it. A commit that is not answered in
-    time stays under way in a thread of its own, and no other is sent before it has ended: so a coordinator that is
-    silent delays one batch in `default.api.timeout.ms`, and an older offset cannot replace a newer one.
+    time stays under way in a thread of its own, and no other is sent before it has ended: so a silent coordinator
+    delays one batch in `default.api.timeout.ms`, and an older offset cannot replace a newer one.
     """
 
     def __init__(self, group: str | None, wait_s: float = COMMIT_WAIT_S) -> None:

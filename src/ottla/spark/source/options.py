@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class TimestampMiss(Enum):
-    """What to do for a partition that has no record at or after a starting timestamp."""
+    """The treatment of a partition that has no record at or after a starting timestamp."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -75,7 +75,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading starts or ends: one rule for all partitions, and exceptions by partition.
+    """The start or end of reading: one rule for all partitions, and exceptions by partition.
 
     `offset` is EARLIEST, LATEST or, where None, a place found through `timestamp_ms`. `offsets` and `timestamps_ms`
     hold what was given per partition. `committed` is for starting where the group committed; `offset` is then where
@@ -225,7 +225,7 @@ def parse_decoding(options: Mapping[str, str]) -> DecodingOptions | None:
 
 
 def _not_served(options: Mapping[str, str], streaming: bool) -> dict[str, str]:
-    """What reading refuses, and what to do instead."""
+    """Name the options that reading refuses, and alternatives."""
     refused = NOT_SERVED | {"path": "name topics with subscribe", "topic": "name topics with subscribe"}
     if streaming:
         refused["segments"] = "segment files are read by batch queries; a stream can start where one ended"

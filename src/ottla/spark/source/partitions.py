@@ -98,7 +98,7 @@ def earliest_offsets(client: Client, partitions: Sequence[TopicPartition]) -> Of
 
 
 def starting_offsets(client: Client, partitions: Sequence[TopicPartition], options: ReadOptions) -> Offsets:
-    """Where a new query starts. Raises OptionError where partitions and options do not fit, or no record is as late."""
+    """Return a new query's start. Raises OptionError if partitions and options do not fit, or no record is so late."""
     found = _resolve(client, partitions, options, "starting")
     missing = [each for each, offset in found.items() if offset is None]
     if missing and options.starting.committed:
@@ -121,9 +121,9 @@ def starting_offsets(client: Client, partitions: Sequence[TopicPartition], optio
 
 
 def ending_offsets(client: Client, partitions: Sequence[TopicPartition], options: ReadOptions) -> Offsets:
-    """Where a batch query ends; a partition without a record at or after an ending timestamp is read to its end.
+    """Return a batch query's end; a partition without a record at or after an ending timestamp is read to its end.
 
-    Raises DataLossError for an offset behind the end of its partition, where that may not be passed over.
+    Raises DataLossError for an offset behind the end of its partition, with `fail_on_data_loss`.
     """
     found = _resolve(client, partitions, options, "ending")
     latest = latest_offsets(client, partitions, read_committed=options.fetch.read_committed)
@@ -235,7 +235,7 @@ def _resolve(
 
 
 def _committed(client: Client, partitions: Sequence[TopicPartition], group: str, bound: Bound) -> Offsets:
-    """What the group committed, and where the others start; without a rule for those, they are left out."""
+    """Return the group's committed offsets, and the others' start; without a rule for those, they are left out."""
     found = {each: offset for each, offset in client.committed(group, partitions).items() if offset >= 0}
     if bound.offset is None:
         return found

@@ -20,7 +20,7 @@ NO_SPLIT = SplitOptions()
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange(InputPartition):
-    """What one task reads: the records of one partition from `start` (inclusive) to `end` (exclusive)."""
+    """The input of one task: the records of one partition from `start` (inclusive) to `end` (exclusive)."""
 
     topic: str
     partition: int

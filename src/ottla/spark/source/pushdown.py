@@ -32,10 +32,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Pushdown:
-    """What the filters leave to read.
+    """The part that the filters leave to read.
 
-    `offsets` are bounds, the upper one exclusive. Records before the first one at or after `timestamp_ms` are not
-    wanted; later ones may be older than that, so Spark filters them again.
+    `end_offset` is exclusive. Records before the first one at or after `timestamp_ms` are not wanted; later ones may be
+    older than that, so Spark filters them again.
     """
 
     first_offset: int = 0
@@ -110,7 +110,7 @@ class Pushdown:
         )
 
     def narrow(self, start: Offsets, end: Offsets, first_since: Offsets) -> tuple[Offsets, Offsets]:
-        """Where reading starts and ends under the filters.
+        """Return the starts and ends of reading under the filters.
 
         `first_since` has the offset of the first record at or after `timestamp_ms`, -1 where there is none.
         """

@@ -75,11 +75,11 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
 
     @one_sentence
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Where a new query starts."""
+        """Return a new query's start."""
         return to_json(self._asked(lambda: starting_offsets(self._connected(), self._chosen(), self._options)))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` say; a read limit of Spark's can hold one of them."""
+        """Return a limit by `maxOffsetsPerTrigger`, else `minOffsetsPerTrigger`: a limit of Spark's can hold one."""
         limits = self._options.limits
         if limits.max_offsets is not None:
             return ReadMaxRows(limits.max_offsets)
@@ -106,10 +106,10 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
         return to_json(limit_offsets(known, newest, limit.max_rows) if isinstance(limit, ReadMaxRows) else newest)
 
     def _checked(self, done: Offsets) -> tuple[Offsets, bool]:
-        """Where the topics end, after reporting what is lost of them. Raises DataLossError.
+        """Return the topics' ends, after reporting what is lost of them. Raises DataLossError.
 
-        A topic that was made anew is left out of one batch, which takes it out of the checkpoint; then it is a new one.
-        The second result says whether the batch takes out such a topic, or partitions that are not selected any more.
+        A recreated topic is left out of one batch, which takes it out of the checkpoint; then it is a new one. The
+        second result says whether the batch takes out such a topic, or partitions that are no longer selected.
         """
         fail, selection = self._options.fail_on_data_loss, self._options.selection
         check_selected(selection, done, fail=fail)

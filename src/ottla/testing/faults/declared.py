@@ -44,7 +44,7 @@ MOST_RULES: Final = 1_000
 
 
 class Effect(Protocol):
-    """What a rule does with a request that it applies to."""
+    """The effect of a rule on a request that it applies to."""
 
     def __call__(self, context: RequestContext, request: Any, /) -> Verdict:
         """The verdict for this request."""

@@ -35,7 +35,7 @@ class SeenRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopicArray:
-    """Where an API has its topics: an array of the request, of elements with a name, and an array of the response."""
+    """The topics of an API: an array of the request, of elements with a name, and an array of the response."""
 
     request: str
     name: str

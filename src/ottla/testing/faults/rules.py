@@ -16,7 +16,7 @@ LONGEST_MS: Final = 2**31 - 1
 
 
 class Matching(TypedDict, total=False):
-    """What every rule takes, by name.
+    """The keyword arguments of every rule.
 
     nth: the rule begins with the n-th matching request after its declaration; `times` is then 1 unless it is given.
     times: how many requests it applies to; by default all, until it is removed.
@@ -34,7 +34,7 @@ class Matching(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a request must be like for a rule to apply."""
+    """The conditions of a rule for the requests that it applies to."""
 
     key: ApiKey
     nth: int = 1

@@ -1,4 +1,4 @@
-"""What the driver does with each batch: its tasks copy the records, then the syncs are written, then Spark's log.
+"""The driver's work on each batch: its tasks copy the records, then the syncs are written, then Spark's log.
 
 A driver that dies before Spark's log is written leaves a batch that the next driver sends again: at least once.
 """

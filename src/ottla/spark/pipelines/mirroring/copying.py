@@ -1,8 +1,8 @@
-"""What a task of the mirror does: it reads one partition's range of the source, and sends its records to the target.
+"""The task of the mirror: it reads one partition's range of the source, and sends its records to the target.
 
-Records of a partition are sent in their order by one idempotent producer, and all are acknowledged before the task
-ends. A task that runs again sends its records again. How many that are is counted: against the newest sync, which says
-how far finished batches came, and against what the target has behind that, which only an unfinished one can have sent.
+One idempotent producer sends the records of a partition in their order, and all are acknowledged before the task ends.
+A task that runs again sends its records again. Repeated records are counted: those up to the newest sync, which says
+how far finished batches came, and those that the target has after it, which only an unfinished batch can have sent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ready: dict[tuple[str, str], int] = {}
 
 @dataclass
 class CopiedRange:
-    """What became of one range: `repeated` of its `records` had been sent before, by this batch or an earlier one."""
+    """The outcome of one range: `repeated` of its `records` had been sent before, by this batch or an earlier one."""
 
     partition: TopicPartition
     syncs: SyncHistory = field(default_factory=SyncHistory)

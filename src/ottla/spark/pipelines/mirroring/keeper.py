@@ -1,5 +1,6 @@
-"""What a mirror does beside copying records, in a thread of the process that started it: it follows topics, partitions
-and settings, translates offsets of groups, and sends heartbeats, each `refresh_interval_ms`.
+"""The mirror's work besides copying records, every `refresh_interval_ms` in a thread of the process that started it.
+
+It follows topics, partitions and settings, translates offsets of groups, and sends heartbeats.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where records were first produced, in their headers, so that mirrors in both directions with unchanged names do not
-send a record back. Works on columns, not on records.
+"""Headers with the origin of records, by which mirrors in both directions with unchanged names send no record back.
 
-A mirror adds one header: `ottla.mirror.origin` with its source's alias, or `ottla.mirror.via` where the record has an
-origin already. A record that has been at the target by one of the two is not sent there.
+The functions work on columns, not on records. A mirror adds one header: `ottla.mirror.origin` with its source's alias,
+or `ottla.mirror.via` where the record has an origin already. A record that was at the target, by either header, is not
+sent there.
 """
 
 from __future__ import annotations

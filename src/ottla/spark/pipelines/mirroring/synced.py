@@ -58,7 +58,7 @@ class TopicTail:
 
 
 class SyncStore:
-    """What the topic of offset syncs says, read again by `refresh`."""
+    """The contents of the topic of offset syncs, updated by `refresh`."""
 
     def __init__(self, topic: str) -> None:
         self._tail = TopicTail(topic)

@@ -55,7 +55,7 @@ def settings_to_create(source: Entries) -> dict[str, str]:
 
 
 def settings_to_change(source: Entries, target: Entries) -> list[ConfigOperation]:
-    """What must change at the target for its topic to have the source's settings."""
+    """Return the changes that give the target's topic the source's settings."""
     changes = []
     for name, entry in source.items():
         if not _is_followed(entry):

@@ -1,6 +1,6 @@
-"""What happens in each batch: a look at records that do not parse or have new fields, then rows to the sink.
+"""The work on each batch: look at records that do not parse or have new fields, then write rows to the sink.
 
-Runs on the driver, or with Spark Connect in a worker of the server: it travels there, and opens what it needs there.
+It runs on the driver, or with Spark Connect in a worker of the server: it travels there, and opens what it needs there.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class QueryCheckpoint:
             raise self._unreadable("metadata") from None
 
     def batch(self, batch_id: int) -> LoggedBatch | None:
-        """What Spark planned for a batch; None where the log has no such batch. Raises PipelineError."""
+        """Read Spark's plan of a batch; None where the log has no such batch. Raises PipelineError."""
         text = self._text(f"offsets/{batch_id}")
         if text is None:
             return None
@@ -75,7 +75,7 @@ class QueryCheckpoint:
         return self._newest("commits")
 
     def note(self, name: str) -> dict[str, Any] | None:
-        """What `write_note` wrote last under this name. Raises PipelineError."""
+        """Read the last note of this name. Raises PipelineError."""
         text = self._text(f"{_NOTES}/{name}.json")
         if text is None:
             return None

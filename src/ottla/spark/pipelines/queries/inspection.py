@@ -38,7 +38,7 @@ _KEPT = ("failondataloss", "fetchoffset.numretries", "fetchoffset.retryintervalm
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """What a batch reads of one source; partitions that `start` lacks from their beginning."""
+    """A batch's range of one source; partitions that `start` lacks are read from their beginning."""
 
     start: EndOffsets
     end: EndOffsets
@@ -72,9 +72,10 @@ def findings(
     new_fields: bool,
     refusals: RecordRefusals | None = None,
 ) -> DataFrame | None:
-    """What needs a look in a batch of a source whose stream has `options`: DEAD_LETTER_COLUMNS and `new_fields`, a JSON
-    object for records that parse and have some. `refusals` find those whose rows the sink left out. None where the
-    batch has nothing of the source to be found.
+    """Find the records of a batch that need a look; `options` are those of the source's stream.
+
+    The columns are DEAD_LETTER_COLUMNS and `new_fields`, a JSON object for records that parse and have some. `refusals`
+    find the records whose rows the sink left out. None where the batch has nothing of the source to be found.
     """
     from ottla.spark.decoding.options import parse_decoding_options
 
@@ -110,7 +111,7 @@ def _range_options(
 
 
 class Inspection:
-    """What a task does: decodes values as the stream does, and keeps the records that need a look.
+    """A task that decodes values as the stream does, and keeps the records that need a look.
 
     `decoding` is None for values as they are; `refusals` say of records that parse why their rows were left out.
     """

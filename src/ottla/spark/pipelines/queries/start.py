@@ -76,7 +76,7 @@ def _options(
 
 
 def _rows(spark: SparkSession, settings: PipelineSettings, options: Mapping[str, Mapping[str, str]]) -> DataFrame:
-    """What the last step gives. Raises PipelineSettingsError for columns that are not there."""
+    """Return the last step's rows. Raises PipelineSettingsError for missing columns."""
     return result_of(
         spark, settings, {each.name: source_view(spark, each, options[each.name]) for each in settings.sources}
     )

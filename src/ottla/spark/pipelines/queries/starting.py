@@ -1,8 +1,8 @@
-"""Where a query starts, and whether its checkpoint and its table belong together.
+"""The start of a query, and whether its checkpoint and its table belong together.
 
-Spark keeps where a batch ends, but not where the first one began, and a source in Python is asked for that again if the
+Spark keeps where a batch ends, but not where the first one began, and asks a source in Python for that again if the
 first batch has to run again. So a start other than `earliest` is looked up once and noted in the checkpoint, before the
-query runs. The same note says that a new checkpoint goes on from the last commit of a table.
+query runs. The same note says that a new checkpoint continues from the last commit of a table.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _EARLIEST = "earliest"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where the first batch of a checkpoint begins: offsets by source; a source that is not named, at its earliest.
+    """The start of a checkpoint's first batch: offsets by source; a source that is not named, at its earliest.
 
-    `continues` are the commits of another query that the checkpoint goes on from. `dead_letters` are there already
-    up to these offsets: their table may be a batch ahead of that of the rows.
+    `continues` are the commits of another query that the checkpoint continues from. The dead letters up to the offsets
+    `dead_letters` are in their table already: it may be a batch ahead of that of the rows.
     """
 
     offsets: Mapping[str, EndOffsets] = field(default_factory=dict)
@@ -45,12 +45,12 @@ def decide_start(
     *,
     continue_from_table: bool,
 ) -> Start:
-    """Where the query starts, noted in the checkpoint if that is new. `last` and `last_letters` are the last commits of
-    the tables of rows and of dead letters.
+    """Return the query's start, and note a new one in the checkpoint.
 
-    Raises CheckpointMismatchError if one of them is of another query or of a batch that the checkpoint does not have,
-    and `continue_from_table` does not say to go on from there; PipelineSettingsError if that cannot be, since the query
-    keeps state.
+    `last` and `last_letters` are the last commits of the tables of rows and of dead letters. Raises
+    CheckpointMismatchError if one of them is of another query or of a batch that the checkpoint does not have, unless
+    `continue_from_table` says to continue from there with a new checkpoint; PipelineSettingsError if that cannot be,
+    since the query keeps state.
     """
     start = read_start(checkpoint)
     planned = checkpoint.newest_planned()

@@ -1,7 +1,7 @@
-"""What `ottla pipeline check` looks at before a pipeline runs: packages, clusters, topics, schema, SQL, sinks.
+"""The checks of `ottla pipeline check` before a pipeline runs: packages, clusters, topics, schema, SQL, sinks.
 
-Each look is bounded in time and needs no Spark. They leave nothing behind but a note in the checkpoint's folder; where
-a table is to be, a small file is created and removed.
+Each check is bounded in time and needs no Spark. They leave nothing behind but a note in the checkpoint's folder; in
+the place of a table they create and remove a small file.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _sql(settings: PipelineSettings) -> Iterator[CheckResult]:
 
 
 def _columns_of_sinks(settings: PipelineSettings, columns: Columns) -> Iterator[CheckResult]:
-    """What the sinks' settings name and their rows lack; nothing where all is there or cannot be known."""
+    """Report columns that sinks' settings name and rows lack; nothing where all are there or cannot be known."""
     for what, sink, given in (
         ("sink columns", settings.sink, columns),
         ("dead letters columns", settings.dead_letters, DEAD_LETTER_COLUMNS),

@@ -34,7 +34,7 @@ class ReadCluster:
 
 
 def run_start(settings: PipelineSettings, timeout_ms: int) -> Offsets | None:
-    """Where a run begins: at the newest finished batch, else where its settings say; None where nobody answers.
+    """Find a run's first offsets: the newest finished batch's end, else by its settings; None where no broker answers.
 
     Raises PipelineError for a checkpoint that cannot be read.
     """
@@ -61,7 +61,7 @@ def run_start(settings: PipelineSettings, timeout_ms: int) -> Offsets | None:
 
 
 def read_clusters(settings: PipelineSettings) -> list[ReadCluster]:
-    """What the pipeline reads, in the order of its file. Raises PipelineSettingsError."""
+    """List the clusters read, in the order of the pipeline's file. Raises PipelineSettingsError."""
     if settings.mirror is not None:
         from ottla.spark.pipelines.mirroring.start import reading_options
 

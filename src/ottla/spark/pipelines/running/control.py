@@ -23,7 +23,7 @@ _STOP: Final = "stop"
 
 
 class RunState(StrEnum):
-    """What a runner says of itself."""
+    """The state that a runner reports."""
 
     starting = "starting"
     running = "running"

@@ -1,4 +1,4 @@
-"""What a run shows and remembers of its batches: a line for each, and bounded samples for the report."""
+"""A run's lines about its batches, one for each, and its bounded samples of them for the report."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ figure svg {{ width: 100%; height: auto; display: block; }}
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What a report is about: the pipeline's name and kind, how the run ended, its batches, and what must not be shown.
+    """The contents of a report: the pipeline's name and kind, how the run ended, its batches, and the secrets to hide.
 
     `seconds` is the length of the run.
     """

@@ -23,7 +23,7 @@ STOP_LOOK_S: Final = 1.0
 
 
 class FollowedQuery(Protocol):
-    """What the runner asks of a StreamingQuery, classic or of Spark Connect."""
+    """The runner's view of a StreamingQuery, classic or of Spark Connect."""
 
     @property
     def isActive(self) -> bool: ...  # noqa: D102, N802
@@ -41,7 +41,7 @@ class FollowedQuery(Protocol):
 
 @dataclass(slots=True)
 class StopWish:
-    """What signals ask for: an end after the batch in work, or at once. Set by handlers of signals."""
+    """The end that signals ask for: after the batch in work, or at once. Handlers of signals set it."""
 
     after_batch: bool = False
     at_once: bool = False

@@ -1,6 +1,6 @@
-"""What a look at a pipeline's SQL can say without Spark: which columns there are, and what Spark refuses of a stream.
+"""Checks of a pipeline's SQL without Spark: which columns there are, and what Spark refuses of a stream.
 
-It is careful: a column counts as unknown only where all that its SELECT reads is known, and where Spark has no other
+They are careful: a column counts as unknown only where all that its SELECT reads is known, and where Spark has no other
 meaning for the name. What cannot be known without Spark is left to the start.
 """
 
@@ -37,7 +37,7 @@ Columns = tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a step can read. `aggregates`: its rows are those of an aggregate over a stream."""
+    """An input of a step. `aggregates`: its rows are those of an aggregate over a stream."""
 
     name: str
     columns: Columns = None
@@ -48,7 +48,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class StepColumns:
-    """What a step gives, and its mistake where it has one."""
+    """The output of a step, and its mistake where it has one."""
 
     view: View
     problem: str | None = None
@@ -73,7 +73,7 @@ def look_at(name: str, tree: exp.Query, views: Mapping[str, View], output_mode: 
 
 
 def lacking(setting: str, names: Iterable[str], columns: Columns, *, as_spark: bool = False) -> str | None:
-    """What to say of a setting that names columns which the rows lack.
+    """Describe the columns that a setting names and the rows lack.
 
     Upper and lower case count, except with `as_spark`: for settings that Spark itself looks up.
     """
@@ -87,7 +87,7 @@ def lacking(setting: str, names: Iterable[str], columns: Columns, *, as_spark: b
 
 
 def _own(tree: exp.Query, *kinds: type[Any]) -> list[Any]:
-    """What is of these kinds in the statement, but not in one within it."""
+    """Find the nodes of these kinds in the statement, but not in one within it."""
     from sqlglot import exp
 
     def is_inner(node: Any) -> bool:
@@ -143,7 +143,7 @@ class _Resolution:
         self._of_statements: dict[int, Columns] = {}
 
     def of(self, tree: exp.Query) -> tuple[Columns, str | None]:
-        """What the statement gives, and the first column that is not there, in a sentence."""
+        """Return the statement's columns, or the first column that is not there, in a sentence."""
         from sqlglot import exp
         from sqlglot.optimizer.scope import traverse_scope
 
@@ -203,7 +203,7 @@ class _Resolution:
         return None
 
     def _selected(self, scope: Scope) -> Columns:
-        """What it gives; None where one of the names is for Spark to make."""
+        """Return its columns; None where Spark makes one of the names."""
         from sqlglot import exp
 
         if not isinstance(scope.expression, exp.Select):
@@ -232,7 +232,7 @@ class _Resolution:
 
 
 def _selects(scope: Scope) -> list[Any]:
-    """What a SELECT gives."""
+    """Return the SELECT's expressions."""
     return scope.expression.args.get("expressions") or []
 
 
@@ -254,7 +254,7 @@ def _no_column(shown: str, name: str, there: Iterable[str]) -> str:
 
 
 def read_views(settings: PipelineSettings) -> list[View]:
-    """What the first step can read: sources and static tables, with their columns as far as they can be had."""
+    """List the views of the first step: sources and static tables, with their columns as far as they can be had."""
     sources = [
         View(each.name, _of_source(settings, each), is_stream=True, has_watermark=each.watermark_column is not None)
         for each in settings.sources

@@ -17,8 +17,10 @@ CLIENT, CLUSTER = "client", "cluster"
 
 @dataclass(frozen=True, slots=True)
 class SubmitOptions:
-    """What the line is made of beside the settings. `script` is the program that spark-submit runs, `file` the
-    pipeline's; `archive` an environment that is sent along; `driver_python` the Python of a driver on this machine.
+    """The parts of the line beside the settings.
+
+    `script` is the program that spark-submit runs, `file` the pipeline's; `archive` an environment that is sent along;
+    `driver_python` the Python of a driver on this machine.
     """
 
     program: str

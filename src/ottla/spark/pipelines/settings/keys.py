@@ -10,7 +10,7 @@ from typing import Final
 
 
 class KeyType(StrEnum):
-    """What the value of a key has to be, in the words of an error."""
+    """The type of a key's value, in the words of an error."""
 
     text = "a string"
     number = "a whole number above 0"

@@ -1,6 +1,4 @@
-"""What a pipeline's file says, checked; made by `ottla.spark.pipelines.settings.file` alone. Paths are absolute or
-URLs.
-"""
+"""A pipeline's checked settings, made only by `ottla.spark.pipelines.settings.file`. Paths are absolute or URLs."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from enum import StrEnum
 
 
 class PipelineKind(StrEnum):
-    """What a pipeline does. A ready-made kind presets settings, and refuses those that do not fit it."""
+    """The kind of a pipeline. A ready-made kind presets settings, and refuses those that do not fit it."""
 
     stream = "stream"
     online = "online"
@@ -19,7 +17,7 @@ class PipelineKind(StrEnum):
 
 
 class NewFields(StrEnum):
-    """What happens when records have a field that the schema in use lacks."""
+    """The treatment of record fields that the schema in use lacks."""
 
     add = "add"
     ignore = "ignore"
@@ -28,7 +26,7 @@ class NewFields(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """Where the query runs: `master` as `spark.master` has it, or the URL `remote` of a Spark Connect server."""
+    """The query's Spark: `master` as `spark.master` has it, or the URL `remote` of a Spark Connect server."""
 
     master: str = "local[2]"
     remote: str | None = None

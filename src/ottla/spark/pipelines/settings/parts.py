@@ -39,7 +39,7 @@ _MASTER: Final = re.compile(r"(local(\[(\*|[1-9]\d*)(,\d+)?\])?|yarn|spark://.+|
 
 @dataclass(frozen=True, slots=True)
 class FileContext:
-    """What all parts need: the file's references, its folder, the pipeline's name, the brokers given outside of it."""
+    """The context of all parts: the file's references, its folder, the pipeline's name, the brokers given elsewhere."""
 
     references: References
     folder: Path

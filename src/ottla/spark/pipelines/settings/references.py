@@ -1,7 +1,7 @@
-"""What `${…}` in a pipeline's file stands for, and how it is kept out of everything that is shown.
+"""The values of `${…}` in a pipeline's file, and how they are kept out of everything that is shown.
 
 `${env:NAME}` is a variable of the environment, `${file:PATH}` the text of a file without the line end, `${here}` the
-folder of the pipeline's file; `$${` is `${`. What comes from the first two counts as secret.
+folder of the pipeline's file; `$${` is `${`. Values of the first two count as secret.
 """
 
 from __future__ import annotations

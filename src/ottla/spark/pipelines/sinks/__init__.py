@@ -1,1 +1,1 @@
-"""Where the rows of a batch go: tables, topics, databases, the console."""
+"""The sinks of a batch's rows: tables, topics, databases, the console."""

@@ -39,7 +39,7 @@ def open_sink(settings: PipelineSettings) -> BatchSink:
 
 
 def open_dead_letters(settings: PipelineSettings) -> BatchSink | None:
-    """Where records go that do not parse; None where they are only counted."""
+    """Open the sink of dead letters; None where they are only counted."""
     if isinstance(settings.dead_letters, TableSinkSettings):
         # A table keeps one pipeline's batches under one name; that of the rows is taken.
         return TableSink(settings.dead_letters, f"{settings.name}/dead-letters", keep_offsets=False)

@@ -1,4 +1,4 @@
-"""What a query owes its sinks and they owe it."""
+"""The contract between a query and its sinks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BatchInWork:
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """What a sink left out of a batch: `bad_records` did not parse, None where it cannot say; and rows of its own."""
+    """Rows that a sink left out: `bad_records` did not parse, None where it cannot say; `refused` it refused itself."""
 
     bad_records: int | None = None
     refused: RefusedRows = field(default_factory=RefusedRows)
@@ -57,7 +57,7 @@ class BatchSink(Protocol):
         return StagedRows()
 
     def record_refusals(self) -> RecordRefusals | None:
-        """What finds the records whose rows `stage` left out; None where rows are not of single records."""
+        """Return a finder of records whose rows `stage` left out; None where rows are not of single records."""
         return None
 
     def refused_rows(self, frame: DataFrame) -> DataFrame | None:

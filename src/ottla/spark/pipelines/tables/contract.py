@@ -1,9 +1,8 @@
-"""What a table owes a pipeline, and what crosses between the tasks that write files and the driver that commits them.
+"""The contract of tables and pipelines, and the data that passes from tasks, which write files, to the driver.
 
-A task writes Parquet files where no reader looks yet; only their manifests (`StagedFile`) reach the driver. The
-driver gives
-all files of a batch to `BatchTable.commit`, which in one conditional step checks that the batch is not there and makes
-all of its files visible. So a batch that runs again, in the same driver or in another one, adds nothing.
+A task writes Parquet files where no reader looks yet; only their manifests (`StagedFile`) reach the driver. The driver
+gives all files of a batch to `BatchTable.commit`, which in one conditional step checks that the batch is not there and
+makes all of its files visible. So a batch that runs again, in the same driver or in another one, adds nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ EndOffsets = Mapping[str, Mapping[int, int]]
 class StagedFile:
     """A whole Parquet file that a task wrote. `path` is relative to the folder that `BatchTable.staging` names.
 
-    `partition` has the values of the table's partition columns, in their order, as text; None for null. `footer` is
-    its Parquet metadata
-    (`FileMetaData.write_metadata_file`), for the statistics that table formats keep.
+    `partition` has the values of the table's partition columns, in their order, as text; None for null. `footer` is its
+    Parquet metadata (`FileMetaData.write_metadata_file`), for the statistics that table formats keep.
     """
 
     path: str
@@ -62,7 +60,7 @@ class LastCommit:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where tasks write: a folder of its own for each attempt at a batch, by its URL.
+    """The folder that tasks write to, by its URL: each attempt at a batch has its own.
 
     Files lie in folders as Hive names them (`day=2013-01-01/part-….parquet`). They leave the columns `partition_by`
     out, or with `keep_partition_columns` have them.

@@ -109,7 +109,7 @@ def shown(url: str) -> str:
 
 
 def filesystem_error(url: str, error: Exception) -> PipelineError:
-    """What a file system refused, in one sentence with the likely cure."""
+    """Describe a file system's error, in one sentence with the likely cure."""
     lines = str(error).strip().splitlines()
     said = lines[0].strip() if lines else type(error).__name__
     place = shown(url)

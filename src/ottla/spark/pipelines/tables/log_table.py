@@ -1,7 +1,7 @@
-"""What tables with a log have in common: each write is made at the version that was read, or not at all.
+"""The common part of tables with a log: each write is made at the version that was read, or not at all.
 
 Files are written into the table's folder, where only the log makes them visible. A commit that seemed to fail may have
-been made: nothing is tried again before the table was read and the batch looked up.
+been made: before another try the table is read and the batch looked up.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LogTable(ABC):
     @property
     @abstractmethod
     def _version(self) -> Hashable | None:
-        """What another commit changes; None if there is no table."""
+        """A version that each commit changes; None without a table."""
 
     @abstractmethod
     def _read(self) -> None:
@@ -96,7 +96,7 @@ class LogTable(ABC):
 
     @abstractmethod
     def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:
-        """What is worth compacting in the version that was read, of this pipeline's files."""
+        """Return this pipeline's files that are worth compacting in the version that was read."""
 
     @abstractmethod
     def _live_names(self) -> set[str]:
@@ -198,7 +198,7 @@ class LogTable(ABC):
         return sum(len(each.files) for each in made)
 
     def _alike(self, old: Bin) -> Iterator[tuple[OldFile, ...]]:
-        """Those files of a bin that have one schema, two at least."""
+        """Yield groups of a bin's files that have one schema, two at least."""
         by_path = {self._attempts.path(each.name): each for each in old.files}
         for paths in alike(self._attempts.filesystem, list(by_path)):
             if len(paths) > 1:
@@ -258,7 +258,7 @@ class LogTable(ABC):
 
     @property
     def _recovered_driver(self) -> int | None:
-        """What a commit must say besides, so that older drivers end: once this one has recovered."""
+        """The driver that a commit must name, so that older ones end: this one, once it has recovered."""
         return self._driver.number if self._driver.has_recovered else self._state.driver
 
     def _is_ours(self, batch: BatchCommit, attempt: Attempt) -> bool:

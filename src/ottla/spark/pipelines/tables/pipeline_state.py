@@ -1,4 +1,4 @@
-"""What a table with a log holds of a pipeline, however its format keeps it."""
+"""The state of a pipeline in a table with a log, however its format keeps it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class QueryCommits:
 
 @dataclass(frozen=True, slots=True)
 class PipelineState:
-    """What a table holds of a pipeline: `driver` is the number of the one that recovered last."""
+    """A pipeline's state in a table: `driver` is the number of the one that recovered last."""
 
     driver: int | None
     compactions: int

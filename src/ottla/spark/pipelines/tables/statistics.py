@@ -1,4 +1,4 @@
-"""What the footers of Parquet files say of their columns, for the statistics by which readers leave files out."""
+"""Column statistics from the footers of Parquet files, by which readers leave files out."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class CommittedBatch(Protocol):
 
 
 class CommittedState(Protocol):
-    """What a table says of a pipeline."""
+    """A pipeline's state in a table."""
 
     @property
     def driver(self) -> int | None:

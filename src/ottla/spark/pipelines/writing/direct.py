@@ -43,7 +43,7 @@ _REPORT_COLUMNS = f"{MANIFEST_COLUMNS}, bad_records BIGINT, latest_event_ms BIGI
 
 @dataclass(frozen=True, slots=True)
 class DirectBatch:
-    """What the tasks of one batch did: the files, the rows that they left out, how many records did not parse."""
+    """The results of one batch's tasks: the files, the rows that they left out, how many records did not parse."""
 
     files: list[StagedFile]
     refused: RefusedRows
@@ -52,7 +52,7 @@ class DirectBatch:
 
 @dataclass(frozen=True, slots=True)
 class DirectSelection:
-    """What a task makes of decoded records. `bad_reason` is the column that a record has which did not parse."""
+    """The selection from decoded records. `bad_reason` is the column that is set where a record did not parse."""
 
     bad_reason: str | None
     event_time: Expression | None
@@ -90,7 +90,7 @@ class DirectWriter:
         return None if self._latest_event_ms is None else max(0, self._latest_event_ms - self._delay_ms)
 
     def record_refusals(self, rule: PartitionRule) -> RecordRefusals:
-        """What says of single records why no partition can hold their rows."""
+        """Return the refusals of single records whose rows no partition can hold."""
         return RecordRefusals(self._selection.conditions, rule)
 
     def write(self, spark: SparkSession, staging: Staging, start: EndOffsets | None, end: EndOffsets) -> DirectBatch:
@@ -138,7 +138,7 @@ class RecordRefusals:
 
 
 class DirectTask(Versioned):
-    """What a task does: `work` has the ranges of each task by its number."""
+    """A task that writes files; `work` has the ranges of each task by its number."""
 
     def __init__(
         self,

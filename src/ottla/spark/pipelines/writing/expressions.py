@@ -89,7 +89,7 @@ class Cast:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Those of the operand."""
+        """The operand's columns."""
         return self.operand.columns
 
     def of(self, batch: pyarrow.RecordBatch) -> Any:
@@ -113,11 +113,11 @@ class Call:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Those of all operands."""
+        """The columns of all operands."""
         return frozenset().union(*(each.columns for each in self.operands))
 
     def of(self, batch: pyarrow.RecordBatch) -> Any:
-        """What the function gives."""
+        """Apply the function."""
         import pyarrow.compute as pc
 
         return pc.call_function(self.function, [each.of(batch) for each in self.operands])

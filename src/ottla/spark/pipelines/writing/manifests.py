@@ -22,7 +22,7 @@ MANIFEST_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """What the tasks of one batch wrote: the files, and the rows that they left out."""
+    """The output of one batch's tasks: the files, and the rows that they left out."""
 
     files: list[StagedFile]
     refused: RefusedRows
@@ -59,7 +59,7 @@ def _rows(found: Sequence[StagedFile | None], refused: RefusedRows) -> pyarrow.R
 
 
 def written_rows(rows: Iterable[Mapping[str, Any]]) -> WrittenRows:
-    """What the rows of all tasks say."""
+    """Collect the reports of all tasks."""
     files, refused = [], RefusedRows()
     for row in rows:
         if row["path"] is not None:

@@ -26,7 +26,7 @@ _AMBIGUOUS = ("\\", '"', "''", "${")
 
 @dataclass(frozen=True, slots=True)
 class SqlRules:
-    """What of Spark's settings changes the meaning of expressions."""
+    """The Spark settings that change the meaning of expressions."""
 
     ansi: bool
     utc: bool
@@ -34,7 +34,7 @@ class SqlRules:
 
 @dataclass(frozen=True, slots=True)
 class SqlPlan:
-    """What a pipeline's SQL does: one SELECT in place of all steps, and the columns of each view on the way."""
+    """A pipeline's SQL: one SELECT for all steps, and the columns of each view on the way."""
 
     conditions: OneSelect
     views: Mapping[str, Mapping[str, Expression]]

@@ -47,7 +47,7 @@ class RefusedRows:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """What partition columns may hold. `as_text`: readers have a value as text only, where one text means null."""
+    """Values allowed in partition columns. `as_text`: readers have a value as text only, where one text means null."""
 
     columns: tuple[str, ...]
     as_text: bool = True
@@ -120,7 +120,7 @@ def refused_rows(frame: DataFrame, rule: PartitionRule) -> DataFrame:
 
 
 class RefusedRowsTask(Versioned):
-    """What a task does: finds refused rows among those of values of partition columns and the whole row as JSON."""
+    """A task that finds refused rows, given the values of partition columns and the whole row as JSON."""
 
     def __init__(self, rule: PartitionRule) -> None:
         self._rule = rule

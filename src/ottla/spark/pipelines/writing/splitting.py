@@ -18,7 +18,7 @@ PartitionValues = tuple[str | None, ...]
 
 
 def rule_of(staging: Staging) -> PartitionRule:
-    """What the partition columns of files there may hold."""
+    """Return the rule for the partition columns of files there."""
     return PartitionRule(staging.partition_by, as_text=not staging.keep_partition_columns)
 
 

@@ -39,7 +39,7 @@ def write_batch(frame: DataFrame, staging: Staging, *, gather: bool = True) -> W
 
 
 class WriteTask(Versioned):
-    """What a task does: writes its rows, and reports its files."""
+    """A task that writes its rows, and reports its files."""
 
     def __init__(self, staging: Staging, schema: pyarrow.Schema) -> None:
         self._staging = staging

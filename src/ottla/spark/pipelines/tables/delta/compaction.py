@@ -31,7 +31,7 @@ def live_names(table: deltalake.DeltaTable) -> set[str]:
 def small_files(
     table: deltalake.DeltaTable, watermark_ms: int | None, target_bytes: int, own_folder: str
 ) -> Iterator[Bin]:
-    """What is worth compacting of the files in `own_folder`, oldest first.
+    """Yield files in `own_folder` that are worth compacting, oldest first.
 
     Files of other writers are left to them, and so are whole tables with deletion vectors.
     """

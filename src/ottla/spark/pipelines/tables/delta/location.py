@@ -1,4 +1,4 @@
-"""Where a Delta table lies, for pyarrow and for deltalake."""
+"""The location of a Delta table, for pyarrow and for deltalake."""
 
 from __future__ import annotations
 

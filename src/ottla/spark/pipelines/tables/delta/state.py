@@ -44,17 +44,17 @@ def pipeline_state(pipeline: str, versions: Mapping[str, int]) -> PipelineState:
 
 
 def driver_entry(pipeline: str, driver: int) -> dict[str, int]:
-    """What says that this driver recovered."""
+    """Return the entry of a recovered driver."""
     return {f"{_prefix(pipeline)}driver": driver}
 
 
 def compaction_entry(pipeline: str, number: int) -> dict[str, int]:
-    """What says that this compaction, counted from 1, was committed."""
+    """Return the entry of a committed compaction, counted from 1."""
     return {f"{_prefix(pipeline)}compactions": number}
 
 
 def batch_entries(pipeline: str, state: PipelineState, batch: BatchCommit, attempt: int) -> dict[str, int]:
-    """What a batch changes in `state`, by application id."""
+    """Return a batch's changes of `state`, by application id."""
     query = f"query/{quote(batch.query_id, safe='')}"
     changed = {f"{query}/batch": batch.batch_id, f"{query}/attempt": attempt}
     if batch.query_id not in state.queries:

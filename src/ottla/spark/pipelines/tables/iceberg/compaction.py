@@ -35,7 +35,7 @@ def files_of(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
 
 
 def small_files(table: Table, watermark_ms: int | None, target_bytes: int, url: str, own_folder: str) -> Iterator[Bin]:
-    """What is worth compacting of the files in `own_folder` of the table, whose folder is `url`.
+    """Yield files in `own_folder` of the table, whose folder is `url`, that are worth compacting.
 
     Files of other writers are left to them, and so are whole tables with files that say which rows are deleted.
     """

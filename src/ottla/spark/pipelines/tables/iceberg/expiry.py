@@ -121,7 +121,7 @@ class Expiry:
         return ExpiredFiles(self._ours({*lists, *gone, *merged}), self._ours(left))
 
     def _unreferred(self, table: Table, files: ExpiredFiles) -> ExpiredFiles:
-        """Those of the files that no snapshot of the table has."""
+        """Return the files that no snapshot of the table has."""
         snapshots = table.snapshots()
         shared = self._referred.manifests(table, snapshots)
         metadata = set(files.metadata) - {each.manifest_list for each in snapshots} - set(shared)

@@ -1,4 +1,4 @@
-"""Where an Iceberg table lies: in which catalog, and its folder for pyarrow and for tasks."""
+"""The location of an Iceberg table: its catalog, and its folder for pyarrow and for tasks."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class IcebergLocation:
                 raise
 
     def storage_options(self) -> dict[str, str]:
-        """Those of the settings; else S3's settings of the catalog by pyarrow's names."""
+        """Return the settings' options; else the catalog's S3 settings by pyarrow's names."""
         if self._sink.storage_options:
             return dict(self._sink.storage_options)
         options = self._sink.catalog_options

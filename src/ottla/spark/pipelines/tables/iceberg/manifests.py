@@ -1,4 +1,4 @@
-"""What the snapshots of an Iceberg table refer to, remembered from one look to the next: such files never change."""
+"""The files that snapshots of an Iceberg table refer to, remembered from one look to the next: they never change."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ReferredFiles:
         return found
 
     def without(self, table: Table, names: Iterable[str], manifests: Iterable[ManifestFile]) -> set[str]:
-        """Those of the names that none of the manifests has; reads no more manifests than that takes."""
+        """Return the names that none of the manifests has; read no more manifests than that takes."""
         left = set(names)
         for each in manifests:
             if not left:

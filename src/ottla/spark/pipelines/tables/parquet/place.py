@@ -44,7 +44,7 @@ class TablePlace:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """What the file system refuses in the block becomes a PipelineError."""
+        """Turn the file system's errors in the block into PipelineError."""
         try:
             yield
         except OSError as error:
@@ -55,7 +55,7 @@ class TablePlace:
         return f"{self.root}/{relative}" if relative else self.root
 
     def entries(self, relative: str) -> list[pyarrow.fs.FileInfo]:
-        """What stands in a folder, files and folders; nothing where there is no such folder."""
+        """List a folder's files and folders; nothing where there is no such folder."""
         from pyarrow import fs
 
         found: list[pyarrow.fs.FileInfo] = self.filesystem.get_file_info(
