@@ -2,7 +2,7 @@
 
 Workers import PySpark from `pyspark.zip`, which has no bytecode. So each compiles what it imports, and what compiling
 took stays in the heap. Before Python 3.12 each package of the archive also gets a list of its own of all 1,300 files
-when Spark invalidates the caches of imports. See docs/decisions/0098-memory-of-spark-s-workers.md.
+when Spark invalidates the caches of imports. See docs/decisions/0098-what-spark-s-processes-cost.md.
 """
 
 from __future__ import annotations
