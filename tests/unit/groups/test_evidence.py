@@ -20,6 +20,7 @@ from ottla.groups.evidence import (
     rejoin_cause,
 )
 from ottla.groups.membership import GroupMemberState
+from ottla.groups.rebalancing import cause_of
 
 pytestmark = pytest.mark.spec("G10")
 
@@ -209,3 +210,11 @@ def test_the_line_for_the_log():
     assert line == (
         "group g: generation 5 stable after 500 ms; member_joined c and 1 more; 1 members, 0 partitions moved"
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "detail"),
+    [(None, None), ("lunch", "lunch"), ("rebalance failed due to MemberIdRequiredException", None)],
+)
+def test_the_second_round_of_a_first_join_is_no_cause(reason: str | None, detail: str | None):
+    assert cause_of(Cause.MEMBER_JOINED, member("a", []), 1000, reason).detail == detail
