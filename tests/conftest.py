@@ -32,7 +32,7 @@ from support.java import (
     streams_libs,
     zookeeper_082_libs,
 )
-from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
+from support.leftovers import end_all, leftover_children, leftover_files, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
 from support.programs import built_programs, promtool_executable
 from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
@@ -208,6 +208,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if os.environ.get("CI") == "true":
                 pytest.fail(missing, pytrace=False)
             pytest.skip(missing)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Fail where a file of tests, or a fixture of theirs, leaves its files and sockets open."""
+    yield
+    if (nextitem is None or nextitem.path != item.path) and (count := leftover_files()):
+        pytest.fail(f"{count} files and sockets are open after {item.path.name}", pytrace=False)
 
 
 class Worker:

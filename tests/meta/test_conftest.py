@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,33 @@ def test_it():
     assert done.returncode == 1, done.stdout
     assert "1 passed" in done.stdout
     assert "lost orphan" in done.stdout
+
+
+def test_files_left_open_fail_the_run_and_those_that_are_garbage_are_closed(tmp_path: Path) -> None:
+    source = """
+import os
+kept = []
+def test_garbage():
+    cycle = [open(os.devnull) for _ in range(600)]
+    cycle.append(cycle)
+def test_kept():
+    kept.append([open(os.devnull) for _ in range(600)])
+"""
+    done = run_suite(
+        tmp_path,
+        source,
+        "-n",
+        "0",
+        "-W",
+        "ignore::ResourceWarning",
+        "-W",
+        "ignore::pytest.PytestUnraisableExceptionWarning",
+    )
+    assert done.returncode == 1, done.stdout
+    assert "2 passed, 1 error" in done.stdout
+    found = re.search(r"(\d+) files and sockets are open after test_", done.stdout)
+    assert found is not None, done.stdout
+    assert 600 <= int(found[1]) < 800
 
 
 def test_what_a_crashed_worker_had_started_is_killed(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Processes that a test run has started and not ended, wherever they hang in the tree of processes."""
+"""Processes that a test run has started and not ended, wherever they hang in the tree of processes, and open files."""
 
 from __future__ import annotations
 
+import gc
 import os
 
 import psutil
@@ -10,6 +11,19 @@ import psutil
 RUN_VARIABLE = "OTTLA_TEST_RUN"
 #: Helpers of Python's own that end with the interpreter.
 OWN_CHILDREN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+
+#: Files and sockets that a process may have open between two files of tests: select() takes no number above 1,023.
+MOST_OPEN_FILES = 500
+
+
+def leftover_files() -> int:
+    """The number of files and sockets that are open, garbage not counted; 0 for `MOST_OPEN_FILES` and fewer."""
+    for _ in range(2):
+        if (found := len(os.listdir("/dev/fd"))) <= MOST_OPEN_FILES:
+            return 0
+        gc.collect()
+    return found
 
 
 def mark_this_run() -> str:

@@ -59,9 +59,10 @@ class Tap:
         self._requests: list[TappedRequest] = []
         self._holds: list[Hold] = []
         self._losses: list[tuple[str, int]] = []
-        self._sockets: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        self._sockets: set[socket.socket] = set()
+        self._connections: set[threading.Thread] = set()
+        self._accepting = threading.Thread(target=self._accept)
+        self._accepting.start()
 
     def begin(self) -> None:
         """Forget what has passed, and what was asked for."""
@@ -99,13 +100,13 @@ class Tap:
         self.begin()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._accepting.join()
         with self._lock:
+            connections = list(self._connections)
             for one in self._sockets:
                 break_connection(one)
-        for thread in self._threads:
+        for thread in connections:
             thread.join()
-        for one in self._sockets:
-            one.close()
 
     def _accept(self) -> None:
         while True:
@@ -120,16 +121,24 @@ class Tap:
                 continue
             for one in (client, broker):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            open_requests: dict[int, TappedRequest] = {}
-            threads = [
-                threading.Thread(target=self._pass_requests, args=(client, broker, open_requests)),
-                threading.Thread(target=self._pass_answers, args=(client, broker, open_requests)),
-            ]
+            connection = threading.Thread(target=self._pass, args=(client, broker))
             with self._lock:
-                self._sockets += [client, broker]
-                self._threads += threads
-            for thread in threads:
-                thread.start()
+                self._sockets |= {client, broker}
+                self._connections.add(connection)
+            connection.start()
+
+    def _pass(self, client: socket.socket, broker: socket.socket) -> None:
+        """Pass requests and answers until one end is gone, then close both."""
+        open_requests: dict[int, TappedRequest] = {}
+        answers = threading.Thread(target=self._pass_answers, args=(client, broker, open_requests))
+        answers.start()
+        self._pass_requests(client, broker, open_requests)
+        answers.join()
+        with self._lock:
+            self._sockets -= {client, broker}
+            self._connections.remove(threading.current_thread())
+        client.close()
+        broker.close()
 
     def _pass_requests(
         self, client: socket.socket, broker: socket.socket, open_requests: dict[int, TappedRequest]
