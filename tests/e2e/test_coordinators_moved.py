@@ -16,7 +16,7 @@ from ottla.groups.machine import GroupMachine
 from ottla.groups.states import GroupState
 from ottla.peer.errors import KNOWN_CODES
 from ottla.testing import Cluster
-from ottla.testing.group_actions import expire_member
+from ottla.testing.groups import expire_member
 from ottla.wire.errors import ErrorCode
 from support.raw_client import RawClient
 from support.raw_members import GROUP, OFFSETS_TOPIC, Disconnected, Member, RawGroup

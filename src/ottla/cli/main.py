@@ -122,9 +122,9 @@ def zookeeper(
 @app.command()
 def container() -> None:
     """Run one broker with the settings of KAFKA_… variables, as images of Apache Kafka do."""
-    from ottla.cli.container import run
+    from ottla.cli.serve import run_container
 
-    sys.exit(run())
+    sys.exit(run_container())
 
 
 @app.command("test-broker", context_settings={"allow_interspersed_args": False})

@@ -1,4 +1,7 @@
-"""`ottla serve`: settings together, one broker up, signals to stop it."""
+"""`ottla serve`: settings together, one broker up, signals to stop it.
+
+Also `ottla container`: a broker in a container, with the variables of Apache Kafka's image as its settings.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla import __version__
 from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, Command
@@ -36,6 +39,14 @@ NOT_COMPILED = (
 )
 
 COMMAND = Command("ottla serve")
+CONTAINER = Command("ottla container")
+
+#: What Testcontainers' modules for Kafka wait for in the log: Java and Go; Python with ZooKeeper; Python with KRaft.
+#: Each stands in one line, since Java's module counts lines.
+AWAITED: Final = (
+    "Testcontainers waits for: Transitioning from RECOVERY to RUNNING, "
+    "[KafkaServer id={broker_id}] started, Kafka Server started"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,27 @@ def run(options: ServeOptions) -> int:
     for warning in config.warnings:
         COMMAND.report(f"warning: {warning}")
     return run_in_loop(serve_config(config, started, COMMAND))
+
+
+def run_container() -> int:
+    """Run the broker of `ottla container`; returns the exit code."""
+    from ottla.config.broker import ConfigRefusal, parse_broker_config
+    from ottla.config.container import ContainerRefusal, container_settings
+
+    started_s = process_start_s()
+    prepare_process()
+    made = container_settings(os.environ)
+    if isinstance(made, ContainerRefusal):
+        CONTAINER.report(made.message)
+        return EXIT_FAILED
+    config = parse_broker_config(made.settings)
+    if isinstance(config, ConfigRefusal):
+        for problem in config.problems:
+            CONTAINER.report(problem)
+        return EXIT_FAILED
+    for note in [*made.notes, *(f"warning: {warning}" for warning in config.warnings)]:
+        CONTAINER.report(note)
+    return run_in_loop(serve_config(config, started_s, CONTAINER, AWAITED))
 
 
 def prepare_process() -> None:

@@ -1,4 +1,7 @@
-"""Offsets of partitions: beginning, end, or by timestamp (ListOffsets)."""
+"""Offsets of partitions: beginning, end, or by timestamp (ListOffsets).
+
+Also the ends of leader epochs in the log of a partition's leader (OffsetForLeaderEpoch, KIP-101).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,12 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+)
+from ottla.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 
 Found = dict[TopicPartition, OffsetAndTimestamp | None]
@@ -112,3 +121,25 @@ def offsets_in(
             left_out = f"broker {leader} left {partition} out of its answer"
             failed[partition] = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out)
     return found, failed
+
+
+async def end_of_epoch(cluster: Cluster, partition: TopicPartition, epoch: int) -> tuple[int, int]:
+    """Return the leader's largest epoch that is at most `epoch`, and the offset where it ends there.
+
+    Both are -1 if the leader knows none. Raises the errors of `Cluster.retry`.
+    """
+
+    async def attempt() -> tuple[int, int]:
+        leader = await cluster.leader(partition)
+        asked = OffsetForLeaderPartition(partition=partition.partition, leader_epoch=epoch)
+        topic = OffsetForLeaderTopic(topic=partition.topic, partitions=[asked])
+        request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=[topic])
+        answer: OffsetForLeaderEpochResponse = await cluster.request(leader, request)
+        for found in answer.topics:
+            for each in found.partitions:
+                if each.error_code != ErrorCode.NONE:
+                    raise BrokerError(each.error_code, f"no end of leader epoch {epoch} of {partition} from {leader}")
+                return each.leader_epoch, each.end_offset
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader} left {partition} out of its answer")
+
+    return await cluster.retry(f"looking up leader epoch {epoch} of {partition}", attempt)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.testing.embedded import EmbeddedBroker
     from ottla.testing.faults.declared import FaultRule
     from ottla.testing.faults.requests import SeenRequest
-    from ottla.testing.groups_seen import SeenGroup
+    from ottla.testing.groups import SeenGroup
     from ottla.testing.reading import Found
     from ottla.wire.apis import ApiKey
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.testing.async_waits import AsyncWaits
     from ottla.testing.faults.declared import Faults
-    from ottla.testing.groups_seen import SeenGroup
+    from ottla.testing.groups import SeenGroup
     from ottla.testing.reading import Found
     from ottla.testing.seeds import Data, HeaderData, SeedRecord, TopicDeclaration
 
@@ -257,13 +257,13 @@ class EmbeddedBroker(Interventions, StartedAndStopped):
 
     def group(self, group_id: str) -> SeenGroup | None:
         """A consumer group with members, assignments, committed offsets and lag; None where there is none."""
-        from ottla.testing.groups_seen import see_group
+        from ottla.testing.groups import see_group
 
         return self._running.call(see_group, self.server, group_id)
 
     def groups(self) -> list[SeenGroup]:
         """All consumer groups, by their names."""
-        from ottla.testing.groups_seen import see_groups
+        from ottla.testing.groups import see_groups
 
         return self._running.call(see_groups, self.server)
 

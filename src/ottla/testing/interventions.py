@@ -83,7 +83,7 @@ class Interventions(ABC):
         `ottla group why` shows the cause, with this reason. Raises `TestBrokerError` where there is no such group, or
         nobody in it.
         """
-        from ottla.testing.group_actions import rebalance
+        from ottla.testing.groups import rebalance
 
         self._running.call(rebalance, self.server, group_id, reason)
 
@@ -93,7 +93,7 @@ class Interventions(ABC):
         Returns its member id. The member learns of it from its next heartbeat. Raises `TestBrokerError` where there is
         no such member, or more than one of this client id.
         """
-        from ottla.testing.group_actions import expire_member
+        from ottla.testing.groups import expire_member
 
         return self._running.call(expire_member, self.server, group_id, member)
 

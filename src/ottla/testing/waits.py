@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.groups.states import GroupState
 from ottla.testing.errors import TestBrokerError
 from ottla.testing.faults.named import nearest
-from ottla.testing.groups_seen import SeenGroup, see_group
+from ottla.testing.groups import SeenGroup, see_group
 from ottla.testing.reading import Found, count_records, read_records
 from ottla.testing.waiting import until
 

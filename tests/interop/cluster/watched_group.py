@@ -18,7 +18,7 @@ from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition
 from ottla.testing import Cluster
-from ottla.testing.groups_seen import SeenGroup, see_group
+from ottla.testing.groups import SeenGroup, see_group
 from support.waiting import wait_until
 
 TOPIC, PARTITIONS, GROUP = "t", 6, "g"

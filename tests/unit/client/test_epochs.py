@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.epochs import end_of_epoch
 from ottla.client.errors import BrokerError
+from ottla.client.offsets import end_of_epoch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (

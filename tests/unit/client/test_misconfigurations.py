@@ -32,7 +32,7 @@ from ottla.client.errors import (
 )
 from ottla.client.model import TopicPartition
 from ottla.peer import diagnosis
-from ottla.peer.cures import CURES
+from ottla.peer.errors import CURES
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from support import odd_servers

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.cli.profile.views import show_figures
+from ottla.cli.profile.commands import show_figures
 from ottla.cli.terminal import Terminal
 from ottla.profiles.checker import Checked
 from ottla.profiles.figures import ProfileFigures, figures_of

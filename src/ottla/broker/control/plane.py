@@ -16,14 +16,13 @@ from uuid import UUID
 
 from ottla.broker.control.controller_requests import AskedOfController, ServedByController
 from ottla.broker.control.controller_shell import ControllerShell
-from ottla.broker.control.first_brokers import FirstBrokers
+from ottla.broker.control.first_metadata import FirstBrokers, UnheardTopics
 from ottla.broker.control.interbroker import BrokerConnector, ControllerLink
 from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.control.metadata_writes import MetadataWriter, announcement
 from ottla.broker.control.producer_ids import ProducerIds
 from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
 from ottla.broker.control.topic_reads import read_topics
-from ottla.broker.control.unheard_topics import UnheardTopics
 from ottla.broker.control.znodes import (
     CHANGED_MEANWHILE,
     MOST_ATTEMPTS,

@@ -1,13 +1,13 @@
-"""The replicas on this broker: roles, appends, and the handling of disk errors."""
+"""The replicas on this broker: roles, appends, flushes that are due, and the handling of disk errors."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from ottla.broker.replicas.flush_timer import FlushTimer
 from ottla.broker.replicas.losses import LossReports
 from ottla.broker.replicas.partition import Partition, Replication
 from ottla.broker.replicas.reports import is_report_due
@@ -28,6 +28,8 @@ log = logging.getLogger("ottla.broker")
 
 #: Partitions that background work looks at in one step.
 PARTITIONS_PER_STEP = 1_000
+#: No timer is armed for longer intervals of `flush.ms`: the flush of all logs comes first.
+LATEST_FLUSH_MS = 24 * 3600 * 1000
 
 
 class RoleListener(Protocol):
@@ -40,6 +42,43 @@ class RoleListener(Protocol):
     def unload(self, partition: int, leader_epoch: int | None) -> None:
         """Note that this broker does not lead the partition in `leader_epoch`; None: its replica is deleted."""
         ...
+
+
+class FlushTimer:
+    """`flush.ms`: flushes a log this long after the first record that is not on the disk.
+
+    There is one timer for each log with unflushed records and a `flush.ms` setting.
+    """
+
+    def __init__(self, clock_now_ms: Callable[[], int], flush: Callable[[PartitionLog], None]) -> None:
+        self._now_ms = clock_now_ms
+        self._flush = flush
+        self._armed: dict[PartitionLog, asyncio.TimerHandle] = {}
+
+    def appended(self, log: PartitionLog) -> None:
+        """Make sure that the log is flushed in time."""
+        if log.config.flush_ms <= LATEST_FLUSH_MS and log not in self._armed:
+            self._arm(log)
+
+    def _arm(self, log: PartitionLog) -> None:
+        due_ms = log.unflushed.last_flush_ms + log.config.flush_ms
+        seconds = max(due_ms - self._now_ms(), 0) / 1000
+        self._armed[log] = asyncio.get_running_loop().call_later(seconds, self._expired, log)
+
+    def _expired(self, log: PartitionLog) -> None:
+        del self._armed[log]
+        if log.closed or not log.unflushed.bytes or log.config.flush_ms > LATEST_FLUSH_MS:
+            return
+        if self._now_ms() - log.unflushed.last_flush_ms >= log.config.flush_ms:
+            self._flush(log)
+        else:
+            self._arm(log)
+
+    def stop(self) -> None:
+        """Cancel all timers."""
+        for handle in self._armed.values():
+            handle.cancel()
+        self._armed.clear()
 
 
 class ReplicaManager:

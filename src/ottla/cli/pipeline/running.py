@@ -6,22 +6,26 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from ottla.cli.command import EXIT_INTERRUPTED, CommandError
 from ottla.cli.pipeline import COMMAND, java_end, refusals, spark_refusals
-from ottla.cli.pipeline.live import LiveOutput
+from ottla.cli.terminal import printable
+from ottla.spark.pipelines.running.progress import RunHistory, live_line, sample
+from ottla.spark.pipelines.settings.references import redacted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from ottla.spark.listening.listener import QueryListener
+    from ottla.spark.listening.queries import Query
     from ottla.spark.pipelines.running.runner import Ending, PipelineRunner, StopWish
     from ottla.spark.pipelines.settings.model import PipelineSettings
 
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 _GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
 #: Brokers have so long to say where the run begins; without an answer its first batch has no rate.
 START_TIMEOUT_MS = 10_000
+_REWRITE = "\r\x1b[K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,51 @@ class RunOptions:
     spark_log: Path | None = None
     continue_from_table: bool = False
     take_over: bool = False
+
+
+class LiveOutput:
+    """The live line, and the history of the run: rewritten in place on a terminal, a line a batch elsewhere.
+
+    A thread of the listener calls `show`.
+    """
+
+    def __init__(self, stream: TextIO, secrets: tuple[str, ...], now_s: Callable[[], float] = time.time) -> None:
+        self.history = RunHistory()
+        self._stream = stream
+        self._in_place = stream.isatty()
+        self._secrets = secrets
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._is_open = False
+
+    def show(self, query: Query) -> None:
+        """Show the last batch of a query, and remember it."""
+        if query.last is None:
+            return
+        now_s = self._now_s()
+        with self._lock:
+            line = printable(redacted(live_line(query, now_s), self._secrets))
+            self.history.add(sample(query.last, now_s))
+            if self._in_place:
+                self._stream.write(_REWRITE + line)
+                self._is_open = True
+            elif query.last.rows:
+                self._stream.write(line + "\n")
+            self._stream.flush()
+
+    def say(self, text: str) -> None:
+        """A line of its own, below the live one."""
+        self.end_line()
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def end_line(self) -> None:
+        """End the live line, so that what others write stands below it."""
+        with self._lock:
+            if self._is_open:
+                self._stream.write("\n")
+                self._stream.flush()
+            self._is_open = False
 
 
 def run_command(settings: PipelineSettings, options: RunOptions) -> int:
@@ -190,7 +240,6 @@ def _listen(settings: PipelineSettings, options: RunOptions, spark: SparkSession
 def _outcome(settings: PipelineSettings, ending: Ending, wish: StopWish) -> tuple[int, str]:
     from ottla.spark.pipelines.queries.ending import why_it_ended
     from ottla.spark.pipelines.running.reasons import short_reason
-    from ottla.spark.pipelines.settings.references import redacted
 
     if ending.failure is not None:
         sentence = java_end(ending.failure) or why_it_ended(ending.failure)

@@ -1,4 +1,4 @@
-"""The command `ottla profile`."""
+"""The command `ottla profile`, and its figures as a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.cli.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS
 from ottla.cli.command import EXIT_REFUSED, CommandError
 from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, Timeout
 from ottla.cli.profile import COMMAND
-from ottla.cli.terminal import Terminal, printable, write_json
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, duration, printable, write_json
 from ottla.profiles.workload import (
     MOST_PRODUCERS,
     MOST_RECORD_BYTES,
@@ -33,6 +33,9 @@ DEFAULT_SECONDS = 20.0
 MOST_SECONDS = 86_400.0
 MOST_PARTITIONS = 100_000
 MODULES = ("numpy", "pyarrow")
+
+_COLUMNS = (Column("figure"), Column("", is_number=True), Column(""))
+_SMALLEST_SECONDS_MS = 10_000.0
 
 
 def profile(
@@ -154,6 +157,51 @@ def _show(figures: ProfileFigures, *, as_json: bool) -> None:
     if as_json:
         write_json(figures.row())
         return
-    from ottla.cli.profile.views import show_figures
-
     show_figures(Terminal.standard_output(), figures)
+
+
+def show_figures(terminal: Terminal, figures: ProfileFigures) -> None:
+    """Write the table, and below it what was broken."""
+    terminal.line(
+        f"{figures.profile}: {count(figures.partitions, 'partition')} with "
+        f"{count(figures.replication_factor, 'replica')}, {count(figures.producers, 'producer')}, "
+        f"{figures.record_bytes:,}-byte values"
+    )
+    rows = [
+        ("acknowledged", f"{figures.acknowledged:,}", f"in {figures.seconds:.1f} s"),
+        ("records/s", f"{figures.records_per_s:,.0f}", f"{figures.of_mark:.0%} of a million"),
+        ("MB/s", f"{figures.mb_per_s:,.1f}", "of values"),
+        ("latency p50", _latency(figures.p50_ms), "from the record's making to its acknowledgement"),
+        ("latency p99", _latency(figures.p99_ms), ""),
+        ("latency p99.9", _latency(figures.p999_ms), ""),
+        ("CPU of the brokers", _seconds(figures.brokers_cpu_s), "with their ZooKeeper"),
+        ("CPU of the producers", _seconds(figures.producers_cpu_s), ""),
+        ("generator alone, records/s", f"{figures.alone_per_s:,.0f}", "of a core"),
+        ("read back", f"{figures.read:,}", f"in {figures.check_s:.1f} s"),
+    ]
+    counts = {
+        "lost": figures.lost,
+        "twice": figures.doubled,
+        "out of order": figures.reordered,
+        "not acknowledged": figures.not_acknowledged,
+        "sent by nobody": figures.strange,
+    }
+    cells: list[tuple[str | Cell, ...]] = [(name, value, note) for name, value, note in rows if value != "-"]
+    cells += [(name, Cell(f"{many:,}", Style.BAD if many else Style.GOOD), "") for name, many in counts.items()]
+    terminal.table(_COLUMNS, cells, headings=False)
+    for error in figures.errors:
+        terminal.line(f"  an error of the producers: {error}")
+    if not figures.broken:
+        terminal.line(terminal.paint("kept: all that the profile promises", Style.GOOD))
+    for each in figures.broken:
+        terminal.line(terminal.paint(f"broken: {each}", Style.BAD))
+
+
+def _latency(ms: float | None) -> str:
+    if ms is None:
+        return "-"
+    return f"{ms:,.1f} ms" if ms < _SMALLEST_SECONDS_MS else duration(ms)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:,.1f} s"

@@ -106,8 +106,7 @@ def describe(
 
     Ends with 0, with 1 where a topic is not there, with 2 where the cluster could not be asked.
     """
-    from ottla.cli.topic.filters import Filters
-    from ottla.cli.topic.views import description_row, show_description
+    from ottla.cli.topic.views import Filters, description_row, show_description
     from ottla.client.cluster_status import read_cluster_status
 
     filters = Filters(under_replicated, under_min_isr, at_min_isr, offline, with_overrides, exclude_internal)

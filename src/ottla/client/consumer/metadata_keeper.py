@@ -1,18 +1,21 @@
-"""Keeps the metadata of subscribed topics fresh: leader changes, added partitions, new topics."""
+"""Keeps the metadata of subscribed topics fresh: leader changes, added partitions, new and recreated topics."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+import uuid
+from collections.abc import Callable, Iterable
 
-from ottla.client.consumer.recreated_topics import RecreatedTopics
-from ottla.client.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, SubscriptionType
+from ottla.client.consumer.subscription_state import LeaderAndEpoch, OffsetReset, SubscriptionState, SubscriptionType
 from ottla.client.consumer.unknown_topics import UnknownTopics
 from ottla.client.errors import BrokerError, ClientError, as_client_error
 from ottla.client.model import TopicPartition
 from ottla.peer.cluster import Cluster
 from ottla.peer.metadata import NOBODY
 from ottla.wire.errors import ErrorCode
+
+log = logging.getLogger(__name__)
 
 REFUSALS = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
@@ -150,3 +153,41 @@ class MetadataKeeper:
             self._task = None
         self._on_update()
         self.check()
+
+
+class RecreatedTopics:
+    """Logs topics that were deleted and created again while a consumer reads them: their id shows it.
+
+    Call `note` after each metadata response for the topics to read.
+
+    As in Java's consumer, positions stay. They are validated when leader or epoch differ (KIP-320), and are reset where
+    the new log ends before them.
+    """
+
+    def __init__(self, cluster: Cluster, default_reset: OffsetReset) -> None:
+        self._cluster = cluster
+        self._default_reset = default_reset
+        #: The last id of each topic to read, also while it does not exist.
+        self._ids: dict[str, uuid.UUID] = {}
+
+    def note(self, topics: Iterable[str]) -> None:
+        """Compare the ids with those of the last responses that had the topics; log what changed."""
+        before, self._ids = self._ids, {}
+        for name in topics:
+            known = self._cluster.metadata.topics.get(name)
+            former = before.get(name)
+            topic_id = former if known is None or known.topic_id is None else known.topic_id
+            if topic_id is None:
+                continue
+            self._ids[name] = topic_id
+            if former is not None and topic_id != former:
+                log.warning(
+                    "topic %s was deleted and created again (its id was %s and is %s). The positions of this consumer "
+                    "and the offsets it commits are still those of the deleted topic: new records before them are not "
+                    "read, and where the new log ends before them auto.offset.reset=%s decides. Call "
+                    "seek_to_beginning() to read the new topic from its beginning",
+                    name,
+                    former,
+                    topic_id,
+                    self._default_reset.value,
+                )

@@ -1,4 +1,4 @@
-"""A batch of records of one partition, encoded on append."""
+"""A batch of records of one partition, encoded on append, and split where the broker refuses its size."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from ottla.env.threads import Lock
 from ottla.records.batch import BATCH_OVERHEAD, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.records.building import RecordsBuilder, finish_batch, finish_in_place
 from ottla.records.compression import Compression
+from ottla.records.record import decode_columns
+
+MOST_GROWTH = 16
+"""Upper bound of a record's growth with another base timestamp, so that every record has room."""
 
 
 class ProducerBatch:
@@ -107,3 +111,21 @@ class ProducerBatch:
                     compression_level=level,
                 )
         return self.encoded
+
+
+def split_batch(batch: ProducerBatch, lock: Lock) -> list[ProducerBatch]:
+    """Split a batch of at least two records, which the broker refused for its size, into two closed ones, in order."""
+    builder = batch.builder
+    records = decode_columns(builder.payload(), builder.count)
+    middle = builder.count // 2
+    parts = []
+    for start, stop in ((0, middle), (middle, builder.count)):
+        limit = builder.size + MOST_GROWTH * builder.count
+        part = ProducerBatch(batch.partition, limit, 0, batch.created_ms, lock, batch.result.home)
+        for at in range(start, stop):
+            timestamp = builder.base_timestamp + records.timestamp_deltas[at]
+            part.builder.append(timestamp, records.keys[at], records.values[at], records.headers[at])
+        part.reserved = part.builder.size + BATCH_OVERHEAD
+        part.close()
+        parts.append(part)
+    return parts

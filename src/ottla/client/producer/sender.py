@@ -16,11 +16,10 @@ from ottla.client.configs import ProducerConfig
 from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, ProtocolError, RecordTooLargeError
 from ottla.client.model import NO_OFFSET, TopicPartition
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
-from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.batch import ProducerBatch, split_batch
 from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.links import BrokerLink, SentRequest
 from ottla.client.producer.sequences import ProducerIdentity, Sequences
-from ottla.client.producer.splitting import split_batch
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import STALE_METADATA
 from ottla.peer.metadata import NOBODY

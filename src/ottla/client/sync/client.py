@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Self
 from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.model import BROKER_DEFAULT
 from ottla.client.admin.topics import TopicAdmin
-from ottla.client.epochs import end_of_epoch
 from ottla.client.errors import (
     ClientClosedError,
     ClientError,
@@ -29,7 +28,7 @@ from ottla.client.fetcher import FetchedBatches, RangeFetcher
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import TopicMetadata, TopicPartition
-from ottla.client.offsets import offsets_at
+from ottla.client.offsets import end_of_epoch, offsets_at
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.peer.settings import ConnectionSettings

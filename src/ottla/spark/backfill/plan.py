@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from ottla.client.errors import UnsupportedVersionError
 from ottla.client.model import TopicPartition
 from ottla.cluster.topics import is_internal_topic
 from ottla.env.disk import DiskError, RealDisk
 from ottla.spark.backfill.directories import Replica, check_complete, find_replicas
 from ottla.spark.backfill.errors import SegmentError
-from ottla.spark.backfill.extent import Extent, extent_by_checkpoints
-from ottla.spark.backfill.leaders import extents_by_leaders
+from ottla.spark.backfill.extent import UNKNOWN, Extent, LeaderOffsets, extent_by_checkpoints, extent_by_leader
 from ottla.spark.backfill.options import BackfillOptions
 from ottla.spark.backfill.reading import SegmentRange
 from ottla.spark.backfill.segments import SegmentName, list_segments, read_index
@@ -24,6 +25,9 @@ from ottla.spark.errors import DataLossError, OptionError
 from ottla.spark.source.offsets import EARLIEST, LATEST, Offsets
 from ottla.spark.source.partitions import ending_offsets, selected_partitions, starting_offsets
 from ottla.storage.files import LOG_SUFFIX
+
+if TYPE_CHECKING:
+    from ottla.client.sync import Client
 
 log = logging.getLogger(__name__)
 
@@ -95,12 +99,46 @@ def _by_brokers(options: BackfillOptions, replicas: dict[TopicPartition, list[Re
                 f"{', '.join(map(str, missing))} not found in {', '.join(options.log_dirs)}; name the log directories "
                 "of all brokers that hold the topics, or the partitions to read with assign"
             )
-        candidates = extents_by_leaders(client, {each: replicas[each] for each in chosen})
+        candidates = _extents_by_leaders(client, {each: replicas[each] for each in chosen})
         extents = {each: _furthest(found) for each, found in candidates.items()}
         starting = starting_offsets(client, chosen, options.read)
         if options.read.ending.offset == LATEST:
             return extents, starting, {each: extent.end for each, extent in extents.items()}
         return extents, starting, ending_offsets(client, chosen, options.read)
+
+
+def _extents_by_leaders(
+    client: Client, replicas: Mapping[TopicPartition, Sequence[Replica]]
+) -> dict[TopicPartition, list[Extent]]:
+    """Find the extents to read of each partition's replicas. Raises SegmentError, ClientError."""
+    if not replicas:
+        return {}
+    partitions = list(replicas)
+    topics = client.describe_topics(sorted({each.topic for each in partitions}))
+    # In this order: the high watermark is not below the last stable offset.
+    log_starts = client.offsets_at(partitions, EARLIEST)
+    stable = client.offsets_at(partitions, LATEST, read_committed=True)
+    high_watermarks = client.offsets_at(partitions, LATEST)
+    extents: dict[TopicPartition, list[Extent]] = {}
+    for each, found in replicas.items():
+        leader = LeaderOffsets(log_starts[each], stable[each], high_watermarks[each])
+        topic_id = topics[each.topic].topic_id
+        others = [replica.directory for replica in found if topic_id and replica.topic_id not in (None, topic_id)]
+        if others:
+            raise SegmentError(
+                f"{', '.join(others)} holds another topic of the name {each.topic} than the cluster has: it was "
+                "deleted and made again, or the log directory is of another cluster; name the right log directories"
+            )
+        end_of_epoch = partial(_end_of_epoch, client, each)
+        extents[each] = [extent_by_leader(replica, leader, end_of_epoch) for replica in found]
+    return extents
+
+
+def _end_of_epoch(client: Client, partition: TopicPartition, epoch: int) -> tuple[int, int]:
+    try:
+        return client.end_of_epoch(partition, epoch)
+    except UnsupportedVersionError:
+        return UNKNOWN, UNKNOWN
 
 
 def _by_directories(options: BackfillOptions, replicas: dict[TopicPartition, list[Replica]]) -> _Found:

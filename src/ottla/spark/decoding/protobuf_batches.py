@@ -30,11 +30,11 @@ from ottla.spark.decoding.halving import (
 require_extra("valueFormat=protobuf", "spark-decode", "ptars")
 
 import ptars
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ottla.spark.decoding.protobuf_messages import column_type, find_message, message_paths, refuse_no_columns
-from ottla.spark.decoding.protobuf_oneofs import has_oneof, several_members
 
 _CONFIG = ptars.PtarsConfig(
     timestamp_tz="UTC", timestamp_unit="us", duration_unit="us", enum_repr="string", list_value_name="element"
@@ -162,3 +162,54 @@ class FramedProtobuf:
             expected = " or ".join(str(list(each)) for each in self._batches.paths)
             return f"another message of its schema, that at {list(path)} instead of {expected}", b""
         return None, body[start:]
+
+
+def has_oneof(message: Descriptor, within: frozenset[str] = frozenset()) -> bool:
+    """Whether a message, or one in it, has a oneof of several fields."""
+    if message.full_name in within:
+        return False
+    inner = within | {message.full_name}
+    return any(len(each.fields) > 1 for each in message.oneofs) or any(
+        field.message_type is not None and has_oneof(field.message_type, inner) for field in message.fields
+    )
+
+
+def several_members(messages: pyarrow.StructArray, message: Descriptor) -> numpy.ndarray:
+    """Which messages have, at any depth, more than one member of a oneof on the wire, of which the last one counts."""
+    found = numpy.zeros(len(messages), bool)
+    for oneof in message.oneofs:
+        if len(oneof.fields) > 1:
+            members = [_is_there(messages.field(field.name)) for field in oneof.fields if _has(messages, field)]
+            found |= numpy.sum(members, axis=0, dtype=numpy.int64) > 1
+    for field in message.fields:
+        if field.message_type is not None and _has(messages, field) and has_oneof(field.message_type):
+            found |= _within(messages.field(field.name), field.message_type)
+    return numpy.asarray(found & _is_there(messages))
+
+
+def _has(messages: pyarrow.StructArray, field: FieldDescriptor) -> bool:
+    return bool(messages.type.get_field_index(field.name) >= 0)
+
+
+def _is_there(array: pyarrow.Array) -> numpy.ndarray:
+    return numpy.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _within(array: pyarrow.Array, message: Descriptor | None) -> numpy.ndarray:
+    """Which rows of a column, of messages, of lists or of maps of them, have such a message."""
+    types = pyarrow.types
+    if message is None:
+        return numpy.zeros(len(array), bool)
+    if types.is_struct(array.type):
+        return several_members(array, message)
+    found = numpy.zeros(len(array), bool)
+    if types.is_map(array.type):
+        value = message.fields_by_name["value"].message_type
+        inner = _within(array.items, value)
+    elif types.is_list(array.type):
+        inner = _within(array.values, message)
+    else:
+        return found
+    rows = numpy.searchsorted(array.offsets.to_numpy(), numpy.flatnonzero(inner), side="right") - 1
+    found[rows] = True
+    return found

@@ -28,7 +28,6 @@ from ottla.client.model import TopicPartition
 from ottla.env.clock import Clock, SystemClock
 from ottla.spark.connection import connect
 from ottla.spark.errors import one_sentence
-from ottla.spark.source.admission import Admission, limit_offsets
 from ottla.spark.source.commits import GroupCommits
 from ottla.spark.source.identities import TopicIdentities
 from ottla.spark.source.offsets import Offsets, from_json, to_json
@@ -48,7 +47,7 @@ from ottla.spark.source.partitions import (
     starting_offsets,
     with_retries,
 )
-from ottla.spark.source.planning import PartitionRange, plan_ranges
+from ottla.spark.source.planning import Admission, PartitionRange, limit_offsets, plan_ranges
 from ottla.spark.source.reading import read_rows
 from ottla.spark.versions import Versioned
 

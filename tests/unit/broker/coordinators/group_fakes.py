@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.control.unheard_topics import UnheardTopics
+from ottla.broker.control.first_metadata import UnheardTopics
 from ottla.broker.coordinators.coordinator_log import Appended
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.replicas.awaited import Committed

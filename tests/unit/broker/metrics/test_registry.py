@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.broker.metrics.loop_lag import LoopLag
 from ottla.broker.metrics.registry import MetricDeclaration, MetricKind, MetricsRegistry, text_of
+from ottla.broker.metrics.service import LoopLag
 
 pytestmark = pytest.mark.spec("U3")
 

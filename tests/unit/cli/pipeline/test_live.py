@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from ottla.cli.pipeline.live import LiveOutput
+from ottla.cli.pipeline.running import LiveOutput
 from ottla.spark.listening.figures import BatchFigures
 from ottla.spark.listening.queries import Query
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from ottla.cli.command import CommandError
 from ottla.cli.main import app
 from ottla.cli.topic.changes import parse_assignment, parse_configs
-from ottla.cli.topic.filters import Filters
+from ottla.cli.topic.views import Filters
 from ottla.client.admin.model import ConfigEntry
 from ottla.client.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 from ottla.client.model import TopicPartition

@@ -13,8 +13,7 @@ from ottla.client import Producer as AsyncProducer
 from ottla.client.errors import ClientError, ClientTimeoutError, DeliveryError
 from ottla.client.model import TopicPartition
 from ottla.client.producer import batch as batches
-from ottla.client.producer.batch import ProducerBatch
-from ottla.client.producer.splitting import split_batch
+from ottla.client.producer.batch import ProducerBatch, split_batch
 from ottla.client.sync import Producer
 from ottla.records.record import decode_columns
 from ottla.wire.apis import ApiKey

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client.model import TopicPartition
 from ottla.spark.listening.figures import Lag, read_progress, rows_behind
-from ottla.spark.listening.seen_ends import MOST_SIGHTINGS, SeenEnds
+from ottla.spark.listening.queries import MOST_SIGHTINGS, SeenEnds
 from unit.spark.listening.progress import progress, source
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

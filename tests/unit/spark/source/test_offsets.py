@@ -8,10 +8,9 @@ from itertools import pairwise
 import pytest
 
 from ottla.client.model import TopicPartition
-from ottla.spark.source.admission import limit_offsets
 from ottla.spark.source.offsets import OffsetJsonError, from_json, parse_assignment, parse_offsets, to_json
 from ottla.spark.source.options import SplitOptions
-from ottla.spark.source.planning import PartitionRange, plan_ranges
+from ottla.spark.source.planning import PartitionRange, limit_offsets, plan_ranges
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

@@ -1,4 +1,7 @@
-"""A pipeline's query started: what its settings say, from the sources to the sink."""
+"""A pipeline's query started: what its settings say, from the sources to the sink.
+
+Its SQL: each source, table and step is a temporary view, and the last step has the rows of the sink.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,17 @@ from ottla.spark.pipelines.errors import PipelineSettingsError
 from ottla.spark.pipelines.queries.batches import BatchFunction
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.schemas import schema_in_use
-from ottla.spark.pipelines.queries.sources import check_told_apart, read_options, source_view
+from ottla.spark.pipelines.queries.sources import check_told_apart, read_options, source_view, with_watermark
 from ottla.spark.pipelines.queries.starting import decide_start, starting_option
 from ottla.spark.pipelines.queries.state import step_with_state
-from ottla.spark.pipelines.queries.views import result_of
-from ottla.spark.pipelines.settings.model import NewFields, PipelineKind, PipelineSettings, TriggerSettings
+from ottla.spark.pipelines.queries.static_tables import table_view
+from ottla.spark.pipelines.settings.model import (
+    NewFields,
+    PipelineKind,
+    PipelineSettings,
+    StepSettings,
+    TriggerSettings,
+)
 from ottla.spark.pipelines.sinks.opening import open_dead_letters, open_sink
 from ottla.spark.pipelines.sinks.sink import BatchSink
 from ottla.spark.pipelines.sinks.tables import TableSink
@@ -80,6 +89,42 @@ def _rows(spark: SparkSession, settings: PipelineSettings, options: Mapping[str,
     return result_of(
         spark, settings, {each.name: source_view(spark, each, options[each.name]) for each in settings.sources}
     )
+
+
+def result_of(spark: SparkSession, settings: PipelineSettings, sources: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the last step's result, or the only source where there is no step. Raises PipelineSettingsError."""
+    # Else Spark puts variables of the environment and its own settings in place of ${…} in the SQL. What the file means
+    # by ${env:…} is known from the file, and kept out of what is shown.
+    spark.conf.set("spark.sql.variable.substitute", "false")
+    for name, frame in sources.items():
+        frame.createOrReplaceTempView(name)
+    for table in settings.tables:
+        table_view(spark, table).createOrReplaceTempView(table.name)
+    if not settings.steps:
+        if len(sources) != 1:
+            raise PipelineSettingsError("several sources need a step: say in SQL what to make of them")
+        return next(iter(sources.values()))
+    result: DataFrame | None = None
+    for step in settings.steps:
+        result = _step(spark, step)
+        result.createOrReplaceTempView(step.name)
+    assert result is not None
+    return result
+
+
+def _step(spark: SparkSession, step: StepSettings) -> DataFrame:
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        frame = with_watermark(spark.sql(step.sql), step.watermark_column, step.watermark_delay)
+        if step.deduplicate_by:
+            frame = frame.dropDuplicatesWithinWatermark(list(step.deduplicate_by))
+        _ = frame.schema  # With Spark Connect names are looked up only now.
+    except (AnalysisException, ParseException) as problem:
+        # The lines that follow the first one are the plan, with all options of the sources.
+        said = str(problem).strip().split("\n")[0].rstrip(";")
+        raise PipelineSettingsError(f"step {step.name}: {said}") from None
+    return frame
 
 
 def _without_spark(

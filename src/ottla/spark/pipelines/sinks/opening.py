@@ -1,6 +1,10 @@
-"""The sink that settings describe."""
+"""The sink that settings describe; and the simplest one, the console."""
 
 from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ottla.spark.pipelines.errors import PipelineSettingsError
 from ottla.spark.pipelines.settings.model import (
@@ -10,13 +14,39 @@ from ottla.spark.pipelines.settings.model import (
     TableSinkSettings,
     TopicSinkSettings,
 )
-from ottla.spark.pipelines.sinks.console import ConsoleSink
 from ottla.spark.pipelines.sinks.databases import SQLITE, JdbcSink, SqliteSink
-from ottla.spark.pipelines.sinks.sink import BatchSink
+from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
 from ottla.spark.pipelines.sinks.tables import TableSink
 from ottla.spark.pipelines.sinks.topics import TopicSink
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 APPEND = "append"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSink(BatchSink):
+    """Prints the first `rows` of each batch; with Spark Connect the server prints them."""
+
+    rows: int
+
+    def prepare(self) -> None:
+        """Nothing."""
+
+    def check(self, rows: DataFrame) -> None:
+        """Any columns can be printed."""
+
+    def take(self, frame: DataFrame, batch: BatchInWork) -> None:
+        """Print the first rows. All of them are made first: a query's state needs every task to run, once."""
+        kept = frame.persist()
+        try:
+            count = kept.count()
+            if count:
+                sys.stdout.write(f"{batch.pipeline}: batch {batch.batch_id}, {count} rows\n")
+                kept.show(self.rows, truncate=False)
+        finally:
+            kept.unpersist()
 
 
 def open_sink(settings: PipelineSettings) -> BatchSink:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.spark.pipelines.errors import PipelineSettingsError
-from ottla.spark.pipelines.queries.views import result_of
+from ottla.spark.pipelines.queries.start import result_of
 from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, StepSettings
 
 pytestmark = pytest.mark.spec("D3")

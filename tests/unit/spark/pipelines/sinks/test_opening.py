@@ -17,9 +17,8 @@ from ottla.spark.pipelines.settings.model import (
     TableSinkSettings,
     TopicSinkSettings,
 )
-from ottla.spark.pipelines.sinks.console import ConsoleSink
 from ottla.spark.pipelines.sinks.databases import JdbcSink, SqliteSink
-from ottla.spark.pipelines.sinks.opening import open_dead_letters, open_sink
+from ottla.spark.pipelines.sinks.opening import ConsoleSink, open_dead_letters, open_sink
 from ottla.spark.pipelines.sinks.tables import TableSink
 from ottla.spark.pipelines.sinks.topics import TopicSink
 

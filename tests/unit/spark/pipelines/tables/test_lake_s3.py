@@ -42,7 +42,7 @@ def ids(sink: TableSinkSettings) -> list[int]:
     if sink.format == "delta":
         import deltalake
 
-        from ottla.spark.pipelines.tables.object_stores import object_store_options
+        from ottla.spark.pipelines.tables.delta.location import object_store_options
 
         table = deltalake.DeltaTable(sink.path or "", storage_options=object_store_options(sink.storage_options))
         return sorted(pyarrow.table(table.scan()).column("id").to_pylist())

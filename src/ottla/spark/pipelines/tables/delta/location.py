@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.filesystems import below, open_filesystem, shown
-from ottla.spark.pipelines.tables.object_stores import object_store_options
 
 if TYPE_CHECKING:
     import deltalake
+
+#: pyarrow's names of S3's settings, and those of object_store.
+_OBJECT_STORE_NAMES: Final = {
+    "access_key": "AWS_ACCESS_KEY_ID",
+    "anonymous": "AWS_SKIP_SIGNATURE",
+    "endpoint_override": "AWS_ENDPOINT_URL",
+    "force_virtual_addressing": "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
+    "region": "AWS_REGION",
+    "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
+}
 
 
 class DeltaLocation:
@@ -73,3 +83,18 @@ class DeltaLocation:
     def add_columns(self, table: deltalake.DeltaTable, schema: deltalake.Schema) -> None:
         """Let the table have all columns of `schema`, and no new rows; fails if another commit came before it."""
         table.alter.add_columns(schema.fields, commit_properties=self.properties({}))
+
+
+def object_store_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a file system in the words of the Rust library object_store, which deltalake uses.
+
+    S3's have other names there; others are as they are.
+    """
+    made = {_OBJECT_STORE_NAMES.get(name, name): value for name, value in options.items() if name != "scheme"}
+    endpoint = made.get("AWS_ENDPOINT_URL")
+    if endpoint is not None:
+        if "://" not in endpoint:
+            endpoint = made["AWS_ENDPOINT_URL"] = f"{options.get('scheme', 'https')}://{endpoint}"
+        if endpoint.startswith("http:"):
+            made.setdefault("AWS_ALLOW_HTTP", "true")
+    return made

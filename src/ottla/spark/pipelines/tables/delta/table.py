@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,6 @@ from ottla.spark.pipelines.tables.delta.compaction import live_names, small_file
 from ottla.spark.pipelines.tables.delta.files import add_actions, replacements
 from ottla.spark.pipelines.tables.delta.location import DeltaLocation
 from ottla.spark.pipelines.tables.delta.log import TransactionLog
-from ottla.spark.pipelines.tables.delta.writable import check_writable
 from ottla.spark.pipelines.tables.log_table import Bin, LogTable, Replacement
 from ottla.spark.pipelines.tables.pipeline_state import EMPTY
 
@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 
 #: Times that the log is read again because it was cleaned up, or the table made anew, while it was read.
 _MAX_READS: Final = 10
+_CONSTRAINTS: Final = "delta.constraints."
+#: How long `txn` actions are kept; without it they are kept for ever.
+_RETENTION: Final = "delta.setTransactionRetentionDuration"
+#: Properties of tables that ottla does not write to, unless they have such a value.
+_REFUSED: Final = {
+    "delta.columnMapping.mode": ("none",),
+    "delta.enableRowTracking": ("false",),
+    "delta.enableIcebergCompatV1": ("false",),
+    "delta.enableIcebergCompatV2": ("false",),
+}
+_REFUSED_OF_COLUMNS: Final = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
 
 class DeltaBatchTable(LogTable):
@@ -71,7 +82,7 @@ class DeltaBatchTable(LogTable):
             except Exception as error:
                 raise self._failure("read", error) from error
             if there:
-                check_writable(self._table, self._sink, self._location.name)
+                _check_writable(self._table, self._sink, self._location.name)
                 self._state = state.pipeline_state(self._pipeline, self._log.versions)
                 return
             self._table = None
@@ -134,3 +145,33 @@ class DeltaBatchTable(LogTable):
             list(self._sink.partition_by),
             commit_properties=self._location.properties(entries),
         )
+
+
+def _check_writable(table: deltalake.DeltaTable, sink: TableSinkSettings, where: str) -> None:
+    """Raises PipelineError if this table has rules that ottla does not keep, or is partitioned otherwise.
+
+    Those rules would have to be checked for each row.
+    """
+    metadata = table.metadata()
+    if tuple(metadata.partition_columns) != tuple(sink.partition_by):
+        raise PipelineError(
+            f"{where} is partitioned by {_names(metadata.partition_columns)}, and partition_by is "
+            f"{_names(sink.partition_by)}; set partition_by to the table's columns, or write to another table"
+        )
+    for key, value in metadata.configuration.items():
+        if key == _RETENTION:
+            raise PipelineError(
+                f"{where} has {_RETENTION}, which would delete the pipeline's last batch; unset that property"
+            )
+        if key.startswith(_CONSTRAINTS) or str(value).lower() not in _REFUSED.get(key, (str(value).lower(),)):
+            raise PipelineError(f"{where} has {key} = {value}, which ottla does not write; write to another table")
+    for field in table.schema().fields:
+        for key in _REFUSED_OF_COLUMNS:
+            if key in json.loads(field.to_json())["metadata"]:
+                raise PipelineError(
+                    f"column {field.name} of {where} has {key}, which ottla does not write; write to another table"
+                )
+
+
+def _names(columns: object) -> str:
+    return ", ".join(map(str, columns)) if isinstance(columns, list | tuple) and columns else "nothing"

@@ -8,6 +8,8 @@ that sleeps before the exchange cannot make it afterwards.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import logging
 import os
 import secrets
@@ -17,12 +19,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark.pipelines import points
 from ottla.spark.pipelines.errors import SupersededError
 from ottla.spark.pipelines.tables.exclusive import flush_folder
-from ottla.spark.pipelines.tables.parquet.exchange import exchange
 from ottla.spark.pipelines.tables.parquet.merging import CannotMerge, merge
 from ottla.spark.pipelines.tables.parquet.names import DataFileName
 from ottla.spark.pipelines.tables.parquet.place import FOLDERS_AT_MOST, HIDDEN
@@ -50,6 +52,10 @@ _LATE_FILES: Final = 8
 _LISTING_SECONDS: Final = 60.0
 #: A file of this share of the wished size is large enough.
 _LARGE_ENOUGH: Final = 0.75
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+_UNSUPPORTED: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +215,32 @@ def _runs(files: Sequence[_DataFile], large: float) -> list[list[_DataFile]]:
             runs.append([file])
         may_grow = is_small
     return runs
+
+
+def exchange(one: str, other: str) -> bool:
+    """Let two paths of one local file system change places in one step; False where that cannot be done.
+
+    It is Linux' `renameat2` with `RENAME_EXCHANGE`, which Python does not have. Raises OSError.
+    """
+    function = _renameat2()
+    if function is None:
+        return False
+    if function(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _UNSUPPORTED:
+        return False
+    raise OSError(number, os.strerror(number), one, None, other)
+
+
+@lru_cache(maxsize=1)
+def _renameat2() -> Any:
+    """The C library's function; None on other systems than Linux, and in libraries older than it."""
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        function = library.renameat2
+    except (AttributeError, OSError, TypeError):
+        return None
+    function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    function.restype = ctypes.c_int
+    return function

@@ -18,7 +18,7 @@ from ottla.spark.pipelines.errors import SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.opening import open_table
 from ottla.spark.pipelines.tables.parquet import ParquetBatchTable, committed_files, compaction
-from ottla.spark.pipelines.tables.parquet.exchange import exchange
+from ottla.spark.pipelines.tables.parquet.compaction import exchange
 from ottla.spark.pipelines.tables.parquet.manifests import CommitLog, Manifest
 from ottla.spark.pipelines.tables.parquet.names import DataFileName
 from support.played_s3 import PlayedS3

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from ottla.broker.control import first_brokers
+from ottla.broker.control import first_metadata
 from ottla.broker.control.coordination import Coordination
 from ottla.broker.server import Broker
 from ottla.cluster.image import BrokerImage, ImageDelta
@@ -140,7 +140,7 @@ def test_who_asks_in_vain_for_long_is_left_to_ask_another(tmp_path: Path, monkey
         await client.close()
         await other.close()
 
-    monkeypatch.setattr(first_brokers, "FIRST_BROKERS_WAIT_S", 0.01)
+    monkeypatch.setattr(first_metadata, "FIRST_BROKERS_WAIT_S", 0.01)
     with_silent_controller(tmp_path, scenario)
 
 
@@ -180,7 +180,7 @@ def test_requests_that_wait_are_answered_in_the_order_in_which_they_came() -> No
     """In the order of a set, that of addresses, a seed of the simulation played differently after other seeds."""
 
     async def scenario() -> None:
-        waiting, answered = first_brokers.FirstBrokers(), list[int]()
+        waiting, answered = first_metadata.FirstBrokers(), list[int]()
 
         async def wait(number: int) -> None:
             assert await waiting.wait()
