@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
 
-#: How long after its start a broker takes topics with znodes for existing, though nobody mentions them.
+#: How long after its start a broker takes topics with znodes for existing before UpdateMetadata names them.
 UNHEARD_MS = 30_000.0
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MetricsService:
-    """Call `bind` and `start` in this order if metrics are to be served; `close` at any time."""
+    """Call `bind` and `start` in this order to serve metrics; `close` at any time."""
 
     def __init__(self, broker: Broker) -> None:
         self.loop_lag = LoopLag()

@@ -31,7 +31,7 @@ PARTITIONS_PER_STEP = 1_000
 
 
 class RoleListener(Protocol):
-    """Is told of this broker's roles in the partitions of one topic, in the order in which they change."""
+    """Learns of this broker's roles in the partitions of one topic, in the order in which they change."""
 
     def load(self, partition: int, leader_epoch: int) -> None:
         """Note that this broker leads the partition in `leader_epoch`, as it may have done before."""
