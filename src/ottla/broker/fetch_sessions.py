@@ -32,7 +32,7 @@ REMEMBERED_PARTITIONS_LIMIT = 250_000
 #: Most partitions of one session that are not hosted here. A client with old metadata names some, and a follower may
 #: hear of new partitions before their leader. They must be kept, since their errors are repeated until they are gone.
 UNKNOWN_PARTITIONS_LIMIT = 1_000
-#: All partitions of a follower's session are looked at so often: retention moves log starts, and tells nobody.
+#: All partitions of a follower's session are looked at in this interval: retention moves log starts unannounced.
 LOOK_AT_ALL_MS = 5_000
 
 TopicKey: TypeAlias = str | UUID

@@ -1,7 +1,7 @@
 """A hook that can change the handling of requests before their handlers run: for fault rules and quotas.
 
-The dispatcher calls its `intercept`, if one is set, for every request, and carries out the verdict. Without one there
-is no cost.
+The dispatcher calls its `intercept`, if one is set, for every request, and carries out the verdict. Without one it
+costs nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Handle the request, send so many bytes of its response (its size field counts), and close the connection."""
+    """Handle the request, send this many bytes of its response (its size field counts), and close the connection."""
 
     after_bytes: int
 

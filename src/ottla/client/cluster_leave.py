@@ -1,4 +1,4 @@
-"""A broker that leaves a cluster for good: what keeps it there, and what is to be done before it is stopped.
+"""A broker that leaves a cluster for good: what keeps it there, and what to do before it is stopped.
 
 Works over the wire with brokers of ottla and of Apache Kafka.
 """
@@ -38,7 +38,7 @@ OWN_SETTING = "ottla.rebalance.evidence.enable"
 class Departure:
     """The state of the broker that is to leave.
 
-    `held` are the partitions with a replica on it, without the evidence topic's where that is to be removed. `unasked`
+    `held` are the partitions with a replica on it, without the evidence topic's where that will be removed. `unasked`
     are brokers that did not say whether they are of ottla.
     """
 
@@ -58,7 +58,7 @@ class PlannedDeparture(NamedTuple):
     """The moves of the replicas: `moves` in all, and in `batches` that are carried out one after the other.
 
     `left` says why a replica has no place. `silent` are brokers that did not say the sizes of their logs, with the
-    reason. `refusal` says why there is no plan at all.
+    reason. `refusal` says why planning failed.
     """
 
     moves: Mapping[TopicPartition, tuple[int, ...]]

@@ -94,7 +94,7 @@ class PartitionStatus:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether fewer replicas are in sync than there are to be, those that a reassignment adds not counted."""
+        """Whether fewer replicas are in sync than wanted, those that a reassignment adds not counted."""
         return len(self.isr) < len(self.replicas) - len(self.adding)
 
     @property
@@ -301,7 +301,7 @@ async def read_cluster_status(
         if name not in metadata.topics
     }
     settings = await _configs(cluster, wanted, configs)
-    # As they are in this answer: a request to the controller that fails has it looked up anew.
+    # As they are in this answer: a request to the controller that fails has it looked up again.
     nodes, controller = dict(metadata.nodes), metadata.controller_id
     moving = await _reassignments(cluster) if figures else {}
     asked: dict[int, _Asked] = {}

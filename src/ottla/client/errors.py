@@ -162,7 +162,7 @@ class WakeupError(ClientError):
 
 
 class NoOffsetForPartitionError(InvalidOffsetError):
-    """There is no committed offset, `seek` was not called, and auto.offset.reset is none."""
+    """No offset is committed, `seek` was not called, and auto.offset.reset is none."""
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         partitions = sorted(partitions)

@@ -31,7 +31,7 @@ FETCH_MAX_BYTES = 4 * 1024 * 1024
 class FetchedBatches:
     """Whole batches with application records: the bytes, and the headers that locate the batches in them.
 
-    `next_offset` is where reading goes on; batches without application records may lie before it.
+    `next_offset` is where reading continues; batches without application records may lie before it.
     """
 
     buffer: memoryview
@@ -162,7 +162,7 @@ class RangeFetcher:
             self._follow_until_ms = now_ms + cluster.settings.metadata_max_age_ms
 
     async def _ask_follower(self, follower: int, position: int) -> PartitionData | None:
-        """Its answer; None where it has none or an error, and the leader is to be asked, which knows better."""
+        """Its answer; None where it has none or an error: the leader must be asked, which knows better."""
         try:
             data = await _ask(self._cluster, follower, self._partition, position, self._limits)
         except ClientError as error:
@@ -183,7 +183,7 @@ def batches_from(data: memoryview, position: int) -> tuple[memoryview, list[Batc
     """Return the bytes of a response in format 2, and the headers of the whole batches in them from `position` on.
 
     They end before the first malformed one: the next fetch begins with it. Raises BatchError if that is the first one,
-    or if there is no such batch.
+    or if no batch is found.
     """
     buffer = upgrade(data, intact_only=True)
     headers: list[BatchHeader] = []

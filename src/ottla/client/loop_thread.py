@@ -106,7 +106,7 @@ class LoopThread:
     def run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
         """Run `work(*args)` in the loop; the caller waits for its result.
 
-        Raises ClientClosedError if there is no loop (any more), IllegalStateError if the caller runs in it.
+        Raises ClientClosedError without a loop (any more), IllegalStateError if the caller runs in it.
         """
         self._check_may_wait()
         waiting = _Waiting()
@@ -209,7 +209,7 @@ class LoopThread:
         return await answer
 
     def call(self, work: Callable[[], None]) -> None:
-        """Schedule `work()` in the loop; the caller does not wait. Raises ClientClosedError if there is no loop."""
+        """Schedule `work()` in the loop; the caller does not wait. Raises ClientClosedError without a loop."""
         self.check()
         if not self._hand_over(work):
             raise _closed_meanwhile()

@@ -50,7 +50,7 @@ async def find_offsets(
 ) -> Found:
     """Return each partition's offset at EARLIEST, LATEST, or of the first record at or after a timestamp (ms).
 
-    None if there is no such record. Raises ClientTimeoutError, and fatal errors of brokers.
+    None without such a record. Raises ClientTimeoutError, and fatal errors of brokers.
     """
     found: Found = {}
 

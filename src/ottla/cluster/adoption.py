@@ -35,7 +35,7 @@ class AdoptablePartition(NamedTuple):
 
 
 class Adoption(NamedTuple):
-    """Topics to register, names of topics with unknown settings, directories that are no partitions."""
+    """Topics to register, names of topics with unknown settings, directories that are not partitions."""
 
     topics: list[TopicImage]
     without_settings: list[str]

@@ -91,7 +91,7 @@ class ControlBatches:
     def adding(self, delta: ImageDelta) -> Iterator[int]:
         """As `add`, in steps; each gives the number of partitions that it has looked at."""
         if not self._roles:
-            return  # there are no brokers to notify
+            return  # no brokers to notify
         for before, after in delta.topics:
             if before is not None and (after is None or after.topic_id != before.topic_id):
                 yield from self._remove(before, 0)

@@ -146,7 +146,8 @@ class ControlRequests:
     def lacks_log(self, entry: PartitionEntry, here: HostedReplica, *, leader_is_alive: bool) -> bool:
         """Whether this broker lacks the log of an entry of a LeaderAndIsr, and must not begin with an empty one.
 
-        It is needed to lead, and where this replica is in sync and nobody leads, since it may be elected next.
+        It is needed to lead, and where this replica is in sync and the leader is not alive, since it may be elected
+        next.
         """
         is_needed = entry.state.leader == self._broker_id
         is_needed |= self._broker_id in entry.state.isr and not leader_is_alive

@@ -206,7 +206,7 @@ class DeletionAsked(NamedTuple):
 class ElectionAsked(NamedTuple):
     """Elect leaders: the preferred replicas of these partitions where they are alive and in sync.
 
-    With `is_unclean`: any live replica, where there is no live leader. None stands for all partitions. The answer is an
+    With `is_unclean`: any live replica, where the leader is not alive. None stands for all partitions. The answer is an
     `ElectionResult`.
     """
 
@@ -295,7 +295,7 @@ class Notified(NamedTuple):
 
 
 class WentOn(NamedTuple):
-    """Another turn of the loop, which a `GoOn` has asked for. It comes before any event that is no outcome."""
+    """Another turn of the loop, which a `GoOn` has asked for. It comes before any event that is not an outcome."""
 
     go_on_id: int
 
@@ -442,7 +442,7 @@ class Notify(NamedTuple):
 
 
 class SetChannels(NamedTuple):
-    """The brokers to which requests can be sent from now on; those of others are given up."""
+    """The brokers to which requests can be sent from now on; the channels of others are closed."""
 
     brokers: Mapping[int, LiveBroker]
 

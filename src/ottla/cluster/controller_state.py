@@ -67,7 +67,7 @@ def nothing(_: object) -> list[Effect]:
 class Deletion:
     """A topic's deletion under way: the replicas that are not deleted yet, by broker, and the request to be answered.
 
-    A broker that is not alive, or has failed to delete its replicas, does it after it has registered anew.
+    A broker that is not alive, or has failed to delete its replicas, does it after its next registration.
     """
 
     def __init__(self, topic: TopicImage, token: int | None, own_broker: int) -> None:
@@ -145,7 +145,7 @@ class ControllerState:
         self._last_id = 0
         self.writes: dict[int, OnWritten] = {}
         self.notices: dict[int, OnNotified] = {}
-        #: What long decisions go on with, in turns to come.
+        #: How long decisions continue, in turns to come.
         self.going_on: dict[int, Callable[[], list[Effect]]] = {}
         #: Topics with a change under way, and the events queued behind it.
         self.busy: dict[str, deque[Event]] = {}
@@ -175,7 +175,7 @@ class ControllerState:
     ) -> list[Effect]:
         """As `notify` of one topic's change; the requests to the others are made in several turns where it is large.
 
-        `change` gives the topic as it is to be, of that which is known then. All is sent, and applied, at once.
+        `change` makes the new topic from the one that is known then. All is sent, and applied, at once.
         `is_undone_on_failure` says that `then` undoes it where it cannot be applied here.
         """
 
@@ -278,13 +278,13 @@ class ControllerState:
         return new
 
     def forget_topic(self, name: str) -> None:
-        """Take a topic out of the controller's image; no broker is told."""
+        """Take a topic out of the controller's image; no broker is notified."""
         topic = self.image.topics[name]
         self._forget(topic)
         self.image.apply(ImageDelta((TopicDelta(topic, None),)))
 
     def _forget(self, topic: TopicImage) -> None:
-        """Forget what is known of a deleted topic's znodes: a later one of its name begins anew."""
+        """Forget what is known of a deleted topic's znodes: a later one of its name starts without it."""
         of_partitions: tuple[dict[PartitionKey, Any], ...] = (self.versions, self.moves, self.uncertain)
         for known in filter(None, of_partitions):
             for index in range(len(topic.partitions)):
@@ -300,7 +300,7 @@ class ControllerState:
         return [SendToBroker(broker_id, self.live[broker_id].epoch, self.epoch, brokers, requests)]
 
     def later(self, then: Callable[[], list[Effect]]) -> list[Effect]:
-        """Go on with `then` in another turn of the loop."""
+        """Continue with `then` in another turn of the loop."""
         self._last_id += 1
         self.going_on[self._last_id] = then
         return [GoOn(self._last_id)]
@@ -399,7 +399,7 @@ class ControllerState:
         )
 
     def refresh(self, broker_ids: Collection[int], then: Then) -> list[Effect]:
-        """Send the other brokers anew which replicas are offline, where some of these brokers died or came back.
+        """Send the other brokers which replicas are offline now, where some of these brokers died or came back.
 
         Partitions whose ISR they leave are left out: those change anyhow. `then` follows, perhaps in another turn.
         """

@@ -113,7 +113,7 @@ def isr_refusal(
     *,
     is_recovering: bool = False,
 ) -> ErrorCode:
-    """Why a leader's proposed ISR is refused; NONE if it is to be written or is in force already.
+    """Why a leader's proposed ISR is refused; NONE if it can be written or is in force already.
 
     `ineligible` are replicas that shut down or whose log directory has failed; `is_recovering` says whether the leader
     was elected uncleanly and has not recovered yet. The order of the checks is Kafka's

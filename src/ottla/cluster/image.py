@@ -207,7 +207,7 @@ class ClusterImage:
         self._by_metric_name.setdefault(metric_name_of(topic.name), {})[topic.name] = None
 
     def partition(self, name: str, index: int) -> PartitionImage | None:
-        """A partition's state; None if there is no such partition."""
+        """A partition's state; None if the partition does not exist."""
         topic = self.topics.get(name)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 

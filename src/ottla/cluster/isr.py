@@ -19,9 +19,9 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 #: Before any time of the clock: when a replica that is not in sync was last caught up.
 NEVER_MS: Final = float("-inf")
 
-#: The controller says that the partition epoch was right and nothing was changed: the proposal is given up.
+#: The controller says that the partition epoch was right and nothing was changed: the proposal is dropped.
 GIVEN_UP = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-#: The leader's state is old: it proposes nothing more until the controller has told it the new one.
+#: The leader's state is old: it proposes nothing more until it has the controller's new one.
 OUT_OF_DATE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -149,7 +149,7 @@ class InSyncReplicas:
         leader_end: int,
         now_ms: float,
     ) -> None:
-        """Begin a leader epoch with the controller's state. The time since the last catching up begins anew."""
+        """Begin a leader epoch with the controller's state. The time since the last catching up restarts."""
         known, self.followers = self.followers, {}
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch

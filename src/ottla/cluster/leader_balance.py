@@ -32,7 +32,7 @@ PutInParts: TypeAlias = Callable[
 
 
 class LeaderBalance:
-    """Looks at the leaders by a timer, which begins anew with each term."""
+    """Looks at the leaders by a timer, which restarts with each term."""
 
     def __init__(self, state: ControllerState, put_in_parts: PutInParts) -> None:
         self._state = state

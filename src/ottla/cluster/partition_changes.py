@@ -97,7 +97,7 @@ class PartitionChanges:
         return effects + state.refresh(gone, go_on)
 
     def _deaths_written(self, outcome: Written | None = None) -> list[Effect]:
-        """Go on with the new registrations; not before the deaths are written, so that nobody follows what is past."""
+        """Continue with the new registrations once the deaths are written, so that no broker follows an old leader."""
         if outcome is not None and outcome.failure is not None:
             return []  # repeated by the timer
         return self._born() if self.registered.keys() != self._state.live.keys() else []
@@ -291,7 +291,7 @@ class PartitionChanges:
         return effects + self.put_in_parts(self._handed_over(broker_id), progress)
 
     def _handed_over(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionImage]]:
-        """The partitions that go on without a broker that shuts down, with their states then."""
+        """The partitions that continue without a broker that shuts down, with their states then."""
         state = self._state
         for name in tuple(state.image.topics):
             topic = state.image.topics.get(name)
@@ -306,7 +306,7 @@ class PartitionChanges:
     # Requests
 
     def election_asked(self, event: ElectionAsked) -> list[Effect]:
-        """Elect preferred replicas, or any live ones where there is no leader."""
+        """Elect preferred replicas, or any live ones where the leader is not alive."""
         state = self._state
         asked = event.partitions
         if asked is None:

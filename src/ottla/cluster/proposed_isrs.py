@@ -80,7 +80,7 @@ class ProposedIsrs:
         answer: Callable[[], Answer],
         known: Sequence[PartitionKey],
     ) -> list[Effect]:
-        """Write ISRs, each batch in one write, then answer; `known` are in force, and told with the last one."""
+        """Write ISRs, each batch in one write, then answer; `known` are in force, and sent with the last one."""
         if not batches:
             return [answer()]
         state = self._state
@@ -114,7 +114,7 @@ class ProposedIsrs:
         return state.write(changes.values(), written)
 
     def _decide(self, event: IsrProposed) -> PutState | IsrAccepted | IsrRefused:
-        """The write for a proposal, or the answer if nothing is to be written."""
+        """The write for a proposal, or the answer if no write is needed."""
         state = self._state
         known = state.image.partition(event.topic, event.partition)
         version = state.version(event.topic, event.partition)
@@ -131,7 +131,7 @@ class ProposedIsrs:
 
 
 def _parts(changes: Mapping[PartitionKey, PutState], most: int) -> list[dict[PartitionKey, PutState]]:
-    """The changes in parts of at most so many."""
+    """The changes in parts of at most `most`."""
     items = list(changes.items())
     return [dict(items[start : start + most]) for start in range(0, len(items), most)]
 

@@ -1,7 +1,7 @@
 """The controller's reassignments: partitions that move to other brokers while they are served. See KIP-455.
 
 A reassignment stands in the topic's znode: the replicas are then the target ones and the former ones, with those that
-are added and removed. Any controller, also one of Apache Kafka, may have begun it. It goes on in two phases:
+are added and removed. Any controller, also one of Apache Kafka, may have begun it. It has two phases:
 
 A. While a target replica is not in sync: the leader epoch is raised, and all replicas get LeaderAndIsr, so that those
    that are added copy. A broker that comes back gets it again.
@@ -9,8 +9,8 @@ B. When all target replicas are in sync: one of them leads, the others leave the
    topic's znode is written last, since only there the former replicas are found after a failover.
 
 A move may be replaced by another one, or cancelled: then its target are the replicas from before it. Replicas that only
-the replaced move had leave the ISR first, in the states of the partitions; then the topic's znode is written. Whoever
-becomes controller in between still finds the replaced move, and goes on with it.
+the replaced move had leave the ISR first, in the states of the partitions; then the topic's znode is written. A
+controller elected in between still finds the replaced move, and continues it.
 
 Source: Apache Kafka 3.9, `KafkaController.onPartitionReassignment`. Where it writes the state for the new leader, and
 again for each replica that leaves the ISR, with an epoch each, here one write does all of this.
@@ -41,7 +41,7 @@ from ottla.cluster.image import NO_LEADER, PartitionImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 
-#: Timer after which reassignments go on whose writes failed, or whose topics were changed by something else.
+#: Timer after which reassignments continue whose writes failed, or whose topics were changed by something else.
 REASSIGNMENTS = "reassignments"
 RETRY_MS = 1_000
 
@@ -128,7 +128,7 @@ class Reassignments:
             return [Answer(event.token, ReassignmentResult(refusals))]
         request = _Request(event, refusals, begun)
         for name in begun:
-            state.begin(name)  # nobody changes them before their turn
+            state.begin(name)  # they must not change before their turn
         topics = state.image.topics
         return state.in_turns(
             (len(topics[name].partitions), self._begin(name, moves, request)) for name, moves in begun.items()
@@ -158,7 +158,7 @@ class Reassignments:
             return TopicRefusal(ErrorCode.LEADER_NOT_AVAILABLE, "The partition has had no leader yet.")
         replicas, after = reassigned(known, move, target)
         if not any(broker in replicas for broker in known.isr):
-            # Kafka with ZooKeeper goes on, and deletes the only replicas that have all records; with KRaft it refuses.
+            # Kafka with ZooKeeper deletes the only replicas that have all records; with KRaft it refuses.
             unclean = (
                 f"Unable to revert partition assignment for {key[0]}:{key[1]} because it would require an unclean "
             )
@@ -193,7 +193,7 @@ class Reassignments:
             begun[index].state if index in begun else known for index, known in enumerate(before.partitions)
         )
         moves = {**state.moves_of(before), **{index: move for index, (_, move) in begun.items()}}
-        # The topic's znode is written as it is to be: that ends moves whose end could not be written before.
+        # The topic's znode is written with its new state: that ends moves whose end could not be written before.
         done = {index: partitions[index].replicas for topic, index in self._ending if topic == name}
         changes: list[MetadataChange] = [
             state.put((name, index), before.partitions[index], after, state.version(name, index))
@@ -208,7 +208,7 @@ class Reassignments:
                 problem = Report(f"partitions of topic {name} are not moved: {why(outcome)}", True)
                 refusal = outcome.refusal or TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, problem.message)
                 if outcome.failure is WriteFailure.UNKNOWN:
-                    # What is read back says whether they are written; then they go on.
+                    # What is read back says whether they are written; then they continue.
                     for index, (after, move) in begun.items():
                         state.uncertain[name, index] = (after.replicas, move)
                 return state.end(name, [problem, ReadBack(name), *request.note(name, begun, refusal)])
@@ -217,21 +217,21 @@ class Reassignments:
                 self._ending.pop((name, index), None)
             for index, (_, move) in begun.items():
                 state.note_move((name, index), move)
-            # Replicas that only a replaced move had are told to stop when the brokers hear of these states.
+            # Replicas that only a replaced move had get StopReplica when the brokers hear of these states.
             states = {(name, index): after for index, (after, _) in begun.items()}
             return state.end(name, [*self._carry_out(states, states), *request.note(name, (), None)])
 
         return state.write(changes, written)
 
     def resume_after(self, outcome: Written | None) -> list[Effect]:
-        """Go on with all reassignments after an election, or later where that could not be written."""
+        """Continue all reassignments after an election, or later where that could not be written."""
         return self.resume() if outcome is None or outcome.failure is None else self._again()
 
     def _again(self) -> list[Effect]:
         return [SetTimer(REASSIGNMENTS, self._state.now_ms + RETRY_MS)]
 
     def resume(self, new_brokers: Collection[int] | None = None) -> list[Effect]:
-        """Go on with all reassignments, or with those that move to one of these brokers."""
+        """Continue all reassignments, or those that move to one of these brokers."""
         keys = [
             key
             for key, move in self._state.moves.items()
@@ -256,7 +256,7 @@ class Reassignments:
         return self._carry_out(ready)
 
     def timer_fired(self) -> list[Effect]:
-        """Go on with what could not be written."""
+        """Continue with what could not be written."""
         return self._write_ends(list(self._ending)) + self.resume()
 
     def forget(self) -> None:
@@ -285,7 +285,7 @@ class Reassignments:
         if not changed:
             return []
         for key in ending:
-            # What the brokers are told has no move any more.
+            # The brokers' metadata has no move any more.
             self._ending[key] = state.moves.pop(key, NO_MOVE)
 
         def written(outcome: Written) -> list[Effect]:
@@ -310,7 +310,7 @@ class Reassignments:
         return known._replace(replicas=replicas, isr=isr, leader=leader, leader_epoch=known.leader_epoch + 1)
 
     def _completed(self, key: PartitionKey, known: PartitionImage, move: ReplicaMove) -> PartitionImage | None:
-        """The state after phase B; None if replicas are to be removed, and no target replica can lead."""
+        """The state after phase B; None if replicas must be removed, and no target replica can lead."""
         target = target_of(known, move)
         isr = tuple(broker for broker in known.isr if broker in target)
         alive, _ = self._state.alive(*key)

@@ -24,7 +24,7 @@ from ottla.cluster.topics import MOST_PARTITIONS, topic_name_problem
 if TYPE_CHECKING:
     from ottla.cluster.controller_state import ControllerState
 
-#: To take a partition up costs some twenty microseconds, as much as to look at so many.
+#: Taking a partition up costs some twenty microseconds, as much as looking at this many.
 LOOKS = 4
 #: Partitions that are taken up in one step.
 STEP_PARTITIONS = 100
@@ -149,7 +149,7 @@ class _FoundAnew:
 
 
 def _with_left_over(partition: FoundPartitionState) -> FoundPartitionState:
-    """The partition with those members of the ISR that are no replicas any more, as replicas to be removed.
+    """The partition with those members of the ISR that are not replicas any more, as replicas to be removed.
 
     A controller has written the end of a reassignment, as Apache Kafka does first where one is replaced or cancelled,
     and died before they left the ISR. One of them may lead, or be the only one that has all records.
@@ -187,8 +187,7 @@ def _leader_is_back(partition: FoundPartitionState, state: ControllerState) -> b
     """Whether the leader of a partition with several replicas registered again after the state was written.
 
     It may have lost the end of its log, and so may the others (all lost their power). It leads on in a new epoch: with
-    the old one, its new records could have the same epoch and offset as other records of its followers, and nobody
-    would notice.
+    the old one, its new records could have the same epoch and offset as other records of its followers, unnoticed.
     """
     leader = state.live.get(partition.leader)
     return leader is not None and len(partition.replicas) > 1 and leader.epoch > partition.written_zxid >= 0

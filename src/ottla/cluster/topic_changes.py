@@ -154,7 +154,7 @@ class TopicChanges:
     def topics_found(self, event: TopicsFound) -> list[Effect]:
         """Serve topics and partitions that others have created; decide no more for topics whose znodes others removed.
 
-        As in Apache Kafka, the brokers are not told of the latter: they keep what they have.
+        As in Apache Kafka, the brokers are not notified of the latter: they keep what they have.
         """
         state = self._state
         effects: list[Effect] = []
@@ -176,7 +176,7 @@ class TopicChanges:
 
         def looked() -> list[Effect]:
             effects: list[Effect] = []
-            if len(state.uncertain) < uncertain:  # a move that was written after all goes on
+            if len(state.uncertain) < uncertain:  # a move that was written after all continues
                 effects.append(SetTimer(REASSIGNMENTS, state.now_ms + RETRY_MS))
             effects.extend(Report(problem, True) for problem in taken_up.problems)
             if taken_up.topics:

@@ -2,7 +2,7 @@
 
 A deletion is marked in the znodes first, so that an interrupted one is finished later. Then the replicas are deleted,
 here and by all other brokers, and when all of them are, the topic's znodes. A broker that is not alive, or shuts down,
-or has failed to delete its replicas, delays that until it has registered anew.
+or has failed to delete its replicas, delays that until its next registration.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class TopicDeletions:
         return state.end(name, [report, *_answer(token, None)])
 
     def deletion_answered(self, event: DeletionAnswered) -> list[Effect]:
-        """Handle what a broker has deleted. What it could not delete waits until it has registered anew."""
+        """Handle what a broker has deleted. What it could not delete waits until its next registration."""
         state = self._state
         broker = state.live.get(event.broker_id)
         if broker is None or broker.epoch != event.broker_epoch:

@@ -55,7 +55,7 @@ class OffsetHandling(RebalancingGroup):
             self._remove_offsets(self.offsets.all_keys(), step, now_ms, is_deleted=True)
 
     def _delete_offsets(self, event: DeleteOffsets, step: Step, now_ms: int) -> None:
-        """Delete offsets of topics that nobody subscribes to, and an empty group if it has no offsets left."""
+        """Delete offsets of topics without subscribers, and an empty group if it has no offsets left."""
         is_free = self.rules.delete_offsets is OffsetDeleteRule.DELETE
         if not is_free and self.protocol_type != PROTOCOL_TYPE:
             step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP)))

@@ -155,7 +155,7 @@ class RequestRebalance:
 
 @dataclass(slots=True)
 class ExpireMember:
-    """End the session of a member now, whatever it waits for; nothing happens if there is no such member."""
+    """End the session of a member now, whatever it waits for; an unknown member is ignored."""
 
     group_id: str
     member_id: str

@@ -309,7 +309,7 @@ def rejoin_cause(protocol_type: str, before: bytes, after: bytes) -> Cause:
 
 
 def partition_count_cause(before: int, now: int) -> Cause:
-    """The cause for a changed number of partitions; 0 means that there is no such topic."""
+    """The cause for a changed number of partitions; 0 means that the topic does not exist."""
     if before == 0:
         return Cause.TOPIC_CREATED
     return Cause.TOPIC_DELETED if now == 0 else Cause.PARTITIONS_ADDED

@@ -298,7 +298,7 @@ class Group:
     def _is_to_give_up(self, member: GroupMemberState) -> bool:
         """Whether the assignment takes partitions from a cooperative member that has not rejoined without them yet.
 
-        Until it does, the assignor assigns them to nobody else (KIP-429).
+        Until it does, the assignor assigns them to no other member (KIP-429).
         """
         if self.protocol_type != PROTOCOL_TYPE:
             return False

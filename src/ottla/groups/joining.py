@@ -102,8 +102,8 @@ class JoinHandling(RebalancingGroup):
     ) -> None:
         """Replace a static member that came back under a new id; in Stable this need not disturb the others (KIP-345).
 
-        It does if its previous incarnation had partitions to revoke: the new one does not know them, and nobody else
-        would begin the rebalance that reassigns them.
+        It does if its previous incarnation had partitions to revoke: the new one does not know them, and no other
+        member would begin the rebalance that reassigns them.
         """
         new = old.replaced_by(new_member_id)
         new.protocols = event.protocols
@@ -130,7 +130,7 @@ class JoinHandling(RebalancingGroup):
     def _static_join_result(
         self, event: JoinGroup, old: GroupMemberState, new: GroupMemberState, present: Sequence[GroupMemberState]
     ) -> JoinResult:
-        """The response with its unchanged place in the group. A leader must not reassign: nobody would be notified.
+        """The response with its unchanged place in the group. A leader must not reassign: no member would be notified.
 
         From version 9 on the response says so (KIP-814); before, it names the previous member id as the leader.
         """

@@ -214,7 +214,7 @@ class GroupMembers:
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one of those who joined; False if nobody has."""
+        """Make sure that the leader is a member that joined; False if no member has."""
         if self.leader is None:
             return False
         if self._members[self.leader].join_token is not None:

@@ -162,7 +162,7 @@ class StoredOffsets:
         base_timestamp: Callable[[StoredOffset], int],
         subscribed: Iterable[str] = (),
     ) -> list[TopicPartition]:
-        """Partitions whose offset is past its retention and whose topic nobody is subscribed to.
+        """Partitions whose offset is past its retention and whose topic has no subscribers.
 
         An offset with its own expiry time (OffsetCommit versions 2 to 4) uses that; any other is kept for
         `retention_ms` from `base_timestamp(offset)` on. Offsets with a pending commit are kept.

@@ -142,7 +142,7 @@ class GroupShard:
             machine.offsets.commit_up_to(high_watermark)
             if not machine.offsets.has_uncommitted:
                 del self._uncommitted[group_id]
-                # Offsets that were removed have just gone; a step that goes on is settled at its end.
+                # Offsets that were removed have just gone; an unfinished step is settled at its end.
                 if machine.is_blank and group_id != self._carried_out and not self.loading:
                     del self.machines[group_id]
                     self._deadlines.cancel(group_id)
@@ -181,8 +181,8 @@ def refused(request: GroupRequest, error: ErrorCode) -> Result:
 def refused_while_loading(request: GroupRequest) -> Result:
     """The response while the partition loads, in a form that old clients can handle.
 
-    A member goes on with its heartbeats undisturbed; one that sends SyncGroup has to rejoin, since the generation
-    that it joined is not in the log.
+    A member's heartbeats succeed; one that sends SyncGroup has to rejoin, since the generation that it joined is not in
+    the log.
     """
     if isinstance(request, Heartbeat):
         return ErrorResult(ErrorCode.NONE)

@@ -5,11 +5,11 @@ diagrams of the documentation are drawn from `RULES`. Before the rules of a stat
 the membership, and refused alike in every state:
 
 - a group id that is empty: `INVALID_GROUP_ID` (offset commit and fetch, describe and delete allow it);
-- a `group.instance.id` that belongs to another member id: `FENCED_INSTANCE_ID`; one that nobody has, or a member id
-  that is not in the group: `UNKNOWN_MEMBER_ID`;
+- a `group.instance.id` that belongs to another member id: `FENCED_INSTANCE_ID`; an unknown one, or a member id that is
+  not in the group: `UNKNOWN_MEMBER_ID`;
 - sync, heartbeat, commit with another generation than the group's: `ILLEGAL_GENERATION`;
 - join and sync with a protocol type or protocol that the group does not share: `INCONSISTENT_GROUP_PROTOCOL`;
-- offset delete in a group with members that are no consumers: `NON_EMPTY_GROUP`.
+- offset delete in a group with members that are not consumers: `NON_EMPTY_GROUP`.
 
 A join without member id makes a new member in every state but `DEAD`: from version 4 on it gets the id to rejoin
 with (`MEMBER_ID_REQUIRED`), a static member and an older version are added at once. Offset fetches are

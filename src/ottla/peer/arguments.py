@@ -123,7 +123,7 @@ def several_names(what: str, given: Iterable[str]) -> list[str]:
 
 
 def check_values(whose: str, values: Mapping[str, Any]) -> None:
-    """InvalidArgumentError where the value of a setting is no text."""
+    """InvalidArgumentError if the value of a setting is not text."""
     for name, value in mapping(f"the settings of {whose}", values).items():
         if not isinstance(name, str):
             raise InvalidArgumentError(f"{whose}: the name of a setting is a text, not {name!r:.80}")

@@ -47,7 +47,7 @@ async def connect_to_any(
             await _give_up(list(attempts))
         except asyncio.CancelledError:
             if found is not None:
-                found.close()  # nobody gets it
+                found.close()  # the caller does not get it
             raise
 
 

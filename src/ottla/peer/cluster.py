@@ -294,7 +294,7 @@ class Cluster:
         if not self._canonical:
             self._servers, self._canonical = await canonical_servers(self.environment.network, self._servers), True
         addresses = list(dict.fromkeys([*known, *self._servers]))
-        if not self._was_reached:  # whoever asks anew wants to know how it is now
+        if not self._was_reached:  # a new call tries without backoff
             for address in addresses:
                 self._reconnects.succeeded(address)
         connection, problems = await connect_to_any(addresses, self._open_patiently)
@@ -367,7 +367,7 @@ class Cluster:
         return process_id() == self._process  # to a forked child another error is due
 
     def check_abandoned(self) -> None:
-        """IllegalStateError where its own event loop still runs, so that nobody else may close it."""
+        """IllegalStateError while its own event loop runs: only that loop may close it then."""
         if self._loop is not None and self._loop.is_running():
             self.check_loop()
 

@@ -119,7 +119,7 @@ class PeerConnection:
 
     @property
     def owes_answer(self) -> bool:
-        """Whether a response is outstanding whose caller has given up: the broker may hang."""
+        """Whether a response is outstanding whose caller no longer waits: the broker may hang."""
         return any(each.done() for each in self._waiting)
 
     @property
@@ -167,7 +167,7 @@ class PeerConnection:
         """Send a message; `answered(answer, error)` is called once, with an answer of None where none is awaited.
 
         Where none is, it is called when the socket has taken the message, which before would be lost with the
-        connection; where the message cannot be sent, at once. `versions` are as in `request`. There is no timeout: see
+        connection; where the message cannot be sent, at once. `versions` are as in `request`. It has no timeout: see
         `close_because` and `late`.
         """
         try:
@@ -302,7 +302,7 @@ class PeerConnection:
             self._close(late)
             raise late from None
         except asyncio.CancelledError:
-            # Nobody waits any more, but a broker that does not answer must not keep the connection from others.
+            # The caller no longer waits, but a broker that does not answer must not keep the connection from others.
             if self._closed_by is None and any(each is future for each in self._waiting):
                 until_late_s = (timeout_ms - (self._monotonic_ms() - begun_ms)) / 1000
                 loop = asyncio.get_running_loop()
@@ -377,7 +377,7 @@ class PeerConnection:
         for timer in given_up.values():
             timer.cancel()
         if self._loop is not None and self._loop.is_closed():
-            return  # nobody waits any more, and asyncio closes sockets by itself
+            return  # no caller waits any more, and asyncio closes sockets by itself
         if self._stream is not None:
             self._stream.abort()
         future: asyncio.Future[Any] | _DirectAnswer
@@ -433,7 +433,7 @@ class PeerConnection:
 
 
 def _what_it_is(address: str, refusal: FrameRefusal) -> ClientError:
-    """Error for a server that is no broker, by the four bytes that were read as the size of a frame."""
+    """Error for a server that is not a broker, by the four bytes that were read as the size of a frame."""
     beginning = struct.pack(">i", refusal.size)
     if beginning.startswith(TLS_ALERT):
         return _wants_tls(address)

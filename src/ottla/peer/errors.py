@@ -91,7 +91,7 @@ class ClientError(Exception):
         self.retriable = retriable
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As it is, and not made anew from its message: so it can be copied, and come back from another process."""
+        """Keep the error's state, for copies and other processes: its message alone cannot make it again."""
         return _again, (type(self), self.args), self.__dict__
 
 
@@ -136,7 +136,7 @@ class UnresolvableHostError(ConnectError):
 
 
 class BrokerUnreachableError(ConnectError):
-    """Nobody listens there, or nobody answers."""
+    """Nothing listens there, or nothing answers."""
 
 
 class BrokerHangsError(BrokerUnreachableError):
@@ -144,7 +144,7 @@ class BrokerHangsError(BrokerUnreachableError):
 
 
 class ConnectTimeoutError(BrokerUnreachableError):
-    """Nobody answers there within socket.connection.setup.timeout.ms."""
+    """Nothing answers there within socket.connection.setup.timeout.ms."""
 
 
 class NotKafkaError(ConnectError):

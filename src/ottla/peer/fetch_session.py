@@ -63,7 +63,7 @@ class SessionEpoch:
         return self.epoch == INITIAL_EPOCH
 
     def handled(self, error_code: int, session_id: int) -> bool:
-        """Take in the answer's outcome; False where the answer is void and everything is to be asked anew."""
+        """Take in the response's outcome; False if the response is void and the next request must name everything."""
         if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.id, self.epoch = NO_SESSION_ID, INITIAL_EPOCH
             return False

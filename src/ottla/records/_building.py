@@ -118,7 +118,7 @@ class RecordsBuilder:
         return at
 
     def _append_row(self, columns: SourceColumns, row: int) -> bool:
-        """Add a row; False where there is no space for it."""
+        """Add a row; False if it does not fit."""
         columns.check(row)
         keys, values = columns.keys, columns.values
         key_size = keys.length(row) if columns.has_keys else -1
@@ -247,7 +247,7 @@ class Strings:
         self.count = count
 
     def length(self, row: int) -> int:
-        """The bytes of a row, -1 for null; IndexError where there is no such row, or its bytes are not there."""
+        """The bytes of a row, -1 for null; IndexError if the row or its bytes are missing."""
         if row < 0 or row >= self.count:
             raise IndexError("no such row")
         at = self.offset + row
@@ -305,7 +305,7 @@ class SourceColumns:
         self.header_values = texts
 
     def check(self, row: int) -> None:
-        """IndexError where there is no such row."""
+        """IndexError if the row is missing."""
         if row < 0 or row >= self.count:
             raise IndexError(f"row {row} of columns that have {self.count}")
 
@@ -432,7 +432,7 @@ def hash_of(data: bytes) -> int:
 
 
 def check_count(partition_count: int) -> None:
-    """ValueError where there is no partition to choose."""
+    """ValueError without partitions."""
     if partition_count < 1:
         raise ValueError(f"{partition_count} partitions, where there must be one")
 
@@ -457,8 +457,8 @@ def append_pairs(
 ) -> int:
     """Add pairs of key and value, numbers `at` to `stop` (exclusive), each to its partition's builder; the next number.
 
-    `builders` has one for each partition, as the Java producer's default chooses it, and at the end one for what has
-    no key. It stops at what is not a tuple of two that are bytes or None, and where there is no builder, or no room.
+    `builders` has one for each partition, as the Java producer's default chooses it, and at the end one for what has no
+    key. It stops at what is not a tuple of two that are bytes or None, and at a missing or full builder.
     """
     check_count(partition_count)
     end = min(stop, len(pairs))

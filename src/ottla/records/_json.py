@@ -274,7 +274,7 @@ class JsonReader:
         column.end_row()
 
     def _child(self, column: JsonColumn, place: int, at: int) -> int:
-        """The child whose name begins at `at`, or NO_CHILD; `next` is behind its quote. REFUSED where it is no name.
+        """The child whose name begins at `at`, or NO_CHILD; `next` is behind its quote. REFUSED if it is not a name.
 
         The names of most objects come in the order of the object before.
         """

@@ -5,8 +5,8 @@ This is plain Python; the types that make it fast when it is compiled stand in `
 same, so numbers that C would cut to 64 bits are cut here by hand.
 
 A table has places of three 64-bit words: the two halves of a key's digest, and its newest offset plus one, 0 where the
-place is free. The digest is SipHash-2-4 with 128 bits of result under a secret of the table's own, so that nobody who
-writes keys can make two of them count as one. (https://www.aumasson.jp/siphash/siphash.pdf)
+place is free. The digest is SipHash-2-4 with 128 bits of result under a secret of the table's own, so that a writer of
+keys cannot make two of them count as one. (https://www.aumasson.jp/siphash/siphash.pdf)
 """
 
 from __future__ import annotations

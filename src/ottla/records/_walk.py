@@ -365,7 +365,7 @@ class BinaryColumn:
         self.valid = bytearray()
 
     def reserve(self, rows: int, size: int) -> None:
-        """Make room for so many more strings of so many bytes in all. OverflowError beyond 2 GiB."""
+        """Make room for `rows` more strings of `size` bytes in all. OverflowError beyond 2 GiB."""
         most = 0x7FFFFFFF
         if size > most - self.used:
             raise OverflowError("a column holds at most 2 GiB; take what was gathered first")
@@ -421,7 +421,7 @@ class RowColumns:
         self.header_values = BinaryColumn()
 
     def reserve(self, rows: int, size: int) -> None:
-        """Make room for so many more rows, which have so many bytes in all."""
+        """Make room for `rows` more rows of `size` bytes in all."""
         room = self.count + rows
         self.keys.reserve(rows, 0)  # few have large keys: their room grows as it is needed
         self.values.reserve(rows, size)

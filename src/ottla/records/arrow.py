@@ -28,7 +28,7 @@ _MOST_MS = (2**63 - 1) // 1000
 
 
 def arrow_schema(*, include_headers: bool = False, timestamp_unit: str | None = "us") -> pyarrow.Schema:
-    """The columns and their types, in the order of Spark's Kafka source; without a unit there are no timestamps.
+    """The columns and their types, in the order of Spark's Kafka source; without a unit, timestamps are left out.
 
     Raises MissingExtraError.
     """
@@ -116,7 +116,7 @@ class ArrowRows:
         self._timestamp_types.append((added, int(header.timestamp_type)))
 
     def take(self) -> Iterator[pyarrow.RecordBatch]:
-        """Everything gathered, in record batches of at most `rows_per_batch` rows; none where there is no row.
+        """Everything gathered, in record batches of at most `rows_per_batch` rows; none without rows.
 
         Raises TimestampRangeError at a record whose timestamp Arrow cannot hold, after the rows before it.
         """
@@ -161,7 +161,7 @@ class _Constants:
         self._made: dict[str | int, pyarrow.Array] = {}
 
     def topics(self, count: int) -> pyarrow.Array:
-        """The name of the topic so many times."""
+        """The name of the topic, `count` times."""
         import pyarrow
 
         made = self._made.get("topics")
@@ -173,7 +173,7 @@ class _Constants:
         return made[:count]
 
     def partitions(self, count: int) -> pyarrow.Array:
-        """The number of the partition so many times."""
+        """The number of the partition, `count` times."""
         made = self._made.get("partitions")
         if made is None or len(made) < count:
             made = self._made["partitions"] = _int32(array("i", [self._partition]) * count)

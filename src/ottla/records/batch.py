@@ -207,7 +207,7 @@ def patch_batch(buf: bytearray | memoryview, position: int, base_offset: int, le
 
 
 def patch_max_timestamp(buf: bytearray | memoryview, position: int, max_timestamp: int, timestamp_type: int) -> int:
-    """Set timestamp type and largest timestamp (milliseconds) in place, compute the checksum anew and return it.
+    """Set timestamp type and largest timestamp (milliseconds) in place, recompute the checksum and return it.
 
     This is how a broker stamps a batch with the time of append: the records keep their own timestamps, and the reader
     takes the header's for all of them.
@@ -266,7 +266,7 @@ def _magic(buf: bytes | bytearray | memoryview, position: int) -> int:
 
 
 def is_cut_off(buf: bytes | bytearray | memoryview, position: int) -> bool:
-    """Whether what begins at `position` may be a batch or message of any format that goes on behind the end of `buf`.
+    """Whether a batch or message of any format may begin at `position` and end after `buf`.
 
     It is as Apache Kafka has it (`ByteBufferLogInputStream`): what can be seen of it must be possible.
     """

@@ -86,7 +86,7 @@ def finish_batch(
 ) -> bytes:
     """The whole batch of what was built, checksum included, offsets from 0; the builder stays as it is.
 
-    ValueError where there is no record.
+    ValueError without records.
     """
     if not builder.count:
         raise ValueError("a batch needs at least one record")

@@ -183,7 +183,7 @@ def _expand_snappy_block(block: memoryview, already: int, limit: int) -> bytes:
 
 
 def with_header_checksum(frame: bytes, *, broken: bool) -> bytes:
-    """The lz4 frame with the checksum of its header computed anew: right, or broken as in messages of format 0.
+    """The lz4 frame with the checksum of its header recomputed: right, or broken as in messages of format 0.
 
     The right one covers the header without the four bytes of the format's magic number, the broken one covers those
     too. A frame too short to have a header is given back as it is.

@@ -40,7 +40,7 @@ def source_of(
     """Columns of equal length as records, for `RecordsBuilder.append_rows`.
 
     Timestamps are Arrow's (of any unit; a finer one is cut to milliseconds) or integers of milliseconds; null ones, and
-    all where there is no such column, are `timestamp`. Headers are lists of structs of `key` and `value`, or null.
+    all if the column is missing, are `timestamp`. Headers are lists of structs of `key` and `value`, or null.
     ValueError where lengths differ or headers or timestamps are of another kind; pyarrow's errors where keys or values
     are, or a timestamp is too large.
     """

@@ -2,8 +2,8 @@
 
 A record is: length (varint), attributes (1 byte, unused), timestamp delta (varlong), offset delta (varint), key and
 value (length as varint, -1 for null), headers (count, then key and value each). Varints are zig-zag encoded, as in
-Protocol Buffers. Who has many records encodes them with `ottla.records.building` and reads them with
-`ottla.records.consumed` or `ottla.records.arrow`.
+Protocol Buffers. For many records, `ottla.records.building` encodes, and `ottla.records.consumed` and
+`ottla.records.arrow` decode.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def encode_batch(
     """One whole batch, checksum included, of at least one record.
 
     Offsets count up from `base_offset`, whatever the records' own say; with `keep_offsets` the records' own are kept,
-    gaps and all, and must rise. ValueError where there is no record or where offsets cannot be kept.
+    gaps and all, and must rise. ValueError without records, or if offsets cannot be kept.
     """
     if not records:
         raise ValueError("a batch needs at least one record")

@@ -27,7 +27,7 @@ def upgrade(buf: memoryview, *, intact_only: bool = False) -> memoryview:
     """The batches in `buf` and, where there are messages of older formats, batches in their place, uncompressed.
 
     What is cut off at the end stays as it is. Raises CorruptMessageError for a wrong checksum or size, and BatchError.
-    With `intact_only` damaged messages are no error, unless `buf` begins with them: the result ends before them.
+    With `intact_only` damaged messages raise only if `buf` begins with them; otherwise the result ends before them.
     """
     if not _has_messages(buf, intact_only=intact_only):
         return buf

@@ -4,8 +4,8 @@ more than a hundred times slower; what they answer is the same.
 
 `check_records(records, count, base_timestamp)` looks whether `records`, the bytes of a batch behind its header, are
 `count` well-formed ones and nothing else, as `DefaultRecord.java` does, and gives a `RecordsSummary`, or the first
-`RecordFault`. It does not decode header keys, look at attributes (nobody uses them), or mind in which order offsets
-come. Memory: none that grows with the records.
+`RecordFault`. It does not decode header keys, look at attributes (they are unused), or check the order of offsets.
+Memory: none that grows with the records.
 
 `scan_keys(records, count)` gives the `KeyScan` of records that are in the log already. Raises BatchError where they
 are malformed. Memory: the keys, and five numbers a record.
@@ -40,5 +40,5 @@ __all__ = [
     "scan_keys",
 ]
 
-#: Whether the compiled walk is there. Without it nobody should walk over what arrives on the event loop.
+#: Whether the compiled walk is there. Without it, received records should not be walked on the event loop.
 COMPILED: Final = compiled

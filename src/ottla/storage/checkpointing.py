@@ -75,10 +75,10 @@ class LogCheckpoints:
             self._deleted.add(partition_name(key))
 
     def note_cut(self, log: PartitionLog, log_dir: LogDirectory) -> None:
-        """Sync what was truncated with the recovery points.
+        """Sync the truncated files with the recovery points.
 
-        The log may go on in another segment, and a flush is of what lies above the recovery point: the records that
-        were cut off would be there again after a loss of power, in front of those that were appended instead.
+        The log may continue in another segment, and a flush covers what lies above the recovery point: without the
+        sync, a loss of power could bring back the truncated records before those appended since.
         """
         self.note((log.topic, log.partition))
         self._cut_files += [(segment.log.path, log_dir) for segment in log.segments[-2:]]
@@ -91,8 +91,8 @@ class LogCheckpoints:
     def forget(self, key: TopicPartitionKey, log_dirs: Sequence[LogDirectory]) -> None:
         """Take a former log of this partition out of the checkpoints of these log directories. Raises DiskError.
 
-        The logs that are deleted go with it: a topic that is made again has many. To take the offsets of all others
-        anew would hold the loop for 0.3 s where there are a hundred thousand.
+        The logs that are deleted go with it: a topic that is made again has many. Collecting the offsets of all others
+        would hold the loop for 0.3 s with a hundred thousand logs.
         """
         deleted = self._deleted.known()
         gone = None if deleted is None else deleted | {partition_name(key)}

@@ -41,7 +41,7 @@ class CheckpointError(ValueError):
 
 
 class NewerVersionError(CheckpointError):
-    """A file of a version that a later release writes: what it says must not be passed over, nor written anew."""
+    """A file of a version that a later release writes: it must be neither ignored nor overwritten."""
 
 
 def _newer(path: str, version: int) -> NewerVersionError:

@@ -96,7 +96,7 @@ def build_offset_map(task: CleaningTask, sources: Sequence[SourceSegment], offse
 
 
 def _take_keys(batch: ScannedBatch, start: int, transactions: CleanedTransactions, offsets: OffsetMap) -> bool:
-    """Add a batch's keys; False if there is no room for them."""
+    """Add a batch's keys; False if they do not fit."""
     if batch.magic == MAGIC:
         header = parse_batch_header(batch.data)
         if header.is_control:

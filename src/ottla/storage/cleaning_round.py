@@ -32,7 +32,7 @@ from ottla.storage.segment import Segment
 
 
 class CleaningRound:
-    """Call `next_work`, run the work in a thread, pass its result to `take`, until there is no more work."""
+    """Call `next_work`, run the work in a thread, pass its result to `take`, until no work is left."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ _HIGH_BYTES: Final = 4
 
 
 class Damage(NamedTuple):
-    """Bytes of a log file that are no intact batch, and the first of the offsets that may be missing for it."""
+    """Bytes of a log file that are not an intact batch, and the first of the offsets that may be missing for it."""
 
     position: int
     length: int

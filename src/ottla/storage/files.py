@@ -154,7 +154,7 @@ class SegmentFile:
             handle.close()
 
     def drop(self) -> None:
-        """The handle is no longer needed: close it as soon as it is not pinned."""
+        """Close the unneeded handle as soon as it is not pinned."""
         if self._handle is None:
             return
         if self.pins:
@@ -179,7 +179,7 @@ class SegmentFile:
     def mark_deleted(self) -> str | None:
         """Rename the file to `….deleted`, as Kafka does before it removes one later.
 
-        Returns the new path, None if there is no such file. Raises DiskError.
+        Returns the new path, None if the file is missing. Raises DiskError.
         """
         source = self.path
         target = source + DELETED_SUFFIX

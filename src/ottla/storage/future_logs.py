@@ -71,7 +71,7 @@ class FutureLog:
 class FutureLogs:
     """The future logs of a broker, and the log directories that are preferred for partitions still to come.
 
-    `on_cut` is called with each truncated log: its recovery point is to be stored before more is appended.
+    `on_cut` is called with each truncated log: it must store the recovery point before more is appended.
 
     Used from the event loop, as the logs are.
     """
@@ -194,7 +194,7 @@ class FutureLogs:
     def agree(self, source: PartitionLog) -> None:
         """Cut off what the source does not have, by the leader epochs of both: one of them may be from another time.
 
-        A future log that cannot be made to agree is given up.
+        A future log that cannot be made to agree is removed.
         """
         future = self._futures[source.topic, source.partition]
         log = future.log
@@ -204,7 +204,7 @@ class FutureLogs:
             self.remove(key)
             return
         if future.log_dir is self._directories.log_dir_of(key):
-            # The disk of the former source was lost, and the log begun anew.
+            # The disk of the former source was lost, and the log restarted here.
             self._note(f"{log.directory} is removed: the log is in this log directory now")
             self.remove(key)
             return
@@ -231,7 +231,7 @@ class FutureLogs:
         log.update_high_watermark(source.high_watermark)
 
     def cut(self, source: PartitionLog) -> None:
-        """The source was truncated: so is its future log. One that cannot be is given up."""
+        """Truncate the future log as its source was; one that cannot be is removed."""
         future = self._futures.get((source.topic, source.partition))
         if future is None:
             return
@@ -286,7 +286,7 @@ def _common_end(log: PartitionLog, source: PartitionLog) -> int:
 
 
 def has_all(log: PartitionLog, source: PartitionLog) -> None:
-    """A future log has all records of its source: take over its end, which may lie behind the last record."""
+    """A future log has all records of its source: take over its log end offset, which may be larger."""
     log.log_end_offset = log.producers.end_offset = source.log_end_offset
 
 

@@ -242,7 +242,7 @@ class TimeIndex(_SparseIndex):
         return self._last
 
     def append_if_newer(self, timestamp: int, offset: int) -> None:
-        """Add an entry, unless its timestamp is no larger than that of the last one."""
+        """Add an entry if its timestamp is larger than that of the last one."""
         if timestamp > self.last()[0]:
             self._add(TIME_ENTRY.pack(timestamp, offset - self.base_offset))
             self._last = (timestamp, offset)

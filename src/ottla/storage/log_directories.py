@@ -148,7 +148,7 @@ class LogDirectories:
         return next((log_dir for log_dir in self.all if self._disk.absolute(log_dir.path) == path), None)
 
     def remove_log_dir(self, key: TopicPartitionKey) -> LogDirectory:
-        """The partition's log is no longer in service; returns the directory where it was."""
+        """Take the partition's log out of service; returns the directory where it was."""
         log_dir = self._log_dir_by_partition.pop(key)
         self._partition_counts[log_dir.path] -= 1
         return log_dir

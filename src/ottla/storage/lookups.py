@@ -26,7 +26,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp: int, start_offset:
             found = _search(segment, segment.indexed_position(from_offset), timestamp, start_offset)
             if found is not None:
                 return found
-            # Only records below the log's start were late enough (Apache Kafka gives up here, too).
+            # Only records below the log's start were late enough (Apache Kafka finds nothing here, too).
     return None
 
 

@@ -158,8 +158,8 @@ class LogManager:
         self.notes: list[str] = []
         #: Partitions whose directories exist but cannot be opened because of their contents.
         self.unreadable: set[TopicPartitionKey] = set()
-        #: Logs of which the cluster has not said that they belong here. What they hold, and their high watermarks, is
-        #: kept: nobody has told their settings, and retention by the broker's own could delete what is to be kept.
+        #: Logs that the cluster has not confirmed to belong here. Their records and high watermarks are kept: their
+        #: settings are unknown, and retention by the broker's own could delete too much.
         self.unclaimed: set[TopicPartitionKey] = set()
 
     # -- start

@@ -44,7 +44,7 @@ class _Place(NamedTuple):
         return self.log.topic, self.log.partition
 
 
-#: Index files that are named in the message about those that are made anew.
+#: Index files that are named in the message about rebuilt ones.
 MOST_PATHS: Final = 3
 #: An opened log of a partition, and its log directory.
 OpenedLog = tuple[LogDirectory, TopicPartitionKey, PartitionLog]

@@ -1,9 +1,9 @@
 """Opening a partition directory: immediate after a clean stop; otherwise what was not synced is checked.
 
 Everything below the recovery point is known to be synced and is trusted. From there on (or from the newest producer
-snapshot, if that is older) batches are read in order. Bytes that are no whole batch, and batches with a wrong checksum
-or offset, are taken out and kept aside; intact batches behind them stay. In the same pass the indexes of that part, the
-producers' state and the leader epochs are rebuilt. Directories written by Apache Kafka are opened alike.
+snapshot, if that is older) batches are read in order. Bytes that are not a whole batch, and batches with a wrong
+checksum or offset, are taken out and kept aside; intact batches behind them stay. In the same pass the indexes of that
+part, the producers' state and the leader epochs are rebuilt. Directories written by Apache Kafka are opened alike.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class LogPlace:
     was_moved: bool = False
     #: What was found and repaired, for the operator.
     notes: list[str] = field(default_factory=list)
-    #: The index files that were missing or damaged, and are made anew from the log.
+    #: The index files that were missing or damaged, and are rebuilt from the log.
     rebuilt: list[str] = field(default_factory=list)
 
 
@@ -119,7 +119,7 @@ class _Loader:
         self._has_markers = False
         #: Rebuilt transaction indexes.
         self._rebuilt: list[str] = []
-        #: The first offset above the recovery point from which records are missing; None: there is no gap.
+        #: The first offset above the recovery point from which records are missing; None without a gap.
         self._gap: int | None = None
         #: The offset that the next batch should begin at; None where that is unknown.
         self._expected: int | None = None

@@ -1,8 +1,8 @@
 """Small files that the event loop replaces: a disk thread lets go of what they held before.
 
-Renaming a file over another one frees the blocks of that one, unless somebody has it open. Some file systems wait for
-the disk then: ext4 without a journal, mounted with `discard`, held the loop for up to 97 ms beside a busy disk. So the
-old file is kept open until a thread closes it.
+Renaming a file over another one frees the blocks of that one, unless it is open. Some file systems wait for the disk
+then: ext4 without a journal, mounted with `discard`, held the loop for up to 97 ms beside a busy disk. So the old file
+is kept open until a thread closes it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ReplacedFiles:
                 self._let_go()
 
     def _opened(self, path: str) -> DiskFile | None:
-        """The file as it is, if there is something in it that is to be let go of by a thread."""
+        """The current file, if a thread has to free its contents."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:  # This is such a thread, or a tool.
@@ -69,7 +69,7 @@ class ReplacedFiles:
 
     def _closed(self, _nothing: None, error: BaseException | None) -> None:
         self._is_closing = False
-        if error is not None:  # There is no thread (any more).
+        if error is not None:  # The threads have ended.
             self._close_held()
         elif self._held:  # One more came when the thread was done.
             self._let_go()

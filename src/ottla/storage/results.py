@@ -48,7 +48,7 @@ class AppendRefusal:
 
 
 class UnreadableRange(NamedTuple):
-    """Bytes of a log file that are no intact batch, skipped by a read."""
+    """Bytes of a log file that are not an intact batch, skipped by a read."""
 
     path: str
     position: int

@@ -61,7 +61,7 @@ _DEFAULT_LEVELS: Final = {Compression.LZ4: 9, Compression.GZIP: -1}
 
 
 def needs_rewriting(buf: memoryview, config: LogConfig) -> bool:
-    """Whether this batch of format 2 has to be rewritten or checked; the log refuses what is no batch."""
+    """Whether this batch of format 2 has to be rewritten or checked; the log refuses anything else."""
     if len(buf) < RECORDS_AT or buf[MAGIC_AT] != MAGIC:
         return False
     attributes, wanted = buf[_ATTRIBUTES_LOW], config.compression_type

@@ -70,7 +70,7 @@ class ScannedBatch(NamedTuple):
 def find_batch(file: DiskFile, position: int, end: int, offset: int) -> Place | None:
     """The first batch from `position` on (which must be the start of a batch) that ends at `offset` or later.
 
-    None if there is none before `end`. Raises DiskError, and BatchError at bytes that are no batch.
+    None if there is none before `end`. Raises DiskError, and BatchError at bytes that are not a batch.
     """
     need = _PLACE.size
     while position < end:

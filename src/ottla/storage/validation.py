@@ -54,7 +54,7 @@ def split(buf: memoryview) -> list[BatchHeader] | AppendRefusal:
         if only.length == len(buf):
             return [only]
     except BatchError:
-        # It may be truncated, which is no error; anything else is refused below.
+        # It may be truncated, which is allowed; anything else is refused below.
         pass
     try:
         return split_batches(buf, partial_tail=True)

@@ -30,7 +30,7 @@ from ottla.wire.schema import Message
 MAX_CORRELATION_ID = 0x7FFFFFFF
 #: Bytes of one read; frames up to this size are cut from its buffer.
 SMALL_FRAMES_BYTES = 64 * 1024
-#: A buffer of up to so many bytes is kept for the next large frame, and a larger one for a frame of a quarter of it.
+#: A buffer of up to this size is kept for the next large frame, and a larger one for a frame of a quarter of it.
 KEPT_FRAME_BYTES = 1024 * 1024
 LARGEST_KEPT = 4
 #: Requests that a client may have sent without an answer to the first of them.
@@ -67,7 +67,7 @@ class FrameReader:
     def __init__(self, limit: int) -> None:
         self._held = bytearray()
         self._limit = limit
-        #: Set when a size was refused: there is no way to find the next frame.
+        #: Set when a size was refused: the next frame cannot be found.
         self.refusal: FrameRefusal | None = None
 
     @property
@@ -106,8 +106,8 @@ class FrameReceiver:
     """As `FrameReader`, for large frames: bytes are received where they stay (`asyncio.BufferedProtocol`).
 
     A frame that does not fit into `SMALL_FRAMES_BYTES` gets a buffer of its own, of the size that it says it has (the
-    system gives memory as it is written to); the frame is that buffer, and nothing is copied. Where nobody holds the
-    large frame before it, nor a part of it, it gets that one's buffer: to clear a new one takes as long as to receive.
+    system gives memory as it is written to); the frame is that buffer, and nothing is copied. If the large frame before
+    it is not in use any more, it gets that one's buffer: clearing a new one takes as long as receiving.
     """
 
     __slots__ = ("_at", "_frame", "_kept", "_limit", "_small", "refusal")
@@ -121,7 +121,7 @@ class FrameReceiver:
         self._kept = bytearray()
         #: Bytes received in the current buffer.
         self._at = 0
-        #: Set when a size was refused: there is no way to find the next frame.
+        #: Set when a size was refused: the next frame cannot be found.
         self.refusal: FrameRefusal | None = None
 
     def get_buffer(self) -> memoryview:
@@ -303,7 +303,7 @@ class ClientProtocol:
     ) -> list[bytes | memoryview]:
         """As `request`, not joined: records are in the list as they were given. `body` is the message, if encoded.
 
-        The response comes as `Undecoded` if it is to be left so.
+        With `is_left_undecoded` the response comes as `Undecoded`.
         """
         api_key = message.SCHEMA.api_key
         if api_key is None:

@@ -64,9 +64,9 @@ class RequestHeader:
 def parse_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int]:
     """The header at the start of a frame (without its size), and where the body starts.
 
-    The version may be one that nobody knows yet: the header is then read as that of the newest version, which is how
-    an ApiVersions request from the future can be answered (KIP-511). Raises WireError when the header is malformed
-    or the API is not declared; Apache Kafka closes the connection then.
+    The header of an unknown version is read as that of the newest version, so that an ApiVersions request from the
+    future can be answered (KIP-511). Raises WireError when the header is malformed or the API is not declared; Apache
+    Kafka closes the connection then.
     """
     try:
         api_key, api_version, correlation_id, length = _FIXED.unpack_from(frame)
@@ -190,7 +190,7 @@ def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: bytes | memoryview, position: int) -> int:
-    """The position after a section of tagged fields that nobody reads (KIP-482)."""
+    """The position after a section of unread tagged fields (KIP-482)."""
     count, position = read_varint(data, position)
     if count > TAGGED_FIELDS_LIMIT or 2 * count > len(data) - position:
         raise WireError(

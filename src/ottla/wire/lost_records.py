@@ -26,7 +26,7 @@ class LostRecords(NamedTuple):
     """
 
     is_election: bool
-    #: First offset, and the one after the last; -1 for an election where nobody said how far the others were.
+    #: First offset, and the one after the last; -1 for an election where the ends of the others are unknown.
     start: int
     end: int
     #: How far the records are known to have been committed; -1 where nothing is known.

@@ -80,7 +80,7 @@ class StructKind(Kind):
 
 
 class _New:
-    """The default of arrays and structs: made anew for each object."""
+    """The default of arrays and structs: a new one for each object."""
 
     def __repr__(self) -> str:
         return "NEW"

@@ -2,8 +2,8 @@
 
 A request with very many elements must neither hold the event loop nor fill the memory with objects. So
 
-- a large request is walked through once, which checks and counts everything; of its long arrays of structs nothing is
-  kept but where they lie (`LazyArray`), and their elements are made anew, one at a time, by whoever iterates;
+- a large request is walked through once, which checks and counts everything; of its long arrays of structs only the
+  positions are kept (`LazyArray`), and each iteration decodes their elements, one at a time;
 - a response may have a `Mapped` array, whose elements are made while it is encoded, and dropped after;
 - an array that stands in a response many times can be encoded once (`EncodedArray`);
 - an array of results that come one after the other can be encoded as they come (`GrowingArray`).
@@ -34,7 +34,7 @@ LAZY_ELEMENTS: Final = 64
 #: Parts of an encoded message up to this size are joined with their neighbours; larger ones are sent as they are. What
 #: stands in a message many times, such as the settings of a topic (1 KB and more), must not be copied each time.
 JOINED_BYTES: Final = 512
-#: Small parts are joined when they are so many.
+#: Small parts are joined when there are more.
 JOINED_PARTS: Final = 4096
 
 Steps = Generator[None, None, T]

@@ -60,9 +60,7 @@ SessionListener: TypeAlias = Callable[[SessionEvent], None]
 
 
 class ConnectionLossError(ZkError):
-    """There is no connection to ZooKeeper, or it was lost before the response: it is unknown whether a change was
-    made.
-    """
+    """The connection to ZooKeeper is missing, or was lost before the response: a change may have been made."""
 
     CODE = -4
 
@@ -295,7 +293,7 @@ async def ensure_path(zk: ZkClient, path: str, data: bytes | None = None) -> boo
 
 
 async def delete_recursive(zk: ZkClient, path: str) -> None:
-    """Delete a node and all its descendants, in one transaction; a missing node is no error."""
+    """Delete a node and all its descendants, in one transaction; a missing node is ignored."""
     paths = [path]
     try:
         for found in paths:

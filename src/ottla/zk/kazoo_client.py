@@ -191,7 +191,7 @@ class KazooZk(ByTransactions):
 
     def _in_loop(self, function: Callable[..., object], *arguments: object) -> None:
         """Schedule a callback on the loop, in the order of these calls. Thread-safe."""
-        with suppress(RuntimeError):  # the loop is closed: there are no callers left
+        with suppress(RuntimeError):  # the loop is closed: no callers are left
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _state_changed(self, state: KazooState) -> None:
@@ -220,7 +220,7 @@ class KazooZk(ByTransactions):
         self._notify(SessionEvent.CONNECTED)
 
     def _lost(self, event: SessionEvent, stopped: bool) -> None:
-        """The connection or, with EXPIRED, the session is lost; `stopped`: kazoo has given up."""
+        """The connection or, with EXPIRED, the session is lost; `stopped`: kazoo does not reconnect."""
         if self._closed:
             return
         if self._resuming is not None:
@@ -340,7 +340,7 @@ class KazooZk(ByTransactions):
                 try:
                     found += await self._get_together(part)
                 except UnimplementedError:
-                    # The server closes the connection, too; the session goes on in the next one.
+                    # The server closes the connection, too; the session continues in the next one.
                     self._has_multi_read = False
                 else:
                     continue

@@ -23,10 +23,10 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
     """
 
     def start(self) -> None:
-        """Do nothing: there is no thread to start."""
+        """Do nothing: it has no thread."""
 
     def stop(self) -> None:
-        """Do nothing: there is no thread to stop."""
+        """Do nothing: it has no thread."""
 
     def dispatch_callback(self, callback: Any) -> None:
         """Call the callback of a watch."""
@@ -37,8 +37,8 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait until one of these sockets is ready, as kazoo wants to know; `timeout` in seconds, None: no end.
 
-        A socket is to be in one of the lists only, and `to_except` is not looked at. kazoo waits some five times for
-        each request, each time with an epoll object that it makes. This takes one system call for each of them.
+        A socket must be in one of the lists only, and `to_except` is ignored. kazoo waits some five times for each
+        request, each time with an epoll object that it makes. This takes one system call for each of them.
         """
         if not hasattr(select, "poll"):
             found: tuple[list[Any], list[Any], list[Any]] = super().select(to_read, to_write, to_except, timeout)

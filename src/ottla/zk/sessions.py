@@ -107,5 +107,5 @@ class SessionTable:
         heapq.heappush(self._looks, (session.look_ms, session.id))
 
     def next_look_ms(self) -> float | None:
-        """When to check for expired sessions next; None if there are no sessions."""
+        """When to check for expired sessions next; None without sessions."""
         return self._looks[0][0] if self._looks else None

@@ -267,7 +267,7 @@ class TreeStore:
         """Copy some of the tree; once all of it is copied, have a disk thread write it."""
         capture, executor = self._capture, self._executor
         if capture is None or executor is None:
-            return  # given up
+            return  # cancelled
         if not capture.step(pass_over_copy):
             asyncio.get_running_loop().call_soon(self._capture_some)
             return

@@ -249,7 +249,7 @@ class _Making:
 
 
 class NodeKeeper(Protocol):
-    """Whoever copies the tree while it changes."""
+    """Copies the tree while it changes."""
 
     def keep(self, path: str, node: Znode) -> None:
         """Called before a node changes."""
@@ -509,7 +509,7 @@ class Tree:
     # Undoing
 
     def _remember(self, node: Znode, path: str) -> None:
-        """Save a node's state before it changes. Whoever changes a node calls this first, for a copy under way, too."""
+        """Save a node's state, also for a copy under way. Call it before each change of a node."""
         if self.capture is not None:
             self.capture.keep(path, node)
         self._undo.append(

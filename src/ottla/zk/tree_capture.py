@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Nodes that are copied in one step, a third of a microsecond each.
 NODES_PER_STEP: Final = 5_000
-#: A copy of so many nodes costs the garbage collector tens of milliseconds in one go.
+#: A copy of this many nodes costs the garbage collector tens of milliseconds in one go.
 LARGE_TREE_NODES: Final = 50_000
 
 
@@ -54,7 +54,7 @@ class TreeCapture:
         return not left
 
     def end(self) -> Captured:
-        """The copy, once all is copied, or given up."""
+        """End the copy, finished or not, and return it."""
         self._tree.capture = None
         return Captured(self._zxid, self._nodes, self._sessions)
 

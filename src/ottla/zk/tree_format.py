@@ -147,7 +147,7 @@ def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
         return None
     length, crc = _HEAD.unpack_from(content, position)
     start = position + _HEAD.size
-    # The checksum of nothing is 0: zeros, as a power failure leaves them at a file's end, are no record.
+    # The checksum of nothing is 0: zeros, as a power failure leaves them at a file's end, are not a record.
     if length == 0 or start + length > len(content):
         return None
     payload = content[start : start + length]

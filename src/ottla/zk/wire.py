@@ -97,7 +97,7 @@ _UNIMPLEMENTED_MODES = (4, 5, 6)
 
 
 class JuteError(Exception):
-    """Bytes that are no valid record of ZooKeeper's protocol."""
+    """Bytes that are not a valid record of ZooKeeper's protocol."""
 
 
 class ConnectRequest(NamedTuple):

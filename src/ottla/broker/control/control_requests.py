@@ -238,7 +238,7 @@ class ControlRequestShell:
     def _refused(self, header: ControlHeader) -> ErrorCode:
         control = self._control
         if not control.session.accepts_others:
-            return ErrorCode.STALE_CONTROLLER_EPOCH  # nobody else can be the controller of private metadata
+            return ErrorCode.STALE_CONTROLLER_EPOCH  # private metadata has no other controller
         self._note_own_term()
         refused = self.machine.admit(header, control.membership.broker_epoch)
         if refused is ErrorCode.NONE:

@@ -97,7 +97,7 @@ class ServedByController:
 
         ZooKeeper may have been away for longer than the session: it comes back, and the controller is elected again,
         while the client still waits. `is_gone` says whether it does not. What is left of the timeout is for the answer:
-        clients give up on a request when its timeout is over.
+        clients wait no longer than the request's timeout.
         """
         loop = asyncio.get_running_loop()
         ends_at_s = loop.time() + SHARE_FOR_CONTROLLER * timeout_ms / 1000
@@ -105,11 +105,11 @@ class ServedByController:
             left_s = ends_at_s - loop.time()
             if left_s <= 0:
                 return
-            await asyncio.sleep(min(left_s, NO_CONTROLLER_MS / 1000))  # sleep: until somebody is elected
+            await asyncio.sleep(min(left_s, NO_CONTROLLER_MS / 1000))  # sleep: until a controller is elected
 
     @property
     def _is_decided(self) -> bool:
-        """Whether there is a controller, as far as this broker knows, which can write if it is this broker."""
+        """Whether a controller is known, which can write if it is this broker."""
         membership = self._membership
         if membership.is_controller:
             return membership.is_connected and self.is_active
@@ -253,8 +253,8 @@ class AskedOfController:
     async def alter_partitions(self, topics: list[AlterPartitionRequestTopicData]) -> AlterPartitionResponse:
         """Propose ISRs: as `new_isr_with_epochs`, or where a topic has no id as `new_isr`, in an older version.
 
-        The answer may have NOT_CONTROLLER or STALE_BROKER_EPOCH for the whole request. Raises ClientError if there is
-        no answer: whether the ISRs were written is unknown then.
+        The answer may have NOT_CONTROLLER or STALE_BROKER_EPOCH for the whole request. Raises ClientError without an
+        answer: whether the ISRs were written is unknown then.
         """
         request = AlterPartitionRequest(
             broker_id=self._membership.broker_id, broker_epoch=self._membership.broker_epoch, topics=topics
@@ -285,9 +285,9 @@ class AskedOfController:
     async def shut_down(self, attempts: int, backoff_ms: int) -> None:
         """Controlled shutdown: have this broker's leaders moved to others.
 
-        Tried `attempts` times with pauses of `backoff_ms`: other replicas may be coming back into the ISRs. As long as
-        there is no controller, one is looked for more often, for as long. Where all brokers shut down none is waited
-        for: the controller leaves first, and those that are left ask the next one at once.
+        Tried `attempts` times with pauses of `backoff_ms`: other replicas may be coming back into the ISRs. Without a
+        controller it looks for one more often, for as long. Where all brokers shut down it waits for none: the
+        controller leaves first, and those that are left ask the next one at once.
         """
         without_controller = max(1, attempts * backoff_ms // NO_CONTROLLER_MS)
         left_s = backoff_ms / 1000

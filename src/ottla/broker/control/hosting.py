@@ -68,7 +68,7 @@ class Hosting:
         self._refused: set[PartitionKey] = set()
         #: Roles that this broker's own controller gave, and that a full disk kept from being taken.
         self._untaken: dict[PartitionKey, _Untaken] = {}
-        #: Called when there are such: `take_again` is to be called after a pause.
+        #: Called when there are such: `take_again` must follow after a pause.
         self.on_untaken: Callable[[], None] = lambda: None
         #: Called with the partitions whose roles were refused so far and are taken now, and with those refused now.
         self.on_roles: Callable[[Sequence[PartitionKey], Sequence[PartitionKey]], None] = lambda taken, refused: None
@@ -76,8 +76,8 @@ class Hosting:
     async def begin(self, delta: ImageDelta) -> None:
         """Become leader or follower of partitions, before clients learn of it. Raises DiskError, ZkError.
 
-        Roles that need a log which is lost are refused. Where the disk has no room for a replica, the others go on, as
-        at an election, and it is made later (`take_again`); a new one of a change that is then undone fails.
+        Roles that need a log which is lost are refused. Where the disk has no room for a replica, the others continue,
+        as at an election, and it is made later (`take_again`); a new one of a change that is then undone fails.
         """
         taken: list[PartitionKey] = []
         refused: list[PartitionKey] = []

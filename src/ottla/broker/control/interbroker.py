@@ -69,7 +69,7 @@ class ControllerLink:
         self._opening = asyncio.Lock()
         #: The controller's id and broker epoch, as last reported.
         self._followed: tuple[int, int | None] = (-1, None)
-        #: Done when the controller changes; None while nobody waits for that.
+        #: Done when the controller changes; None while no request waits.
         self._changed: asyncio.Future[None] | None = None
 
     async def request(

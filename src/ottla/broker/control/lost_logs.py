@@ -28,7 +28,7 @@ class LostLogs:
     async def is_lost(self, topic: str, partition: int) -> bool:
         """Whether a replica without a log, of a partition not marked as new, had one. Raises `ZkError`.
 
-        A broker whose metadata are its own has nobody else who could lead, and begins with an empty log.
+        If the metadata is this broker's own, no other broker could lead: it begins with an empty log.
         """
         if not self._accepts_others:
             return False

@@ -1,6 +1,6 @@
 """Cluster membership of a broker: its registration under `/brokers/ids`, and controller election.
 
-A broker registers in each new session, and stands for election whenever there is no controller; if it is alone, both
+A broker registers in each new session, and stands for election whenever the controller is missing; if it is alone, both
 happen in one transaction. Its writes as controller fail if another was elected since (`Term.fence`), as in Apache
 Kafka. The code that opens the coordination metadata decides whether other brokers may be members.
 """
@@ -64,7 +64,7 @@ class Term(NamedTuple):
 
 
 class ClusterMembership:
-    """Registers a broker, stands for election where there is no controller, and tracks the other brokers.
+    """Registers a broker, stands for election without a controller, and tracks the other brokers.
 
     Call `join` once, then `start`. With `accepts_others` the broker is one of several. Without it, it refuses to start
     beside another one; `is_shared` says whether such a broker may be alive, not just the session of a killed process.
@@ -137,7 +137,7 @@ class ClusterMembership:
     # Joining
 
     async def join(self) -> TopicRefusal | None:
-        """Register, and stand for election if there is no controller; return the refusal if that fails.
+        """Register, and stand for election without a controller; return the refusal if that fails.
 
         Waits for znodes that a former process of this broker left, as long as its session may last.
         """
@@ -382,7 +382,7 @@ class ClusterMembership:
             self.on_changed()
 
     def _with_former_epochs(self, brokers: dict[int, LiveBroker]) -> dict[int, LiveBroker]:
-        """Note which registrations have ended. This broker's own do not count: its process goes on."""
+        """Note which registrations have ended. This broker's own do not count: its process is alive."""
         for broker_id, before in self.brokers.items():
             now = brokers.get(broker_id)
             if broker_id != self._broker.id and (now is None or now.epoch != before.epoch):

@@ -91,7 +91,7 @@ log = logging.getLogger("ottla.topics")
 MOST_CONFIGURED_EARLY = 10_000
 #: Pause before the controller is asked for the roles again where a disk was full when a replica was to be made.
 HOST_AGAIN_S = 15.0
-#: Pause before the controller is told again of a failed log directory.
+#: Pause before a failed log directory is reported to the controller again.
 NOTIFY_AGAIN_S = 1.0
 #: Pause before a controller that is elected reads the metadata again, where ZooKeeper could not be read.
 TAKE_OFFICE_AGAIN_S = 0.2
@@ -447,8 +447,8 @@ class ControlPlane:
 
     async def elected(self, topics: Sequence[FoundTopic], marked: Sequence[str]) -> Elected:
         """The event of this broker's election with these topics, and the names of those marked for deletion."""
-        # A topic whose roles this broker has not taken, since the former controller told it the topic but not the roles
-        # or was told that they cannot be taken, is decided anew.
+        # A topic whose roles this broker has not taken, since the former controller did not send them, or this broker
+        # refused them, is decided again.
         with_roles = {}
         for name, topic in tuple(self.image.topics.items()):
             await self._slices.point()
@@ -467,7 +467,7 @@ class ControlPlane:
         }
         if len(applied) < len(image.topics):
             image = ClusterImage(image.cluster_id, image.controller_id, image.brokers, applied)
-        # What it has logs of is served on: somebody may have removed the znodes by mistake.
+        # What it has logs of is served on: the znodes may have been removed by mistake.
         gone = [topic for topic in gone if not self.host.has_log_of(topic)]
         return Elected(self.membership.term.epoch, self.membership.brokers, topics, image, marked, gone)
 

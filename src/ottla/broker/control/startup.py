@@ -131,7 +131,7 @@ class Startup:
         return known
 
     async def start(self) -> TopicRefusal | None:
-        """Register, stand for election if there is no controller, adopt topics, host this broker's partitions.
+        """Register, stand for election without a controller, adopt topics, host this broker's partitions.
 
         Raises `DiskError` if the metadata or a log cannot be written, `ZkError`.
         """

@@ -59,7 +59,7 @@ class _ReadTopic(NamedTuple):
 
 
 class _Replicas(NamedTuple):
-    """A partition whose state is to be read."""
+    """A partition whose state must be read."""
 
     topic: str
     partition: int

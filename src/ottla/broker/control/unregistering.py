@@ -1,7 +1,8 @@
 """Forgetting a broker that will not come back: what is left of it in the metadata is removed.
 
 In ZooKeeper mode a registration goes with the broker's session. Left are its dynamic settings, which another broker of
-that id would get, and topics' lists of throttled replicas. Replicas are never taken from it: they are to be moved.
+that id would get, and topics' lists of throttled replicas. Replicas are never taken from it: the operator must move
+them.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 PRODUCER_IDS_PER_BLOCK = 1000
-#: Distance of our first producer ids from those in adopted logs. The logs' first cluster goes on with the very next ids
-#: in its own metadata, one block per broker start, and the logs may be moved back to it.
+#: Distance of our first producer ids from those in adopted logs. The logs' first cluster continues with the very next
+#: ids in its own metadata, one block per broker start, and the logs may be moved back to it.
 ADOPTED_DISTANCE = 1000 * PRODUCER_IDS_PER_BLOCK
 HIGHEST_PRODUCER_ID = 2**63 - 1
 FIRST_CONTROLLER_EPOCH = 0
@@ -137,7 +137,7 @@ async def read_brokers(zk: ZkClient, watch: Watcher | None = None) -> dict[int, 
 
 
 class FoundSettings(NamedTuple):
-    """Settings as read from a znode, and its version; None where there is no znode."""
+    """Settings as read from a znode, and its version; None without a znode."""
 
     configs: dict[str, str]
     version: int | None

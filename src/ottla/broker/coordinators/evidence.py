@@ -99,7 +99,7 @@ class EvidenceWriter:
             self._sender.close()
 
     def _append_here(self) -> bool:
-        """Append what is queued as the topic's leader; False if this broker is not, or there is no topic."""
+        """Append what is queued as the topic's leader; False if this broker is not, or the topic is missing."""
         if EVIDENCE_TOPIC not in self._topics.image.topics:
             return not self._queue
         while self._queue:
@@ -141,7 +141,7 @@ class EvidenceWriter:
         return False
 
     async def _send(self) -> bool:
-        """Give records to the leader; False if that is to be tried again."""
+        """Give records to the leader; False to try again."""
         if self._sender is None:
             return False
         records = [self._queue.popleft() for _ in range(min(SENT_AT_ONCE, len(self._queue)))]

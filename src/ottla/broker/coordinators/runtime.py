@@ -144,8 +144,8 @@ class CoordinatorRuntime(Generic[Shard, Step]):
     def load(self, partition: int, leader_epoch: int) -> None:
         """Become coordinator of a partition in `leader_epoch`: replay its log in the background, then serve it.
 
-        A partition that is already hosted continues in the newer epoch, as in Apache Kafka: nobody else has written to
-        its log meanwhile. An epoch older than the newest seen is ignored.
+        A partition that is already hosted continues in the newer epoch, as in Apache Kafka: no other broker has written
+        to its log meanwhile. An epoch older than the newest seen is ignored.
         """
         if leader_epoch < self._epochs.get(partition, leader_epoch):
             return
@@ -274,7 +274,8 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             producer_epoch=batch.producer_epoch,
             is_transactional=batch.producer_id >= 0,
         )
-        # What nobody waits for need not be on other brokers, as in Apache Kafka: who takes over writes it again.
+        # What no request waits for need not be on other brokers, as in Apache Kafka: the next coordinator writes it
+        # again.
         appended = self._log.append(
             kind.topic, shard.partition, bytearray(encoded), hosted.leader_epoch, needs_replicas=is_awaited
         )
@@ -312,8 +313,8 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         )
 
     def _high_watermark_moved(self, hosted: _Hosted[Shard], error: ErrorCode) -> None:
-        """Deliver what is committed now. With an error this broker's role has ended: what waits for replies is told so.
-        The requests of steps stay for the newer epoch, should `load` begin one.
+        """Deliver what is committed now. With an error this broker's role has ended: the replies carry it. The requests
+        of steps stay for the newer epoch, should `load` begin one.
         """
         hosted.is_watched = False
         shard = hosted.shard

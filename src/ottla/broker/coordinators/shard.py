@@ -93,7 +93,7 @@ class CoordinatorShard(Protocol[Step]):
         ...
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` is to be called next; None for never."""
+        """When to call `expire` next; None for never."""
         ...
 
     def expire(self, now_ms: int) -> Step | None:

@@ -139,5 +139,5 @@ class FetchAnswer:
 
 
 def _must_be_told(data: PartitionData) -> bool:
-    """Whether a client must be told what it has no offset of: that its log diverged, or where to read instead."""
+    """Whether a client must learn what no offset shows: that its log diverged, or where to read instead."""
     return data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0

@@ -48,7 +48,7 @@ class BegunFetch(NamedTuple):
 
     #: The partitions to look at.
     wanted: list[SessionPartition]
-    #: The session that goes on, if there is one.
+    #: The session that continues, if any.
     session: FetchSession | None
     #: Whether the response leaves out what the client knows.
     is_incremental: bool

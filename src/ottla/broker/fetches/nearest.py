@@ -1,4 +1,4 @@
-"""Which replica a consumer is told to read from (KIP-392): with Kafka's `RackAwareReplicaSelector`, one in its rack."""
+"""Which replica a consumer should read from (KIP-392): with Kafka's `RackAwareReplicaSelector`, one in its rack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RackReads:
-    """Whether consumers are told of replicas in their racks, and how much they read from followers here."""
+    """Whether consumers learn of replicas in their racks, and how much they read from followers here."""
 
     __slots__ = ("are_told", "bytes_read", "told")
 
@@ -29,9 +29,9 @@ class RackReads:
 
 
 def nearest_follower(context: RequestContext, partition: Partition, rack: str, offset: int) -> int | None:
-    """The follower that a consumer in `rack` is to read `offset` from; None where the leader, this broker, is to be.
+    """The follower from which a consumer in `rack` should read `offset`; None for the leader, this broker.
 
-    That is where the leader is in the rack, too, or no follower there is alive, in sync, has the offset, and is reached
+    None is where the leader is in the rack, too, or no follower there is alive, in sync, has the offset, and is reached
     on the listener of this client. Of several the most caught up one is taken, then the one with the highest id. A
     lagging follower is never named: the consumer would stay behind with it. Source: Apache Kafka 3.9,
     `ReplicaManager.findPreferredReadReplica`, `RackAwareReplicaSelector`, `ReplicaView.comparator`.

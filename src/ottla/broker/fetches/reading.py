@@ -75,7 +75,7 @@ class FetchReader:
         self.is_follower = self._replica_id > CONSUMER_REPLICA_ID
         #: Whether it reads to the end of the log, of any replica.
         self._is_debugging = is_debugging(request)
-        #: The rack of a consumer that is to be told of followers there; empty for any other.
+        #: The rack of a consumer that should learn of followers there; empty for any other.
         self._rack = ""
         if request.rack_id and context.broker.rack_reads.are_told and not self.is_follower:
             self._rack = request.rack_id

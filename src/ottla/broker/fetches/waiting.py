@@ -80,7 +80,7 @@ class Fetch:
         followed = reader.followed_session
         if followed is not None:
             return [followed.waiting]
-        # What is appended to a partition that a quota holds back is no reason to look.
+        # Appends to a partition that a quota holds back do not count.
         free = [wanted for wanted in reader.wanted if not wanted.is_held_back]
         partitions = [partition for wanted in free if (partition := reader.find(wanted)) is not None]
         return [each.waiting_followers if reader.is_follower else each.waiting for each in partitions]

@@ -24,7 +24,7 @@ def accesses(context: RequestContext, request: AllocateProducerIdsRequest) -> It
 
 
 def handle(context: RequestContext, request: AllocateProducerIdsRequest) -> None:
-    """Have the controller decide; what it has begun goes on if the broker disconnects."""
+    """Have the controller decide; what it has begun continues if the broker disconnects."""
     if not context.permits(*CLUSTER_ACTION):
         context.reply(AllocateProducerIdsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
         return

@@ -28,7 +28,7 @@ def accesses(context: RequestContext, request: AlterPartitionRequest) -> Iterabl
 
 
 def handle(context: RequestContext, request: AlterPartitionRequest) -> None:
-    """Have the controller decide; what it has begun goes on if the broker disconnects."""
+    """Have the controller decide; what it has begun continues if the broker disconnects."""
     if not context.permits(*CLUSTER_ACTION):
         context.reply(AlterPartitionResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
         return

@@ -27,7 +27,7 @@ def accesses(context: RequestContext, request: ControlledShutdownRequest) -> Ite
 
 
 def handle(context: RequestContext, request: ControlledShutdownRequest) -> None:
-    """Have the controller decide; what it has begun goes on if the broker disconnects."""
+    """Have the controller decide; what it has begun continues if the broker disconnects."""
     if not context.permits(*CLUSTER_ACTION):
         context.reply(ControlledShutdownResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
         return

@@ -117,7 +117,7 @@ async def _deleted(
                 _note(result, TIMED_OUT, context.api_version)
     finally:
         for task in asked:
-            task.cancel()  # what has begun goes on
+            task.cancel()  # what has begun continues
     return results
 
 

@@ -196,7 +196,7 @@ def _not_available(context: RequestContext) -> ErrorCode:
 
 
 def _find(partition: Partition, timestamp: int, visible_end: int) -> OffsetTimestamp | ReadRefusal | None:
-    """The requested offset; None if there is no such visible record."""
+    """The requested offset; None without such a visible record."""
     log = partition.log
     if timestamp == LATEST:
         return OffsetTimestamp(-1, visible_end, partition.leader_epoch)

@@ -29,7 +29,7 @@ class LoopLag:
 
 
 class MetricsService:
-    """Call `bind` and `start` in this order if metrics are to be served; `close` at any time."""
+    """Call `bind` and `start` in this order to serve metrics; `close` at any time."""
 
     def __init__(self, broker: Broker) -> None:
         self.loop_lag = LoopLag()

@@ -2,8 +2,8 @@
 between log directories.
 
 As in Kafka's `ReplicationQuotaManager` a quota measures its rate over sliding samples, and is exceeded while that is
-above its limit. Whoever copies asks first, and records what was copied. Two things are stricter than in Kafka, so that
-a limit holds with batches that are large for it: one read takes no more than one sample may have, and what a sample was
+above its limit. A copier asks first, and records what was copied. Two things are stricter than in Kafka, so that a
+limit holds with batches that are large for it: one read takes no more than one sample may have, and what a sample was
 over its share passes on to the next one when it is dropped.
 """
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 ALTER_LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-#: The default of these settings: there is no limit.
+#: The default of these settings: no limit.
 UNLIMITED: Final = 2**63 - 1
-#: Who waits for a quota looks again at this interval at the earliest.
+#: Least wait for a quota before the next look.
 LEAST_WAIT_MS: Final = 20.0
 
 
@@ -56,7 +56,7 @@ class ReplicationQuota:
 
     @property
     def limit(self) -> int:
-        """Bytes a second; `UNLIMITED` if there is no limit."""
+        """Bytes a second; `UNLIMITED` for none."""
         return self._limit
 
     def set_limit(self, limit: int) -> None:
@@ -87,7 +87,7 @@ class ReplicationQuota:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether nothing is to be copied now."""
+        """Whether nothing may be copied now."""
         if self._limit == UNLIMITED:
             return False
         return self._limit == 0 or self.rate > self._limit

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from ottla.cluster.image import PartitionImage
     from ottla.cluster.isr import IsAlive
 
-#: A follower counts as read by consumers for this long after one was told to: twice their usual `metadata.max.age.ms`,
-#: after which they ask again.
+#: A follower counts as read by consumers for this long after one was sent there: twice their usual
+#: `metadata.max.age.ms`, after which they ask again.
 READ_FOR_MS: Final = 600_000.0
 
 
@@ -35,7 +35,7 @@ class Leader:
         self.replicas: InSyncReplicas = former.replicas if former is not None else InSyncReplicas(state.leader)
         isr = state.isr or (state.leader,)
         self.replicas.elected(state.leader_epoch, partition_epoch, state.replicas, isr, start_offset, now_ms)
-        #: Whether there is no other replica, so that the leader's own records are committed.
+        #: Whether this is the only replica, so that the leader's own records are committed.
         self.is_alone = not self.replicas.followers
         #: Until when consumers may read from followers, by broker id.
         self._read_until_ms: dict[int, float] = {}
@@ -46,16 +46,16 @@ class Leader:
         return self.replicas.committed
 
     def is_read_at(self, replica_id: int, now_ms: float) -> None:
-        """Note that a consumer was told to read from a follower (KIP-392)."""
+        """Note that a consumer was sent to a follower (KIP-392)."""
         self._read_until_ms[replica_id] = now_ms + READ_FOR_MS
 
     @property
     def has_read_replicas(self) -> bool:
-        """Whether consumers were ever told to read from a follower."""
+        """Whether consumers were ever sent to a follower."""
         return bool(self._read_until_ms)
 
     def read_replicas(self, now_ms: float) -> list[int]:
-        """The followers that consumers may read from: they are told of the high watermark at once."""
+        """The followers that consumers may read from: they learn of the high watermark at once."""
         return [each for each, until_ms in self._read_until_ms.items() if now_ms < until_ms]
 
     def effective_minimum(self, min_insync_replicas: int) -> int:

@@ -55,7 +55,7 @@ class LossReports:
     def elected(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
         """Note that the partition's replica is about to lead without having been in sync.
 
-        A leader that nobody has followed since is elected again in the same state; only the first time counts.
+        A leader without followers since is elected again in the same state; only the first time counts.
         """
         hosted = partition.log
         key = (partition.topic, partition.index)
@@ -159,7 +159,7 @@ class LossFile:
         self._is_writing = False
 
     def read(self) -> bytes:
-        """The content; empty if there is no such file, or it cannot be read."""
+        """The content; empty if the file is missing, or cannot be read."""
         try:
             return self._disk.read_bytes(self._path) if self._disk.exists(self._path) else b""
         except DiskError as error:
@@ -167,7 +167,7 @@ class LossFile:
             return b""
 
     def write(self, data: bytes) -> None:
-        """Write soon; what is to be written meanwhile replaces it."""
+        """Write soon; later data replaces what is not written yet."""
         self._due = data
         self._write_next()
 

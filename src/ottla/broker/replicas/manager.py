@@ -33,7 +33,7 @@ LATEST_FLUSH_MS = 24 * 3600 * 1000
 
 
 class RoleListener(Protocol):
-    """Is told of this broker's roles in the partitions of one topic, in the order in which they change."""
+    """Learns of this broker's roles in the partitions of one topic, in the order in which they change."""
 
     def load(self, partition: int, leader_epoch: int) -> None:
         """Note that this broker leads the partition in `leader_epoch`, as it may have done before."""

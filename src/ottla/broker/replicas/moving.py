@@ -90,7 +90,7 @@ class NoLimit:
 
 
 class _Trouble(Exception):
-    """A move cannot go on for now; the message says why."""
+    """A move cannot continue for now; the message says why."""
 
 
 class ReplicaMover:
@@ -162,7 +162,7 @@ class ReplicaMover:
         return ErrorCode.NONE
 
     def resume(self, topic: str, index: int) -> None:
-        """Go on with a move that was interrupted, now that the partition has a role."""
+        """Resume an interrupted move, now that the partition has a role."""
         partition = self._replicas.get(topic, index)
         if partition is None or (topic, index) in self._active:
             return
@@ -171,7 +171,7 @@ class ReplicaMover:
             self._begin((topic, index))
 
     def end(self, topic: str, index: int) -> None:
-        """Do not go on: the partition is stopped, deleted or offline."""
+        """Stop the move: the partition is stopped, deleted or offline."""
         self._forget((topic, index))
 
     async def stop(self) -> None:
@@ -269,7 +269,7 @@ class _Move:
         self._held_since_ms = 0.0
 
     async def run(self) -> None:
-        """Copy, until the future log is in place or has been given up.
+        """Copy, until the future log is in place or has been removed.
 
         Raises DiskError, BatchError, NoThread and _Trouble: it may be tried again.
         """
@@ -434,7 +434,7 @@ class _Move:
         self._mover.on_point("flushed")
 
     async def _flush_last(self, source: PartitionLog, future: FutureLog) -> None:
-        """Flush while the source goes on. Raises DiskError and _Trouble.
+        """Flush while the source still grows. Raises DiskError and _Trouble.
 
         Where appends wait for the disk, and that of the source is the faster one, it is always ahead. So after some
         flushes none of the source is begun until the future log has taken its place.

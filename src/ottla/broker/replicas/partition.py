@@ -73,7 +73,7 @@ class Partition:
 
     It alone moves the high watermark, which its log keeps for reads, deletion and checkpoints. Requests that
     wait are bound to the role and leader epoch in which they began (`term` counts these), and end when they change.
-    Only appends and deletions go on waiting where the same leader enters another epoch: its log is still the same.
+    Only appends and deletions still wait where the same leader enters another epoch: its log is still the same.
     """
 
     __slots__ = (
@@ -118,13 +118,13 @@ class Partition:
         self.leader_id: int | None = None
         #: The current leader epoch, of this or another leader. In memory only: unknown after a start.
         self.leader_epoch = NO_EPOCH
-        #: The highest high watermark of which a leader has told this replica since the start.
+        #: The highest high watermark that a leader has sent to this replica since the start.
         self.told_committed_end = 0
         #: Number of changes of role or leader epoch.
         self.term = 0
         #: The end of the replica's own records that count: the log end, or the flushed end while appends wait for it.
         self.own_end = 0
-        #: Bytes appended in this term beyond the high watermark: nobody waits for those from before.
+        #: Bytes appended in this term beyond the high watermark: no request waits for earlier ones.
         self.hidden_bytes = 0
         #: Appends below this offset count only once they are on the disk.
         self.forced_to = 0
@@ -136,7 +136,7 @@ class Partition:
         #: Fetches that wait: of consumers for visible records, of followers without sessions for any.
         self.waiting: dict[DelayedFetch, None] = {}
         self.waiting_followers: dict[DelayedFetch, None] = {}
-        #: By follower: what its session has of this partition, and is told when it changes.
+        #: By follower: what its session has of this partition; it is notified of changes.
         self.watched_by: dict[int, SessionPartition] = {}
         #: When an error of the log was last logged.
         self.reported_ms: int | None = None
@@ -352,8 +352,8 @@ class Partition:
     def isr_refused(self, proposal: IsrProposal, error: int) -> bool:
         """Handle a proposal that failed; return whether to send it again.
 
-        Where it is given up, whom it would have added no longer holds the high watermark back. Nothing else may move
-        it: the other followers may have everything, and producers wait for it before they send more.
+        Once it is dropped, the replica that it would have added no longer holds the high watermark back. Nothing else
+        may move it: the other followers may have everything, and producers wait for it before they send more.
         """
         leader = self.leader
         if leader is None:

@@ -148,8 +148,8 @@ class PartitionReassignment(NamedTuple):
 class ActiveProducer(NamedTuple):
     """A producer that a partition's leader knows.
 
-    `last_timestamp` is that of its last batch, in milliseconds; -1 where there is no batch, no marker of a coordinator
-    or no open transaction.
+    `last_timestamp` is that of its last batch, in milliseconds. Fields are -1 without a batch, a coordinator's marker
+    or an open transaction.
     """
 
     producer_id: int
@@ -203,7 +203,7 @@ class TopicPartitionReplica(NamedTuple):
 class ReplicaLogDirs(NamedTuple):
     """The log directory of a replica, and the one that it moves to: absolute paths, and lags in records.
 
-    None and -1 where there is no such replica, or no move.
+    None and -1 without such a replica or move.
     """
 
     log_dir: str | None = None

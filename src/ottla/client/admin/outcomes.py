@@ -1,4 +1,4 @@
-"""Calls about several items: the result of each, and which are to be retried."""
+"""Calls about several items: the result of each, and which to retry."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def no_such_broker(cluster: Cluster, node_id: int) -> ClientError:
 
 
 def check_controller(cluster: Cluster, code: int) -> None:
-    """Raise BrokerError (retriable) if the broker is not the controller any more; the next attempt finds it anew."""
+    """Raise BrokerError (retriable) if the broker is not the controller any more; the next attempt looks it up."""
     if code == ErrorCode.NOT_CONTROLLER:
         cluster.metadata.controller_id = -1
         raise BrokerError(code, "the controller has moved")

@@ -41,9 +41,9 @@ class ReassignmentAdmin:
     ) -> None:
         """Begin to move partitions to these brokers, the preferred leader first; None cancels a move under way.
 
-        A move that is under way is replaced. It goes on after this has returned: `list_partition_reassignments` says
-        what is still to be done. Raises BrokerError (INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS for a move
-        that cannot be cancelled since there is none), PartlyFailedError for several partitions.
+        A move that is under way is replaced. It continues after this has returned: `list_partition_reassignments` says
+        what is left. Raises BrokerError (INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS for cancelling without
+        a move), PartlyFailedError for several partitions.
         """
         wanted = {
             each: _replicas(each, given)
@@ -113,8 +113,8 @@ class ReassignmentAdmin:
     ) -> dict[TopicPartition, bool]:
         """Elect leaders of these partitions, or (None) of all: the preferred replicas, or for "unclean" any live ones.
 
-        An unclean election is held only where there is no leader, and loses the records that the chosen replica lacks.
-        Returns whether a new leader was elected; False where that was not needed. Raises BrokerError
+        An unclean election is held only for partitions without a leader, and loses the records that the chosen replica
+        lacks. Returns whether a new leader was elected; False where that was not needed. Raises BrokerError
         (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION), PartlyFailedError
         for several partitions.
         """

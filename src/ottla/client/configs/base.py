@@ -121,8 +121,8 @@ def _settle_longest(given: GivenSettings, first: str, longest: str) -> None:
         values[first] = values[longest]
 
 
-#: Client ids generated in this process, by kind of client. As in Java they are counted per process, so that its clients
-#: can be told apart in a broker's log; a simulation, which must give equal histories, names its clients.
+#: Client ids generated in this process, by kind of client. As in Java they are counted per process, so that a broker's
+#: log distinguishes its clients; a simulation, which must give equal histories, names its clients.
 _numbers: dict[str, count[int]] = {}
 
 

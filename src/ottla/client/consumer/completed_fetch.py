@@ -53,8 +53,7 @@ class CompletedFetch:
     """The batches of one fetched partition. `position` is the next offset to return, `end` the one after the last.
 
     It is valid as long as `state` is the state of the assigned partition and `seeks` has not changed since the
-    request was sent.
-    If `error` is set, there is no data; the error is raised after everything before it was read.
+    request was sent. If `error` is set, it has no data; the error is raised after everything before it was read.
     """
 
     __slots__ = (

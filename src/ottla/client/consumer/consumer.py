@@ -242,7 +242,7 @@ class Consumer(MethodHints, Generic[K, V]):
             must_wait = True  # fetched data is of paused partitions, or only moved positions
 
     def check_reads(self) -> None:
-        """Raise IllegalStateError if there is no subscription or assignment."""
+        """Raise IllegalStateError without a subscription or assignment."""
         if self.core.subscriptions.has_no_subscription_or_user_assignment:
             raise IllegalStateError("the consumer reads nothing: call subscribe or assign before poll")
 

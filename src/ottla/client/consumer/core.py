@@ -372,7 +372,7 @@ class ConsumerCore:
         subscriptions = self.subscriptions
         if self._validated_version != self.cluster.metadata.version:
             self._validated_version = self.cluster.metadata.version
-            self.handed_out.settle()  # at the iterator's place, as it cannot go on with data fetched before
+            self.handed_out.settle()  # at the iterator's place, as it cannot continue with data fetched before
             for each in subscriptions.assigned_partitions:
                 subscriptions.maybe_validate_position(each, self.keeper.leader(each))
         if subscriptions.settled or subscriptions.has_all_fetch_positions():

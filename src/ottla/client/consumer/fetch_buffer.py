@@ -85,7 +85,7 @@ class FetchBuffer:
         fetch.released = True
 
     def reclaim(self, fetch: CompletedFetch) -> None:
-        """Mark it unreleased: its records are to be taken out again."""
+        """Mark it unreleased: its records must be taken out again."""
         fetch.released = False
 
     def remove(self, fetch: CompletedFetch) -> None:
@@ -115,7 +115,7 @@ class FetchBuffer:
                 self._fetches.remove(fetch)
 
     def retain(self, assigned: Mapping[TopicPartition, PartitionState]) -> None:
-        """Drop all data of partitions that are not assigned (any more), or were assigned anew."""
+        """Drop all data of partitions that are not assigned (any more), or were assigned again."""
         with self._lock:
             for fetch in [each for each in self._fetches if assigned.get(each.partition) is not each.state]:
                 self._fetches.remove(fetch)

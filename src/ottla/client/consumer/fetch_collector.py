@@ -31,7 +31,7 @@ class Move(NamedTuple):
     position: FetchPosition
 
     def settle(self) -> None:
-        """Set the position, unless somebody called seek meanwhile."""
+        """Set the position, unless seek was called meanwhile."""
         if self.state.seeks == self.seeks:
             self.state.position = self.position
 
@@ -97,7 +97,7 @@ class FetchCollector:
                 fetch.torn = False
                 if gathered:
                     break
-                self._buffer.put_last(fetch.partition)  # or no other partition would be read until somebody seeks
+                self._buffer.put_last(fetch.partition)  # or no other partition would be read until a seek
                 # Positions before the error are kept.
                 for move in moves.values():
                     move.settle()
@@ -127,7 +127,7 @@ class FetchCollector:
                 self._buffer.remove(fetch)
             return not fetch.released
         if fetch.released and at >= fetch.end:
-            self._buffer.remove(fetch)  # the call that drained it went on with the next fetch of the partition
+            self._buffer.remove(fetch)  # the call that drained it took the next fetch of the partition, too
             return False
         if not fetch.fetch_offset <= at < fetch.end:
             self._buffer.drop(fetch.partition)

@@ -353,7 +353,7 @@ class Fetcher:
         self._explaining[partition] = (asked, task)
 
     def _is_explained(self, partition: TopicPartition, state: PartitionState) -> bool:
-        """Whether the error of this position is being looked up; somebody may have called seek meanwhile."""
+        """Whether the error of this position is being looked up; seek may have been called meanwhile."""
         found = self._explaining.get(partition)
         return found is not None and found[0].state is state and found[0].seeks == state.seeks
 

@@ -46,7 +46,7 @@ class ConsumerFigures:
         self._throttle.add(throttle_ms)
 
     def polled(self, records: int) -> None:
-        """Count a poll that returned so many records."""
+        """Count a poll that returned this many records."""
         now_ms = self._clock.monotonic_ms()
         if self.last_poll_at_ms is not None:
             self._between_polls.add(now_ms - self.last_poll_at_ms)

@@ -26,7 +26,7 @@ class HandedOut:
         self._iterating: tuple[Iterator[ConsumerRecord[Any, Any]], Records, Move] | None = None
 
     def settle(self, *, stop_iteration: bool = True) -> None:
-        """Apply the moves to the positions. A running iteration goes on from its place, unless it is stopped."""
+        """Apply the moves to the positions. A running iteration continues from its place, unless it is stopped."""
         moves = self.moves
         if moves is not None:
             for move in moves.values():  # repeated if this is interrupted, which is harmless

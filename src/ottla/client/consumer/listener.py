@@ -31,7 +31,7 @@ class ConsumerRebalanceListener:
         return None
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions were lost and may have other owners already, as the group went on without this consumer.
+        """These partitions were lost and may have other owners already, as this consumer fell out of the group.
 
         Offsets cannot be committed any more. The default calls `on_partitions_revoked`, as in Java.
         """

@@ -214,7 +214,7 @@ class Membership:
 
     @property
     def has_lost_membership(self) -> bool:
-        """Whether the group went on without it: its partitions may have other owners."""
+        """Whether it fell out of the group: its partitions may have other owners."""
         return self.generation.generation_id == NO_GENERATION_ID or self.generation.member_id == NO_MEMBER_ID
 
     @property
@@ -353,8 +353,8 @@ class Membership:
         """Note that the broker is not the coordinator any more, or unreachable: find it again.
 
         Its pending responses are ignored; a join in progress is restarted with the coordinator that is found. It is
-        looked for at once, but after a backoff if one was found and lost just before: brokers go on naming a
-        coordinator that is gone until they know another one.
+        looked for at once, but after a backoff if one was found and lost just before: brokers name a coordinator that
+        is gone until they know another one.
         """
         if self.coordinator_known:
             self.coordinator_known = False

@@ -227,7 +227,7 @@ class Rebalance:
     # Leaving
 
     async def give_up(self) -> None:
-        """Before the member leaves: revoke all partitions; they are lost if the group went on without the member."""
+        """Before the member leaves: revoke all partitions; they are lost if it fell out of the group."""
         membership, subscriptions = self._membership, self._subscriptions
         owned = sorted(subscriptions.assigned_partitions)
         self._joined_subscription = self._assigned_from = self._assigned_to_report = None

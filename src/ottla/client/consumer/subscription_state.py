@@ -131,7 +131,7 @@ class PartitionState:
         self.next_retry_at_ms = 0.0
 
     def validate_at(self, position: FetchPosition) -> None:
-        """Set a position that needs validation first; valid at once if there are no epochs to compare."""
+        """Set a position that needs validation first; valid at once without epochs to compare."""
         self.settle_at(position)
         if position.offset_epoch != NO_EPOCH and position.current_leader.epoch != NO_EPOCH:
             self.fetch_state = FetchState.AWAIT_VALIDATION

@@ -209,7 +209,7 @@ def _settings(now: HealthFacts) -> Iterator[ClusterFinding]:
 
 
 def _differ(entries: Mapping[int, ConfigEntry]) -> bool:
-    """Whether somebody set what others have otherwise; defaults of different makes are no finding."""
+    """Whether the values differ, other than by defaults of different makes."""
     known = [each for each in entries.values() if not each.is_sensitive]
     return len({each.value for each in known}) > 1 and any(not each.is_default for each in known)
 

@@ -31,7 +31,7 @@ Scrape = Callable[[str, int], Awaitable[Metrics]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """Whom a broker takes for the controller (-1: nobody), and which brokers it knows."""
+    """The controller that a broker knows (-1: none), and the brokers that it knows."""
 
     controller: int
     brokers: frozenset[int]

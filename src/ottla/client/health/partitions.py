@@ -30,7 +30,7 @@ def partition_findings(now: HealthFacts, before: HealthFacts | None) -> Iterator
 
 
 def _finding(kind: HealthKind, these: Sequence[PartitionStatus], what: str, cure: str) -> ClusterFinding:
-    """`what` goes on after "3 partitions"."""
+    """`what` follows "3 partitions"."""
     partitions = tuple(each.partition for each in these)
     number = f"{len(these):,} {'partition' if len(these) == 1 else 'partitions'}"
     return ClusterFinding(kind, f"{number} {what}: {ids(partitions)}", cure, partitions)

@@ -26,7 +26,7 @@ class WantedMove(NamedTuple):
 
 
 class ReplicaDirectory(NamedTuple):
-    """A replica, and the log directory in which it is to be."""
+    """A replica, and the log directory wanted for it."""
 
     partition: TopicPartition
     broker: int

@@ -44,7 +44,7 @@ class MoveState(StrEnum):
 
 
 class MoveStanding(NamedTuple):
-    """A wanted move as it stands: the replicas now, those wanted, and whether it goes on."""
+    """A wanted move as it stands: the replicas now, those wanted, and whether it is under way."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]

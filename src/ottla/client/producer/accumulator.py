@@ -1,8 +1,8 @@
 """Buffers records until they are sent: a queue of batches per partition, encoded on append.
 
 Any thread appends, the sender drains; one lock guards all of it and is held only briefly. Appending to an open batch
-needs no lock (`ProducerCore.append`). Memory is bounded by `buffer.memory`; a batch reserves its
-limit from its creation until it is delivered or given up.
+needs no lock (`ProducerCore.append`). Memory is bounded by `buffer.memory`; a batch reserves its limit from its
+creation until it is delivered or fails.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Accumulator:
         self.topics: dict[str, TopicQueues] = {}
         #: Queues that have batches.
         self.active: dict[PartitionQueue, None] = {}
-        #: Batches neither delivered nor given up, in the order of their creation.
+        #: Batches neither delivered nor failed, in the order of their creation.
         self.incomplete: dict[ProducerBatch, None] = {}
         self.used_bytes = 0
         #: Brokers that do not accept requests (`partitioner.availability.timeout.ms`); set by the sender.
@@ -301,7 +301,7 @@ class Accumulator:
         return True
 
     def forget_waiter(self, waiter: Callable[[], None]) -> None:
-        """Remove a waiter that has given up."""
+        """Remove a waiter that no longer waits."""
         with self.lock:
             if waiter in self._space_waiters:
                 self._space_waiters.remove(waiter)
@@ -347,7 +347,7 @@ class Accumulator:
                 self.incomplete[part] = None
 
     def remove(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Give up a batch; removes it from the queue."""
+        """Close a batch and remove it from the queue."""
         with self.lock:
             if batch is queue.open:
                 queue.close_open()
@@ -358,7 +358,7 @@ class Accumulator:
                     del self.active[queue]
 
     def release(self, batch: ProducerBatch) -> None:
-        """Release the memory of a batch that was delivered or given up."""
+        """Release the memory of a batch that was delivered or failed."""
         with self.lock:
             if self.incomplete.pop(batch, 0) is None:
                 self.used_bytes -= batch.reserved

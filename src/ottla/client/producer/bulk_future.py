@@ -32,7 +32,7 @@ class OffsetRange(NamedTuple):
 class FirstFailure:
     """The first of many records that was not delivered: its place, counted as they were handed over, and why.
 
-    With a `count` above 1 the broker refused so many together from `place` on, and did not say for which of them.
+    With a `count` above 1 the broker refused that many together from `place` on, and did not say for which of them.
     """
 
     place: int
@@ -72,7 +72,7 @@ class BulkFuture:
             self._stretches.append(_Stretch(result, index, index + 1))
 
     def done(self) -> bool:
-        """Whether all records were delivered or given up."""
+        """Whether all records were delivered or failed."""
         return all(stretch.result.is_done for stretch in self._stretches)
 
     def result(self, timeout_s: float | None = None) -> list[OffsetRange]:

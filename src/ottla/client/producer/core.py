@@ -301,7 +301,7 @@ class ProducerCore:
     async def find_topic_within(self, topic: str, timeout_ms: float) -> bool:
         """Same as `find_topic`; False at the timeout.
 
-        The request goes on in the background: a caller that never waits (`max.block.ms` 0) gets the topic later.
+        The request continues in the background: a caller that never waits (`max.block.ms` 0) gets the topic later.
         """
         missing: list[UnknownTopicError] = []
         try:
@@ -450,20 +450,20 @@ class ProducerCore:
         await self.cluster.close()
 
     def stop_and_log(self) -> None:
-        """Same as `stop`, but logs the error, as there is no caller to raise it to."""
+        """Same as `stop`, but logs the error, as no caller could catch it."""
         failure = self.stop()
         if failure is not None:
             logger.warning("a producer was ended: %s", failure)
 
     def stop(self, timeout_ms: int | None = 0) -> DeliveryError | None:
-        """Give up what is still pending; returns the error of what was not delivered."""
+        """Fail what is still pending; returns the error of what was not delivered."""
         if self.refusal == FORKED:
             return None
         self.refuse()
         for lookup in list(self._lookups.values()):
             lookup.cancel()
         self.accumulator.close()
-        self.failures.counts_reported = True  # records given up here are reported even if their futures are retrieved
+        self.failures.counts_reported = True  # records that fail here are reported even if their futures are retrieved
         sender, self._sender = self._sender, None
         if sender is not None:
             sender.give_up_all(

@@ -34,13 +34,13 @@ class Failures:
     """Failed batches since the last `take`. A record is reported by its callback, or once its future is retrieved."""
 
     def __init__(self) -> None:
-        #: Whether records count from now on even if they were reported: those that `close` gives up.
+        #: Whether records count from now on even if they were reported: those that `close` fails.
         self.counts_reported = False
         self._batches: list[_FailedBatch] = []
         self._further = 0
 
     def add(self, batch: ProducerBatch, error: ClientError) -> None:
-        """Record a batch that was given up."""
+        """Record a batch that failed."""
         count = batch.record_count or batch.builder.count
         if len(self._batches) < MAX_BATCHES:
             self._batches.append(_FailedBatch(batch.partition, batch.result, count, error, self.counts_reported))

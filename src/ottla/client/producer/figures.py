@@ -58,7 +58,7 @@ class ProducerFigures:
         self._throttle.add(throttle_time_ms)
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """Count the records of a batch that was given up."""
+        """Count the records of a batch that failed."""
         self._failed.value += batch.record_count or batch.builder.count
 
     def exhausted(self) -> None:

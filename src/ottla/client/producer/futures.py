@@ -1,7 +1,7 @@
 """Futures of records: a light one per record, and one shared result per batch.
 
-A future is an index into its batch. Nothing is allocated for waiting until somebody waits, and what is needed then
-(a lock, an event, an asyncio future) belongs to the batch, so that discarded futures cost little.
+A future is an index into its batch. Nothing is allocated for waiting before the first wait, and what is needed then (a
+lock, an event, an asyncio future) belongs to the batch, so that discarded futures cost little.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class RecordFuture:
         return batch, index
 
     def done(self) -> bool:
-        """Whether the record was delivered or given up."""
+        """Whether the record was delivered or failed."""
         return self.follow()[0].is_done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
@@ -318,7 +318,7 @@ class RecordFuture:
         return RecordMetadata(topic, partition, offset, timestamp, self._key_size, self._value_size)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
-        """Call `callback(future)` once the record is delivered or given up.
+        """Call `callback(future)` once the record is delivered or has failed.
 
         It is called in the event loop that is running when it is added, as with asyncio's futures; without
         one in the sender's thread, or at once.
@@ -382,7 +382,7 @@ def call_back(callback: Callback, future: RecordFuture) -> None:
 
 
 def guard(callback: Callable[[], Any]) -> None:
-    """Call user code; its errors are logged, since there is no caller to raise them to.
+    """Call user code; its errors are logged, since no caller could catch them.
 
     None of them may reach the sender, which has other callbacks to run: neither CancelledError nor SystemExit.
     """

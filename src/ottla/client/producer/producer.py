@@ -291,9 +291,9 @@ class Producer(MethodHints, Generic[K, V]):
     async def close(self, timeout_ms: int | None = None) -> None:
         """Wait, `timeout_ms` at most, until everything is acknowledged, then stop. Closing twice is allowed.
 
-        Unacknowledged records are given up then: their futures and callbacks get an error, and a DeliveryError has
-        their number. If cancelled, it gives up at once and logs that error. So it
-        does from another event loop if its own is closed; else it raises IllegalStateError.
+        Unacknowledged records fail then: their futures and callbacks get an error, and a DeliveryError has their
+        number. If cancelled, it stops at once and logs that error. So it does from another event loop if its own is
+        closed; else it raises IllegalStateError.
         """
         if self._core.cluster.is_abroad:
             if (failure := await self._core.abandon()) is not None:

@@ -44,7 +44,7 @@ REQUEST_OVERHEAD = 512
 class Sender:
     """Drains an accumulator once started by `start`. All methods except `request_step` belong to the event loop.
 
-    `failed` is called with each batch that was given up.
+    `failed` is called with each batch that failed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Sender:
         self._identifying: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._refresh_not_before_ms = 0.0
-        #: Why there is no producer id yet.
+        #: Why the producer id is still missing.
         self._identity_error: ClientError | None = None
         #: Whether the loop has had turns to read what arrived while it was busy: see `_expire_in_turn`.
         self._had_turns = False
@@ -102,7 +102,7 @@ class Sender:
             self.step()
 
     def close(self) -> None:
-        """Stop; the caller gives up what is not delivered."""
+        """Stop; the caller fails what is not delivered."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -281,7 +281,7 @@ class Sender:
             self._settle(link, sent, answer, error)
         finally:
             self._is_at_work = was_at_work
-        # If all batches succeeded and nothing waits, there is no work.
+        # If all batches succeeded and nothing waits, no work is left.
         if self._accumulator.active or error is not None:
             self.wake()
 
@@ -315,7 +315,7 @@ class Sender:
     def _handle_partition_response(
         self, link: BrokerLink, batch: ProducerBatch, response: PartitionProduceResponse | None
     ) -> None:
-        if batch.result.is_done:  # given up while in flight
+        if batch.result.is_done:  # it failed while in flight
             self._queue_of(batch).in_flight -= 1
             return
         if response is None:
@@ -353,8 +353,8 @@ class Sender:
         *,
         has_moved: bool = False,
     ) -> None:
-        """Put the batch back for another attempt, or give it up; without a pause if another broker leads by now."""
-        if batch.result.is_done:  # given up while in flight
+        """Put the batch back for another attempt, or fail it; without a pause if another broker leads by now."""
+        if batch.result.is_done:  # it failed while in flight
             self._queue_of(batch).in_flight -= 1
             return
         now = self._cluster.clock.monotonic_ms()
@@ -386,7 +386,7 @@ class Sender:
         batch.result.complete(base_offset, append_time_ms)
 
     def _give_up(self, batch: ProducerBatch, error: ClientError, record_errors: dict[int, str] | None = None) -> None:
-        """Give up a batch that is in flight, or was just answered."""
+        """Fail a batch that is in flight, or was just answered."""
         self._queue_of(batch).in_flight -= 1
         self._fail(batch, error, record_errors)
 
@@ -437,7 +437,7 @@ class Sender:
         self.step()
 
     def _expire(self, now: float) -> None:
-        """Give up the batches whose `delivery.timeout.ms` has expired, waiting or in flight."""
+        """Fail the batches whose `delivery.timeout.ms` has expired, waiting or in flight."""
         oldest = now - self._config.delivery_timeout_ms
         first = self._accumulator.oldest()
         if first is not None and first.created_ms <= oldest:

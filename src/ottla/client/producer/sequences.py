@@ -8,9 +8,9 @@ Apache Kafka's `TransactionManager` for a producer without a transactional id:
   are renumbered from 0. Other partitions take the new epoch when none of their batches is in flight.
 - The first batch of a partition is sent alone: a broker accepts any number from an unknown producer, so a
   second batch in flight could be written before the first. (Java sends five at once, and has this race.)
-- A batch given up leaves the partition *unresolved*: no new batch is numbered until all its batches are back; then
-  either the numbers match, or the epoch is bumped. (Java bumps the epoch at once if the broker refused the batch;
-  waiting costs a round trip and cannot cause duplicates.)
+- A failed batch leaves the partition *unresolved*: no new batch is numbered until all its batches are back; then either
+  the numbers match, or the epoch is bumped. (Java bumps the epoch at once if the broker refused the batch; waiting
+  costs a round trip and cannot cause duplicates.)
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Sequences:
     def __init__(self) -> None:
         self.identity = NOBODY_YET
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
-        #: Partitions with a batch that was given up, and the number after it.
+        #: Partitions with a batch that failed, and the number after it.
         self._unresolved: dict[TopicPartition, int] = {}
         self._to_renumber: set[TopicPartition] = set()
 
@@ -151,7 +151,7 @@ class Sequences:
             self._to_renumber.add(batch.partition)
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """A numbered batch was given up; as the broker may have written it or not, its partition is unresolved."""
+        """A numbered batch failed; as the broker may have written it or not, its partition is unresolved."""
         if batch.base_sequence == NO_SEQUENCE:
             return
         known = self._of(batch.partition)

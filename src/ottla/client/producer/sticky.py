@@ -82,7 +82,7 @@ class StickyState:
     def update_load(self, queue_lengths: Sequence[int] | None, partitions: Sequence[int] = (), total: int = 0) -> None:
         """Set the number of waiting batches per partition; those left out are avoided. None, or all equal: no weights.
 
-        `total` is the number of partitions of the topic; with one there is no choice.
+        `total` is the number of partitions of the topic; with one it has no choice.
         """
         if not queue_lengths or total < 2 or (len(queue_lengths) == total and len(set(queue_lengths)) == 1):
             self._cumulative = None

@@ -114,7 +114,7 @@ class Client:
         return self._thread.run(end_of_epoch, self._cluster, partition, epoch)
 
     def partition_sizes(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the bytes that each partition's log takes on a broker, of its largest replica; 0 if nobody has it."""
+        """Return the bytes of each partition's largest replica on a broker; 0 if no broker has it."""
         sizes = dict.fromkeys(partitions, 0)
         for log_dirs in self._thread.run(BrokerAdmin(self._cluster).describe_log_dirs).values():
             for log_dir in log_dirs.values():

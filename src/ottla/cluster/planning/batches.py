@@ -1,4 +1,4 @@
-"""Divides moves into batches: so many partitions at once, brokers used evenly, and none filled beyond its capacity."""
+"""Divides moves into batches: some partitions at once, brokers used evenly, and none filled beyond its capacity."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def batches(
 ) -> list[tuple[PartitionMove, ...]]:
     """The moves in batches of at most `at_once` partitions whose records are copied; those without copies come last.
 
-    What a broker gives up is free only after the batch, and counts until then. A batch takes moves that go beyond a
-    broker's capacity meanwhile only where no other is left.
+    The space of removed replicas is free only after the batch, and counts until then. A batch takes moves that go
+    beyond a broker's capacity meanwhile only where no other is left.
     """
     waiting = [each for each in plan.moves if each.added]
     room = {each.id: math.inf if each.capacity_bytes is None else each.capacity_bytes for each in brokers}

@@ -236,7 +236,7 @@ class Evening:
         return False
 
     def _take_back(self) -> None:
-        """Leave replicas where they were, the largest first, if the brokers are no further out of their bounds then."""
+        """Leave replicas where they were, the largest first, if this takes no broker further out of its bounds."""
         layout = self._layout
         donors = frozenset(self._donors)
         for at in sorted(self._movable, key=lambda each: (-layout.sizes[each], each)):

@@ -36,7 +36,7 @@ class LeastLoaded:
     def choose(self, at: int, most_crowding: int | None = None) -> int | None:
         """The broker for one more replica of the partition: in the rack with the fewest of its replicas.
 
-        None if nobody can take it, or only in racks with more than `most_crowding` of them.
+        None if no broker can take it, or only in racks with more than `most_crowding` of them.
         """
         levels: dict[int, list[str]] = {}
         for rack, heap in self._heaps.items():

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34): which log directories replicas are to be in (KIP-113).
+"""AlterReplicaLogDirs (key 34): choose the log directories of replicas (KIP-113).
 
 Versions: 1 is the same as 0; 2 flexible.
 """
@@ -18,7 +18,7 @@ class AlterReplicaLogDirTopic(Struct):
 
 @struct
 class AlterReplicaLogDir(Struct):
-    """A log directory, and what is to be in it."""
+    """A log directory, and the replicas for it."""
 
     path: str = field(STRING)  # Absolute.
     topics: list[AlterReplicaLogDirTopic] = field(array(AlterReplicaLogDirTopic))

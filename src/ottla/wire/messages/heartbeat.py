@@ -20,7 +20,7 @@ class HeartbeatRequest(Message):
 
 @message(versions=(0, 4), flexible_since=4, api_key=12)
 class HeartbeatResponse(Message):
-    """Go on, or REBALANCE_IN_PROGRESS."""
+    """Success, or REBALANCE_IN_PROGRESS."""
 
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16)

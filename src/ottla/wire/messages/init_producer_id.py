@@ -1,7 +1,6 @@
 """InitProducerId (key 22): an id and epoch for an idempotent or transactional producer.
 
-Versions: 2 flexible; 3 a producer asks to go on with the id it has (KIP-360); 4 PRODUCER_FENCED;
-5 TRANSACTION_ABORTABLE (KIP-890).
+Versions: 2 flexible; 3 a producer asks to keep its id (KIP-360); 4 PRODUCER_FENCED; 5 TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations

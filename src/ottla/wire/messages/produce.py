@@ -1,6 +1,6 @@
 """Produce (key 0): append record batches to partitions.
 
-With acks 0 there is no response at all.
+With acks 0 the broker does not respond.
 
 Versions: response 1 throttle time; 2 log append time; 3 transactional id, record batches v2; 5 log start offset in
 the response; 7 zstd; 8 errors of single records (KIP-467); 9 flexible; 10 current leader (KIP-951);

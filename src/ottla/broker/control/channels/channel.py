@@ -72,7 +72,7 @@ class BrokerChannel:
         return len(self._waiting)
 
     def close(self) -> None:
-        """Give up what is not answered."""
+        """Close; unanswered requests are dropped."""
         self._is_closed = True
         self._waiting.clear()
         if self._working is not None:

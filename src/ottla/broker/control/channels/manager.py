@@ -72,6 +72,6 @@ class ControllerChannels:
             await asyncio.sleep(LOOK_S)  # sleep: until brokers have answered
 
     async def close(self) -> None:
-        """Close all channels; what is not answered is given up."""
+        """Close all channels; unanswered requests are dropped."""
         self.set_brokers({})
         await asyncio.gather(*self._closing, return_exceptions=True)

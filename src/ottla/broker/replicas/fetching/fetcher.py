@@ -131,7 +131,7 @@ class ReplicaFetcher:
         self.bytes_in = 0
 
     def follow(self, partition: Partition) -> None:
-        """Fetch this partition in its present leader epoch; what lies behind a gap of its log is fetched anew."""
+        """Fetch this partition in its present leader epoch; what lies behind a gap of its log is fetched again."""
         hosted = partition.log
         key = (partition.topic, partition.index)
         epoch = partition.leader_epoch
@@ -151,7 +151,7 @@ class ReplicaFetcher:
         self._trouble.forget(key)
 
     async def stop(self) -> None:
-        """End; a request under way is given up."""
+        """End; a request under way is cancelled."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

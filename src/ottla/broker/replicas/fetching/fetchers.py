@@ -72,7 +72,7 @@ class ReplicaFetcherManager:
             fetcher.forget((topic, index))
 
     def spread(self) -> None:
-        """Divide the partitions among as many fetchers as there are to be now."""
+        """Divide the partitions among the present number of fetchers."""
         for key, fetcher in list(self._by_partition.items()):
             partition = self._surroundings.replicas.get(*key)
             if partition is not None:

@@ -23,7 +23,7 @@ PartitionKey = tuple[str, int]
 
 NO_EPOCH: Final = -1
 NO_TOPIC_ID: Final = UUID(int=0)
-#: Partitions that one request names anew, where the leader grants a session: ten thousands would hold up both loops,
+#: New or changed partitions in one request, where the leader grants a session: ten thousands would hold up both loops,
 #: and requests of several fetchers may come in one turn of a loop.
 MOST_NAMED: Final = 500
 #: Partitions that are looked at in one step of `prepare`.
@@ -44,7 +44,7 @@ NOT_HEARD_OF_YET: Final = frozenset(
 #: The delay after the first such answer in a leader epoch; each further one doubles it, up to the usual delay.
 FIRST_BACKOFF_MS: Final = 10.0
 
-#: The leader is to be asked again; the session's state is unknown or gone.
+#: Ask the leader again; the session's state is unknown or gone.
 _SESSION_ERRORS: Final = frozenset(
     (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.NONE)
 )
@@ -118,7 +118,7 @@ class FetchRound(NamedTuple):
     forgotten: list[tuple[PartitionKey, UUID]]
     #: Whether topics are named by their ids (Fetch 13 and newer); they are not while one has none.
     with_topic_ids: bool
-    #: Whether further partitions are to be named by the next request: this one is not to wait for records.
+    #: Whether the next request names further partitions: this one must not wait for records.
     is_partial: bool = False
 
 
@@ -147,7 +147,7 @@ class FollowedPartition:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether the leader is to be asked for it now."""
+        """Whether the next request asks the leader for it."""
         return self.delayed_until_ms is None and self.first_cut is None and not self.is_held
 
     @property
@@ -175,7 +175,7 @@ class FetcherMachine:
     def __init__(self, backoff_ms: float) -> None:
         self._backoff_ms = backoff_ms
         self._session = SessionEpoch()
-        #: Whether the leader keeps what it was told; else each request names everything.
+        #: Whether the leader keeps a session; else each request names everything.
         self._is_granted = True
         self._followed: dict[PartitionKey, FollowedPartition] = {}
         #: To be named by the next request.
@@ -340,7 +340,7 @@ class FetcherMachine:
         return self._deadlines[0] if self._deadlines else None
 
     def received(self, error: ErrorCode, session_id: int, now_ms: float) -> bool:
-        """The answer to the request has come; False if it is void, and everything is to be asked anew."""
+        """The answer to the request has come; False if it is void, and the next request must name everything."""
         if self._session.handled(int(error), session_id):
             self._is_granted = not self._session.is_new
             return True

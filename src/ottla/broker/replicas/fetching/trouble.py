@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: A line names at most so many partitions.
+#: Most partitions that a line names.
 MOST_NAMED: Final = 3
 
 
