@@ -30,7 +30,7 @@ def start_pipeline(
 ) -> StreamingQuery:
     """Start the query of a pipeline of kind stream, online or archive; classic and with Spark Connect.
 
-    With `continue_from_table` a new checkpoint goes on from the end offsets of the table's last commit. Raises
+    With `continue_from_table` a new checkpoint continues from the end offsets of the table's last commit. Raises
     PipelineSettingsError for settings that do not fit each other or the data, CheckpointMismatchError for a checkpoint
     that is not that of the table, PipelineError for what cannot be reached.
     """

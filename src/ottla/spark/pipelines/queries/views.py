@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def result_of(spark: SparkSession, settings: PipelineSettings, sources: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the last step's result, or the only source where there is no step. Raises PipelineSettingsError."""
+    """Return the last step's result, or without steps the only source. Raises PipelineSettingsError."""
     # Else Spark puts variables of the environment and its own settings in place of ${…} in the SQL. What the file means
     # by ${env:…} is known from the file, and kept out of what is shown.
     spark.conf.set("spark.sql.variable.substitute", "false")
