@@ -95,7 +95,7 @@ class AbstractPartitionAssignor(PartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        """Assign the topics that exist and that somebody subscribes to."""
+        """Assign the topics that exist and have subscribers."""
         partition_counts = subscribed_partition_counts(cluster, subscriptions)
         assigned = self.assign_partitions(partition_counts, subscriptions)
         return {member_id: Assignment(0, partitions, None) for member_id, partitions in assigned.items()}

@@ -49,7 +49,7 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
         return MemberData(owned, _INT32.unpack_from(user_data)[0])
 
     def held_back(self, assignment: StickyAssignment, sent: Mapping[str, Subscription]) -> Mapping[int, str]:
-        """The partitions that another member has to give up first, with their new owners."""
+        """The partitions that another member must revoke first, with their new owners."""
         if assignment.changing_hands is not None:
             return assignment.changing_hands
         added: dict[int, str] = {}

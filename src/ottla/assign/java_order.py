@@ -149,7 +149,7 @@ def scala_map_order(keys: Iterable[str]) -> list[str]:
 
 
 def scala_map_parts(distinct: Iterable[str], keys: int) -> Iterator[list[str]]:
-    """`scala_map_order` of so many keys in parts, each of which takes a millisecond or less; first come empty ones."""
+    """`scala_map_order` of `keys` keys in parts that take a millisecond or less each; first come empty ones."""
     table = table_size(keys + 1)
     found: list[list[tuple[int, int, str]]] = [[] for _ in range(0, table, _PART)]
     rest = iter(distinct)

@@ -31,7 +31,7 @@ class RangeAssignor(PartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        """Assign the topics that exist and that somebody subscribes to."""
+        """Assign the topics that exist and have subscribers."""
         racks = member_racks(subscriptions)
         members = subscribers_by_topic(subscriptions)
         counts = subscribed_partition_counts(cluster, subscriptions)

@@ -16,7 +16,7 @@ from ottla.assign.consumer_protocol import Partitions
 
 
 class RoundRobinAssignor(AbstractPartitionAssignor):
-    """Partitions dealt one by one; the ring goes on from one topic to the next."""
+    """Partitions dealt one by one; the ring continues from one topic to the next."""
 
     name = "roundrobin"
 

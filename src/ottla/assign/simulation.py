@@ -74,7 +74,7 @@ class Outcome:
     """The group after the change under one assignor.
 
     `rounds` holds what every member owns after each rebalance. `kept`, `moved`, `taken_over` (of those who left),
-    `first_owned` (nobody had it) and `unowned` (nobody has it) count partitions; `paused` counts those that stop being
+    `first_owned` (without an owner before) and `unowned` count partitions; `paused` counts those that stop being
     consumed for a while although their owner lives on.
     """
 

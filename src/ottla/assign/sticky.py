@@ -23,7 +23,7 @@ _INT32_BYTES = _INT32.size
 
 
 class StickyAssignor(AbstractStickyAssignor):
-    """Wire name "sticky"; all members give up all they have before they join, and get most of it again."""
+    """Wire name "sticky"; all members revoke all they have before they join, and get most of it again."""
 
     name = "sticky"
 

@@ -1,4 +1,4 @@
-"""`ottla backfill`: segment files to Parquet, and the offsets where a stream goes on."""
+"""`ottla backfill`: segment files to Parquet, and the offsets where a stream continues."""
 
 from __future__ import annotations
 

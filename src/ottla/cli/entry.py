@@ -23,7 +23,7 @@ TEXTS = frozenset(("--host", "--data", "--properties", "--zookeeper"))
 NUMBERS = frozenset(("--port", "--id", "--zookeeper-port"))
 FLAG = "--durable"
 SETTING = frozenset(("--config", "-c"))
-#: Longer numbers are nobody's port or id.
+#: Ports and ids have no more digits.
 NUMBER_DIGITS = 10
 LARGEST_PORT = 65535
 

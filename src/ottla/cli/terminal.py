@@ -141,7 +141,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Text of somebody else's, with nothing in it that a terminal would obey."""
+    """Foreign text, with nothing in it that a terminal would obey."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 

@@ -124,7 +124,7 @@ class BrokerConfig:
 
     @property
     def broker_id(self) -> int:
-        """`broker.id` or, where only that is set, `node.id`; -1 where one is to be generated."""
+        """`broker.id` or, where only that is set, `node.id`; -1 to have one generated."""
         return self.get_int("broker.id")
 
     @property

@@ -1,7 +1,7 @@
 """Settings of a broker in a container, from the variables that images of Apache Kafka take (KIP-975).
 
 `KAFKA_LOG_RETENTION_HOURS=1` is `log.retention.hours=1`: `_` stands for a dot, `__` for `_`, `___` for `-`. Settings of
-KRaft and of the JVM are left out, each with a note: there is no quorum and no JVM here.
+KRaft and of the JVM are left out, each with a note: this broker has neither.
 """
 
 from __future__ import annotations

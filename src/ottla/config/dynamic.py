@@ -31,7 +31,7 @@ BYTES_PER_CLEANER_THREAD = 1024 * 1024
 #: Settings of the stores of keys, which Kafka takes for single listeners only.
 STORES = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
 LISTENER_PREFIX = "listener.name."
-#: Sets of up to so many elements print as `Set(…)` in Scala, larger ones as `HashSet(…)`.
+#: Sets of up to this many elements print as `Set(…)` in Scala, larger ones as `HashSet(…)`.
 SMALL_SET = 4
 
 

@@ -10,7 +10,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(ValueError):
-    """The text is no properties file; the message names the line."""
+    """The text is not a properties file; the message names the line."""
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -79,7 +79,7 @@ class LogConfig:
         self.leader_throttled: ThrottledReplicas = _throttled(values["leader.replication.throttled.replicas"])
         self.follower_throttled: ThrottledReplicas = _throttled(values["follower.replication.throttled.replicas"])
         self._apply_older_timestamp_bound()
-        #: Whether batches cannot simply be appended as they come: records are looked at, or compressed anew.
+        #: Whether batches cannot be appended as they come: their records are looked at, or recompressed.
         self.reads_records: bool = (
             self.compact
             or self.compression_type != "producer"

@@ -17,7 +17,7 @@ _BITS = {"short": 16, "int": 32, "long": 64}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,32}\Z")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?\Z")
 _RANGE = re.compile(r"\[(-?[0-9.]+)?,?\.\.\.,?(-?[0-9.]+)?\]\Z")
-#: Of more digits is no number of a partition or broker, and thousands Python does not read.
+#: Partitions and brokers have no numbers of more digits; Python does not read thousands of digits.
 _THROTTLED = re.compile(r"([0-9]{1,10}:[0-9]{1,10})?\Z")
 
 _FIRST_RELEASES = frozenset(("0.8.0", "0.8.1", "0.8.2", "0.9.0"))

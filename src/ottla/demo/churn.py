@@ -38,7 +38,7 @@ class Churn:
 
     @property
     def running(self) -> bool:
-        """Whether the script goes on."""
+        """Whether the script runs."""
         return self._thread.is_alive()
 
     def stop(self) -> None:

@@ -42,7 +42,7 @@ _BROKER_CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.pa
 
 
 class DemoFailed(RuntimeError):
-    """The demo cannot go on; the message says why."""
+    """The demo cannot continue; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class OnlineBatches:
 
 
 class SparkJobs:
-    """Spark and its queries, started by a thread of its own while the rest of the demo goes on."""
+    """Spark and its queries, started by a thread of its own while the rest of the demo runs."""
 
     def __init__(self, feed: Feed, scratch: Path, watermark_s: int, java_home: str | None) -> None:
         self.failure: Exception | None = None

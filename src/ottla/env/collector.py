@@ -11,8 +11,8 @@ from typing import Final
 #: held the event loop for 50 to 600 ms. With these there is one in 18,000 objects that stay, and takes some 8 ms.
 #: What is freed by its count of references, nearly everything, does not wait for it.
 THRESHOLDS: Final = (1_000, 5, 2)
-#: What is left after a full collection that took so long is passed over from then on, so that the next one looks only
-#: at what is new. Cycles among it are not collected any more; topics form none.
+#: What is left after a full collection that took this long is passed over from then on, so that the next one looks
+#: only at what is new. Cycles among it are not collected any more; topics form none.
 FREEZE_AFTER_S: Final = 0.005
 OLDEST_GENERATION: Final = 2
 
@@ -48,8 +48,8 @@ def tune_collector() -> None:
 def pass_over_copy() -> None:
     """Have a server's collector pass over a large copy that has just been made, and lives for a moment.
 
-    Its next collections would look at the whole of it. Where `tune_collector` was not called the process is somebody
-    else's, and nothing is done: cycles of theirs would never be collected.
+    Its next collections would look at the whole of it. Where `tune_collector` was not called the process belongs to
+    others, and nothing is done: their cycles would never be collected.
     """
     if _is_tuned():
         gc.freeze()

@@ -196,11 +196,11 @@ class Disk(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; a missing one is no error."""
+        """Remove a file; a missing one is not an error."""
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with its contents; a missing one is no error."""
+        """Remove a directory with its contents; a missing one is not an error."""
         ...
 
     def listdir(self, path: str) -> list[str]:
@@ -228,7 +228,7 @@ class Disk(Protocol):
         ...
 
     def mkdirs(self, path: str) -> None:
-        """Make a directory and its parents; an existing one is no error."""
+        """Make a directory and its parents; an existing one is not an error."""
         ...
 
     def fsync_dir(self, path: str) -> None:

@@ -168,7 +168,7 @@ class TransportStream(asyncio.BufferedProtocol):
         """Write as much as the socket takes, in one call and without a copy (asyncio joins); what is left."""
         try:
             written = os.writev(self._fileno, parts)
-        except (OSError, AttributeError):  # the transport will meet it, too; or there is no such call
+        except (OSError, AttributeError):  # the transport will meet it, too; or the call is missing
             return parts
         if written == sum(map(len, parts)):
             return ()

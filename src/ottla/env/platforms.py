@@ -93,7 +93,7 @@ def sendfile_to(sock: socket.socket) -> Callable[[int, int, int], int]:
 
 
 def take_address(sock: socket.socket) -> None:
-    """Let a listening socket have an address that was in use a moment ago, and nobody else at the same time.
+    """Let a listening socket have an address that was in use a moment ago, and no other socket at the same time.
 
     `SO_REUSEADDR` means that everywhere but on Windows, where it lets two processes listen on one port.
     """

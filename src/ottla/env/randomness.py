@@ -23,7 +23,7 @@ class Randomness:
         return self._random.uniform(low, high)
 
     def bits(self, count: int) -> int:
-        """A number of so many random bits."""
+        """A number of `count` random bits."""
         return self._random.getrandbits(count)
 
     def uuid(self) -> UUID:

@@ -1,7 +1,7 @@
 """Threads, and the locks and events between them, for clients of callers without an event loop.
 
-They are the standard library's own, but for `Latch`. Whoever imports them here works with real threads and real time,
-and so has no part in a simulation.
+They are the standard library's own, but for `Latch`. A module that imports them here works with real threads and
+real time, and so has no part in a simulation.
 
 Python runs the handlers of signals between its own instructions. A signal that comes after the last of them before a
 wait, or is delivered to another thread, does not end that wait, and its handler would run after it. So long waits in

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: A disk thread reads at least this much: what is looked for is often a little further on.
 READ_AHEAD_BYTES: Final = 64 * 1024
-#: And so much at a time.
+#: And this much at a time.
 PIECE_BYTES: Final = 1024 * 1024
 
 

@@ -142,7 +142,7 @@ class LogCheck:
             if isinstance(item, LogBatch):
                 self._tally.batches += 1
                 self._read_records(walker, item, met)
-                item.data = None  # several are held back, and their bytes are no longer needed
+                item.data = None  # several are held back, and their bytes are not needed any more
             yield met
 
     def _read_records(self, walker: LogWalker, batch: LogBatch, met: _Met) -> None:

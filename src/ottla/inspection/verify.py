@@ -40,7 +40,7 @@ from ottla.storage.log_directory import parse_partition_directory
 #: Limit of checks of one partition while its broker changes it.
 ATTEMPTS: Final = 3
 _EVERYTHING: Final = 1 << 63
-#: Errors of a failing disk, or of a path that is no regular file; all others (permissions, file handles) are the
+#: Errors of a failing disk, or of a path that is not a regular file; all others (permissions, file handles) are the
 #: caller's.
 _DISK_FAILS: Final = frozenset((errno.EIO, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EBADMSG, errno.ENXIO))
 _COMPACTED_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))

@@ -101,7 +101,7 @@ class Patch(NamedTuple):
 
 @dataclass(slots=True)
 class DamagedRange:
-    """Bytes that are no intact batch. `header` is what its beginning claims, None if nothing in it is plausible.
+    """Bytes that are not an intact batch. `header` is what its beginning claims, None if nothing in it is plausible.
 
     `patches` are the bytes that repair it, if they are certain. `zeros` says that all bytes are zero, `cut_off` that
     the file ends within what looks like a batch.

@@ -14,7 +14,7 @@ GROWTH_SHARE = 8
 FIRST_GROWTH = 16 * 1024
 #: Room kept behind a frame for the start of the next one, so that pipelined frames share a `recv`.
 READ_AHEAD = 64 * 1024
-#: A frame of so many bytes or more is received up to its end only: what came of the next one would have to be moved.
+#: A larger frame is received up to its end only: what came of the next one would have to be moved.
 LARGE_FRAME = 512 * 1024
 #: The pool keeps at most this many bytes, unused or lent.
 POOL_LIMIT = 32 * 1024 * 1024

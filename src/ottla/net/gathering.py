@@ -15,7 +15,7 @@ from ottla.net.buffers import BufferPool
 from ottla.net.connection import Part
 from ottla.net.parts import MadePart
 
-#: A response of up to so many bytes with several file ranges is read, where they are in the page cache, and sent in one
+#: A response of up to this size with several file ranges is read, where they are in the page cache, and sent in one
 #: call. A system's send buffer takes about as much.
 GATHERED_RESPONSE_BYTES: Final = 512 * 1024
 

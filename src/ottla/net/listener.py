@@ -18,7 +18,7 @@ ACCEPT_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.0
 #: `max.connection.creation.rate` without a limit.
 NO_RATE = 2**31 - 1
-#: Time in which no connections came lets so many more come at once.
+#: Unused creation rate of at most this time lets more connections come at once.
 RATE_BURST_MS = 1000.0
 
 
@@ -55,7 +55,7 @@ class ConnectionSet:
         return False
 
     def wait_to_accept_ms(self, now_ms: float) -> float:
-        """How long until one more connection may be accepted; after a quiet second so many may come at once."""
+        """How long until one more connection may be accepted; after a quiet second, those of one may come at once."""
         return max(0.0, self._next_creation_ms - now_ms) if self.creation_rate < NO_RATE else 0.0
 
     def created(self, now_ms: float) -> None:

@@ -30,9 +30,9 @@ PARTS_PER_CALL = 512
 #: While a request is in work, this many bytes of further ones may wait in the buffer before reading stops.
 WAITING_BYTES_LIMIT = 64 * 1024
 
-#: A response of up to so many bytes waits for those to the requests that are here already, to be sent in one call.
+#: A response of up to this size waits for those to the requests that are here already, to be sent in one call.
 HELD_RESPONSE_BYTES = 2048
-#: A response of up to so many bytes whose file ranges are in the page cache is read and sent in one call.
+#: A response of up to this size whose file ranges are in the page cache is read and sent in one call.
 READ_RESPONSE_BYTES = 4096
 
 NOT_KEPT = -1

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 #: Requests of one connection that may be answered in one turn of the loop, while no other has several.
 REQUESTS_PER_TURN: Final = 64
 #: Requests that all connections with several of them may have answered in one turn together; each has at least one. A
-#: request of any other connection waits for so many at most.
+#: request of any other connection waits for this many at most.
 SHARED_PER_TURN: Final = 32
 
 

@@ -19,7 +19,7 @@ class Latencies:
         self.counts: dict[int, int] = dict(counts or {})
 
     def add(self, ms: float, records: int) -> None:
-        """Count so many records of this latency, in milliseconds."""
+        """Count this number of records of a latency, in milliseconds."""
         bucket = 0 if ms <= SMALLEST_MS else ceil(log(ms / SMALLEST_MS) / _LOG_GROWTH)
         self.counts[bucket] = self.counts.get(bucket, 0) + records
 
@@ -29,7 +29,7 @@ class Latencies:
             self.counts[bucket] = self.counts.get(bucket, 0) + records
 
     def percentile_ms(self, percent: float) -> float | None:
-        """The latency that so many percent of the records do not exceed; None where nothing was counted."""
+        """The latency that this percentage of the records does not exceed; None where nothing was counted."""
         wanted = sum(self.counts.values()) * percent / 100
         if not wanted:
             return None

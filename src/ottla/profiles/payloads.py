@@ -93,7 +93,7 @@ class RecordMaker:
         return rows, numpy.ascontiguousarray(rows[:, at : at + _ACCOUNT_DIGITS])
 
     def _write(self, rows: Octets, at: int, digits: int, numbers: Numbers) -> None:
-        """Write numbers as so many digits, a multiple of four, from column `at` on."""
+        """Write numbers with `digits` digits, a multiple of four, from column `at` on."""
         for place in range(at + digits - _GROUP, at - 1, -_GROUP):
             rows[:, place : place + _GROUP] = self._groups[numbers % len(self._groups)]
             numbers = numbers // len(self._groups)
@@ -117,7 +117,7 @@ class RecordMaker:
         return pyarrow.record_batch(columns)
 
     def alone_per_s(self, seconds: float) -> float:
-        """How many records a core makes in a second where nothing is done with them, measured for so much CPU time."""
+        """Records that a core makes in a second and does nothing with, measured for `seconds` of CPU time."""
         made, began = 0, time.thread_time()
         while (taken_s := time.thread_time() - began) < seconds:
             self.chunk(made, self.rows, 0)

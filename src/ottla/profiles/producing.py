@@ -28,19 +28,19 @@ from ottla.profiles.workload import WORKLOADS, ProfileName
 
 GO: Final = "go"
 PROGRESS_S: Final = 0.25
-#: At a rate, records are handed over so often.
+#: At a rate, the time between two handovers of records.
 TICK_S: Final = 0.01
-#: The generator runs so long without a producer, to know that it is no bottleneck.
+#: Time that the generator runs without a producer, to show that it is not the bottleneck.
 ALONE_S: Final = 0.2
-#: So many chunks wait for their acknowledgements at most.
+#: Limit on chunks that wait for their acknowledgements.
 MOST_CHUNKS: Final = 4096
 #: The same at a rate: then records gather, and go out in larger batches, as with any producer that brokers hold up.
 MOST_PACED_CHUNKS: Final = 5
-#: After so many failed calls in a row the producer gives up.
+#: Failed calls in a row after which the producer stops.
 MOST_FAILURES: Final = 3
 #: Kinds of errors that are reported.
 MOST_ERRORS: Final = 5
-#: A chunk that was not acknowledged in part is uncertain as a whole; after so many of them the producer gives up.
+#: A chunk that was not acknowledged in part is uncertain as a whole; the producer stops after this many.
 MOST_UNCERTAIN: Final = 10_000
 
 
@@ -127,12 +127,12 @@ class LoadProducer:
         self.result = ProducerResult(task.number)
 
     def prepare(self, alone_s: float = ALONE_S) -> None:
-        """Find the topic, and see for so long how fast records are made. Raises ClientError."""
+        """Find the topic, and measure for `alone_s` how fast records are made. Raises ClientError."""
         self._producer.partitions_for(self._task.topic)
         self.result.alone_per_s = self._maker.alone_per_s(alone_s)
 
     def run(self) -> ProducerResult:
-        """Produce all; returns when everything is acknowledged or given up."""
+        """Produce all; returns when everything is acknowledged or has failed."""
         result, began_s, cpu_s = self.result, time.perf_counter(), time.process_time()
         limit = self._task.most_records if self._task.records is None else self._task.records
         while result.handed_over < limit and self._may_go_on(began_s):
@@ -257,7 +257,7 @@ def _report(row: Mapping[str, Any]) -> None:
 
 
 def _end_with_parent() -> None:
-    """The parent holds the pipe of standard input open: where that ends, nobody wants the result."""
+    """End with the parent, which holds the pipe of standard input open."""
     sys.stdin.read()
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -26,7 +26,7 @@ CHECKED_ROWS: Final = 65_536
 #: The longest wait until a new topic is led everywhere, or partitions cease to grow.
 SETTLE_TIMEOUT_S: Final = 120.0
 SETTLED_S: Final = 0.5
-#: Where fewer records are there than were acknowledged, more may come for so long.
+#: Where fewer records are there than were acknowledged, more may come for this time.
 MISSING_S: Final = 5.0
 POLL_S: Final = 0.1
 

@@ -112,7 +112,7 @@ class ProfileLoad:
         return self.records // self.producers + (producer < self.records % self.producers)
 
     def replicas_on(self, brokers: int) -> int:
-        """The replicas of each partition on so many brokers. Raises ProfileError where they are too few."""
+        """The replicas of each partition on this number of brokers. Raises ProfileError where they are too few."""
         workload, given = self.workload, self.replication_factor
         if given is not None and given < workload.least_replicas:
             raise ProfileError(

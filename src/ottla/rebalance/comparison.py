@@ -14,7 +14,7 @@ from ottla.sim.design import DesignResult
 
 
 class UnknownAssignor(Exception):
-    """There is no assignor of this name; the message lists the names."""
+    """No assignor has this name; the message lists the names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The picture of a comparison, as SVG: for each design a strip with a line per partition, from left to right in time.
 
-A line has the colour of the member that reads the partition; it is white while nobody does, and black while two do.
+A line has the colour of the member that reads the partition; it is white while none does, and black while two do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEGEND = (
 
 
 def draw_timeline(script: ChurnScript, results: Sequence[DesignResult]) -> str:
-    """The whole picture. Raises TooLarge."""
+    """The whole picture. Raises PictureTooLarge."""
     pieces = sum(len(result.readings) for result in results)
     if pieces > MOST_READINGS:
         raise PictureTooLarge(f"a picture of {pieces:,} pieces would be too large ({MOST_READINGS:,} at most)")

@@ -239,7 +239,7 @@ class SimulatedConsumer:
         return math.ceil(min(due)) if due else None
 
     def receive(self, request: Request, answer: Answer, now_ms: int) -> None:
-        """Handle a response; one to a request that is no longer pending is ignored."""
+        """Handle a response; one to a request that is not pending any more is ignored."""
         asked = request.token
         if not isinstance(asked, _Asked) or asked not in self._asked:
             return

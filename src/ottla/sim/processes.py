@@ -1,7 +1,7 @@
 """Processes in one event loop in virtual time: each can be paused, resumed and killed, as the system does with its own.
 
 Whatever a process starts (tasks, timers, callbacks) belongs to it, since asyncio passes the context of the caller on.
-A paused process runs nothing; its callbacks wait, in their order, while the time goes on. A killed one never runs
+A paused process runs nothing; its callbacks wait, in their order, while time passes. A killed one never runs
 again, not even what it would do at its end.
 """
 
@@ -74,7 +74,7 @@ class SimulatedProcess:
             self.state = ProcessState.PAUSED
 
     def resume(self) -> None:
-        """Let it go on, as SIGCONT does; one that was killed stays so."""
+        """Continue it, as SIGCONT does; one that was killed stays so."""
         if self.state is ProcessState.PAUSED:
             self.state = ProcessState.RUNNING
             self._loop.take_up(self.held)
@@ -144,7 +144,7 @@ class ProcessLoop(VirtualTimeLoop):
         self.set_exception_handler(self._failed)
         #: All processes that were started.
         self.processes: list[SimulatedProcess] = []
-        #: What callbacks and tasks raised and nobody handled: (process, description).
+        #: Unhandled errors of callbacks and tasks: (process, description).
         self.failures: list[tuple[str, str]] = []
 
     def process(self, name: str) -> SimulatedProcess:
@@ -166,7 +166,7 @@ class ProcessLoop(VirtualTimeLoop):
         self._dead += [task for task in asyncio.all_tasks(self) if self._processes.get(task) is killed]
 
     def take_up(self, held: deque[asyncio.Handle]) -> None:
-        """Run the callbacks of a process that goes on, and look at its descriptors."""
+        """Run the held callbacks of a resumed process, and look at its descriptors."""
         self._ready.extend(held)
         held.clear()
         self.look_at_all()

@@ -41,7 +41,7 @@ APART_S = 1e-6
 
 
 def _ignore(_: WatchEvent) -> None:
-    """Nobody wants to know."""
+    """Ignore an event."""
 
 
 class _Watch(NamedTuple):

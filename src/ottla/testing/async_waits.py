@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AsyncWaits:
-    """As the methods of the same names of `EmbeddedBroker`; the caller's loop goes on meanwhile."""
+    """As the methods of the same names of `EmbeddedBroker`; the caller's loop runs meanwhile."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker

@@ -45,7 +45,7 @@ log = logging.getLogger("ottla.testing")
 MOST_BROKERS: Final = 16
 #: Replicas of a topic unless the test says otherwise; fewer brokers have as many as there are.
 DEFAULT_FACTOR: Final = 3
-#: Sessions of brokers end at once when these are killed, so the timeout is only told to clients of the metadata.
+#: Sessions of brokers end at once when these are killed, so only clients of the metadata see the timeout.
 SESSION_TIMEOUT_MS: Final = 6_000
 #: The first session id that brokers get.
 FIRST_SESSION: Final = 1_000
@@ -232,7 +232,7 @@ class EmbeddedCluster(StartedAndStopped):
     async def _kill(self, broker_id: int) -> None:
         session, broker = self._sessions[broker_id], self._take(broker_id)
         place = self._places[broker_id]
-        # The broker goes on with its own disk, which nobody looks at again.
+        # The killed broker keeps its own disk, which is not read again.
         place.disk = place.disk.copy()
         for connection in broker.connections.snapshot():
             connection.close()

@@ -60,6 +60,6 @@ def check_settings(settings: Mapping[str, str], *, has_address: bool) -> None:
 
 
 def check_number(name: str, value: Any) -> None:
-    """Raises `TestBrokerError` where an amount of time is no number."""
+    """Raises `TestBrokerError` where an amount of time is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         raise TestBrokerError(f"{name}={value!r}: it must be a number")

@@ -95,7 +95,7 @@ class MemoryFile:
         self._disk.note(FLUSH, self._node.path)
 
     def fileno(self) -> int | None:
-        """There is no descriptor."""
+        """None: memory has no descriptor."""
         return None
 
     def close(self) -> None:

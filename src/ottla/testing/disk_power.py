@@ -186,7 +186,7 @@ class PowerLoss:
 
     def _file(self, path: str) -> _File:
         node = self._find(path)
-        # Written to by a handle whose name is gone: nobody will see it again.
+        # Written to by a handle whose name is gone: it is not seen again.
         return node if isinstance(node, _File) else _File()
 
     def _mkdirs(self, path: str) -> None:

@@ -271,7 +271,7 @@ class EmbeddedBroker(Interventions, StartedAndStopped):
 
     @property
     def aio(self) -> AsyncWaits:
-        """The waits of this class as coroutines, for tests whose own event loop must go on meanwhile."""
+        """The waits of this class as coroutines, for tests whose own event loop must run meanwhile."""
         from ottla.testing.async_waits import AsyncWaits
 
         return AsyncWaits(self)
@@ -284,7 +284,7 @@ class EmbeddedBroker(Interventions, StartedAndStopped):
     def wait_for_group(
         self, group_id: str, members: int | None = None, state: str = "Stable", timeout_s: float = WAIT_TIMEOUT_S
     ) -> SeenGroup:
-        """The group once it is in this state, with so many members. Raises `WaitedInVainError`."""
+        """The group once it is in this state, with `members` members. Raises `WaitedInVainError`."""
         seen: SeenGroup = self.submit_wait("group", group_id, members, state, timeout_s).result()
         return seen
 

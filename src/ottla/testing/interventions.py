@@ -80,8 +80,8 @@ class Interventions(ABC):
     def rebalance(self, group_id: str, reason: str | None = None) -> None:
         """Ask all members of a group to rejoin; they learn of it from their next heartbeats.
 
-        `ottla group why` shows the cause, with this reason. Raises `TestBrokerError` where there is no such group, or
-        nobody in it.
+        `ottla group why` shows the cause, with this reason. Raises `TestBrokerError` where the group does not
+        exist or has no members.
         """
         from ottla.testing.groups import rebalance
 
@@ -90,8 +90,8 @@ class Interventions(ABC):
     def expire_member(self, group_id: str, member: str) -> str:
         """End a member's session now; it is named by its member id, group instance id or client id.
 
-        Returns its member id. The member learns of it from its next heartbeat. Raises `TestBrokerError` where there is
-        no such member, or more than one of this client id.
+        Returns its member id. The member learns of it from its next heartbeat. Raises `TestBrokerError` where the
+        member does not exist, or several have this client id.
         """
         from ottla.testing.groups import expire_member
 

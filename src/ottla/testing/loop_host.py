@@ -151,7 +151,7 @@ class LoopHost:
             loop.close()
 
     async def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
-        """Cancel tasks, and wait until they have cleaned up; those that do so already go on."""
+        """Cancel tasks, and wait until they have cleaned up; those that do so already are left to it."""
         remaining = tasks - {asyncio.current_task()}
         for task in remaining:
             if not task.cancelling():

@@ -10,8 +10,8 @@ import asyncio
 import time
 from typing import Final
 
-#: A move is made in so many parts at most, each followed by all that is due then: a session that ends in the middle
-#: starts the retention of its group's offsets there, and not at the end of the move.
+#: A move has at most this many parts, each followed by all that is due then: a session that ends in the middle starts
+#: the retention of its group's offsets there, not at the end of the move.
 PARTS_OF_A_MOVE: Final = 64
 #: No part of a move is shorter, in milliseconds.
 SHORTEST_PART_MS: Final = 250.0

@@ -81,7 +81,7 @@ def ottla_broker(
 
 @pytest.fixture
 def ottla_topic(ottla_broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
-    """The name of a new topic with one partition; nobody else uses it."""
+    """The name of a new topic with one partition, for this test alone."""
     kept = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in request.node.name)
     name = f"{kept[:80]}-{os.urandom(4).hex()}"
     ottla_broker.create_topic(name)

@@ -21,7 +21,7 @@ NULL_SIZE: Final = -1
 def read_records(broker: Broker, topic: str, partition: int | None = None) -> list[Found]:
     """All records of a topic up to the high watermark, partition by partition in the order of their offsets.
 
-    Records of aborted transactions are included. Raises `TestBrokerError` where there is no such topic or partition.
+    Records of aborted transactions are included. Raises `TestBrokerError` for a missing topic or partition.
     """
     indexes = broker.partitions.indexes(topic) if partition is None else [partition]
     if not indexes:
@@ -63,13 +63,13 @@ def _of_old_format(data: memoryview, topic: str, index: int, start: int) -> list
 
 
 def count_records(broker: Broker, topic: str) -> int:
-    """How many offsets of the topic hold, or held, a record that can be read; 0 where there is no such topic."""
+    """How many offsets of the topic hold, or held, a record that can be read; 0 for a missing topic."""
     logs = [broker.partitions.get(topic, index) for index in broker.partitions.indexes(topic)]
     return sum(each.log.high_watermark - each.log.log_start_offset for each in logs if each is not None)
 
 
 def end_offsets(broker: Broker, topic: str) -> dict[int, int]:
-    """The high watermark of each partition of a topic. Raises `TestBrokerError` where there is no such topic."""
+    """The high watermark of each partition of a topic. Raises `TestBrokerError` for a missing topic."""
     indexes = broker.partitions.indexes(topic)
     if not indexes:
         partition_of(broker, topic, 0)

@@ -28,7 +28,7 @@ async def records(broker: Broker, topic: str, count: int, timeout_s: float) -> l
 
 
 async def group(broker: Broker, group_id: str, members: int | None, state: str, timeout_s: float) -> SeenGroup:
-    """The group once it is in this state, with so many members (None: any number). `TestBrokerError`: no such state."""
+    """The group once in this state, with `members` members (None: any number). `TestBrokerError`: unknown state."""
     states = {each.value.lower(): each.value for each in GroupState}
     if state not in states.values():
         raise TestBrokerError(f"a group has no state {state}; {nearest(state.lower(), states)}")

@@ -59,7 +59,7 @@ class ZkBrokers:
         return self._cluster or await self.refresh()
 
     async def refresh(self) -> Cluster:
-        """The cluster, with the brokers looked up anew."""
+        """Look the brokers up again, and return the cluster."""
         servers = await read_brokers(self._zk)
         if not servers:
             raise BrokerUnreachableError(

@@ -44,9 +44,9 @@ class ChunkQueue:
     """
 
     def __init__(self, max_chunks: int) -> None:
-        #: Held by the reading thread while it takes a record out of a chunk, the step that is not to be cut in two.
+        #: Held by the reading thread while it takes a record out of a chunk, the step that must not be cut in two.
         self.step = Lock()
-        #: Goes up when everything that was put here is to be dropped. Changed by the loop alone.
+        #: Goes up to drop everything that was put here. Changed by the loop alone.
         self.generation = 0
         #: Closed: nothing is added and nothing is returned any more.
         self.ended = False

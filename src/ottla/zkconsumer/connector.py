@@ -106,7 +106,7 @@ class ConsumerConnector:
 
         Decoders are what a consumer's `key.deserializer` may be: a deserializer, its class or name, a function of the
         bytes; None leaves the bytes. Returns when the first rebalance has ended. Where that fails the connector leaves
-        its group, since nobody has its streams; make another one.
+        its group, since its streams are not returned; make another one.
 
         Raises ConsumerRebalanceFailedError, IllegalStateError for a second call, InvalidArgumentError,
         ConsumerIdInUseError.
@@ -155,7 +155,7 @@ class ConsumerConnector:
         """Leave the group: streams end, the last offsets are committed (`auto.commit.enable`). From any thread.
 
         At once, whatever the connector was doing; where ZooKeeper or the coordinator do not answer, the last commit is
-        given up after three seconds, and the session is left to its timeout a second later. A second call does nothing.
+        abandoned after three seconds, and the session left to its timeout a second later. A second call does nothing.
         """
         self._thread.finish()
 

@@ -116,7 +116,7 @@ class ConsumerFetcher:
         try:
             answer: FetchResponse = await self._cluster.request(self._node_id, request, purpose=self._purpose)
         except asyncio.CancelledError:
-            # The broker may go on waiting for records, and would answer the next fetch after that.
+            # The broker may still wait for records, and would answer the next fetch after that.
             self._cluster.disconnect(self._node_id, self._purpose)
             raise
         if answer.error_code != ErrorCode.NONE:

@@ -136,7 +136,7 @@ class HighLevelMember:
         await self.rebalancer.rebalance()
 
     def _count_refusal(self, waiting: list[asyncio.Future[None]], error: ZkError) -> None:
-        """Fail pending `rebalance` calls with an error that ZooKeeper keeps returning; retries go on."""
+        """Fail pending `rebalance` calls with an error that ZooKeeper keeps returning; retries continue."""
         if isinstance(error, _PASSING):
             return
         self._refusals += 1

@@ -47,7 +47,7 @@ class ListenerThread:
         await self._call("before_starting_fetchers", consumer, assignment)
 
     def stop(self) -> None:
-        """Let the thread end when the call under way has; nobody waits for it."""
+        """Let the thread end when the call under way has, without waiting for it."""
         self._calls.put(None)
 
     async def _call(self, name: str, *args: object) -> None:

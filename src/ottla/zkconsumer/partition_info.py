@@ -28,7 +28,7 @@ class ChunkSink(Protocol):
 class PartitionTopicInfo:
     """A partition, its stream's queue, and two offsets that outlive any fetcher it moves through.
 
-    `consumed_offset` is behind the last record that was handed out, `fetched_offset` behind the last one in the queue.
+    `consumed_offset` is the offset after the last record handed out, `fetched_offset` after the last one in the queue.
     """
 
     __slots__ = ("consumed_offset", "fetched_offset", "partition", "queue", "refused", "thread")

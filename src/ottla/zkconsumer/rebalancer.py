@@ -123,7 +123,7 @@ class Rebalancer:
     async def begin_session(self) -> None:
         """A new session has begun; what was owned in the old one is not any more, so nothing more of it is handed out.
 
-        How far it was read is committed (`auto_commit`), but where somebody else has come further since. `ZkError`s.
+        How far it was read is committed (`auto_commit`), unless another consumer has come further since. `ZkError`s.
         """
         self._session_is_over = False
         if not self.registry:
@@ -239,7 +239,7 @@ class Rebalancer:
             _log.warning("offsets are not committed before a rebalance, so records will be read again: %s", error)
 
     async def _let_go(self) -> None:
-        """The rebalance is given up: nobody shall wait for what this consumer does not read."""
+        """The rebalance has failed: others must not wait for what this consumer does not read."""
         try:
             await self._ownership.release()
             self.registry = {}

@@ -41,7 +41,7 @@ class Decoders:
 class MessageAndMetadata(Generic[K, V]):
     """A record and where it comes from. Key and value are decoded when they are asked for.
 
-    So a record that cannot be decoded raises SerializationError there, and the stream goes on behind it.
+    So a record that cannot be decoded raises SerializationError there, and the stream continues after it.
     """
 
     __slots__ = ("_decoders", "_record")
@@ -180,7 +180,7 @@ class ConsumerIterator(Generic[K, V]):
         self._decoders = decoders
         self._timeout_s = timeout_ms / 1000 if timeout_ms >= 0 else None
         self._current = _Current()
-        #: Who reads a stream needs its connector, be it that nobody else has it any more.
+        #: Keeps the connector alive for the reader of the stream, even without other references.
         self._connector = connector
 
     def __iter__(self) -> Self:
@@ -226,7 +226,7 @@ class KafkaStream(Generic[K, V]):
         self._iterator: ConsumerIterator[K, V] = ConsumerIterator(queue, decoders, timeout_ms, connector)
 
     def __iter__(self) -> ConsumerIterator[K, V]:
-        """The stream's one iterator: a second loop goes on where the first one was left."""
+        """The stream's one iterator: a second loop continues where the first one stopped."""
         return self._iterator
 
 

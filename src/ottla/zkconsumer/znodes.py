@@ -25,7 +25,7 @@ async def make_parents(zk: ZkClient, path: str) -> None:
 
 
 async def children_or_none(zk: ZkClient, path: str) -> list[str]:
-    """The names of the node's children; none where there is no node."""
+    """The names of the node's children; none where the node does not exist."""
     try:
         return await zk.children(path)
     except NoNodeError:

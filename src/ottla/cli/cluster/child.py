@@ -15,7 +15,7 @@ from typing import Final
 
 #: Bytes of standard input that are read, and dropped, at a time.
 INPUT_BYTES: Final = 4096
-#: A command that has not stopped so long after it was asked to is ended, in seconds.
+#: A command that was asked to stop is ended after this time, in seconds.
 STOP_TIMEOUT_S: Final = 60.0
 EXIT_STUCK: Final = 1
 

@@ -141,7 +141,7 @@ async def _leave(cluster: Cluster, view: _View, departure: Departure) -> int:
             await TopicAdmin(cluster).delete_topics([EVIDENCE_TOPIC])
             view.line(f"the topic {EVIDENCE_TOPIC} is deleted")
         except UnknownTopicError:
-            pass  # somebody else was faster
+            pass  # another client was faster
     if (await read_departure(cluster, broker)).held:
         return COMMAND.report(f"broker {broker} was given new replicas meanwhile; repeat the command")
     if departure.is_registered:

@@ -124,7 +124,7 @@ class RichClusterScreen:
         self._console.print(Text(text))
 
     def show(self, cluster: ShownCluster) -> None:
-        """Draw the table anew."""
+        """Redraw the table."""
         self._live.update(self.table(cluster), refresh=True)
 
     def table(self, cluster: ShownCluster) -> Table:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the cluster.
 STATUS_INTERVAL_S: Final = 1.0
-#: A look that takes longer is given up, in milliseconds.
+#: Timeout of a look, in milliseconds.
 STATUS_TIMEOUT_MS: Final = 2_000
 NO_ENSEMBLE: Final = (
     "ZooKeeper is one process here, a single point of failure: while it is down brokers serve on, but elect no leaders"

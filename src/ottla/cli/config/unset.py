@@ -16,9 +16,9 @@ def why_not_unset(
 
     Args:
         resource: whose settings they are.
-        names: those that are to be taken back.
+        names: those to take back.
         present: what is in force there, by name.
-        own: the names of those that are set there, and not inherited.
+        own: the names of those set there, not inherited.
     """
     known = set(own)
     absent = [name for name in dict.fromkeys(names) if name not in known]

@@ -45,7 +45,7 @@ async def delete_each(cluster: Cluster, names: Sequence[str], *, yes: bool, as_j
 
 
 async def _confirm_groups(cluster: Cluster, names: Sequence[str], *, as_json: bool) -> bool:
-    """Show the groups; whether to go on. Where none of them exists there is nothing to confirm."""
+    """Show the groups; whether to continue. Where none of them exists there is nothing to confirm."""
     found = [each for each in await Groups(cluster).describe_each(names) if each.state != DEAD]
     committed = {each.group_id: await GroupOffsets(cluster, each.group_id).fetch_all() for each in found}
     if as_json:

@@ -78,7 +78,7 @@ def member_names(members: Sequence[GroupMember]) -> dict[str, str]:
 
 
 def state_style(state: str) -> Style:
-    """Green where all is well, yellow where something is going on."""
+    """Green for a stable group, faint for an empty one, yellow for others."""
     return {STABLE: Style.GOOD, EMPTY: Style.FAINT}.get(state, Style.BUSY)
 
 

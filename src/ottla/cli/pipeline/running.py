@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: The variable by which a program knows that spark-submit has started it, and Java.
 _GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
-#: Brokers have so long to say where the run begins; without an answer its first batch has no rate.
+#: Limit for brokers to say where the run begins; without an answer its first batch has no rate.
 START_TIMEOUT_MS = 10_000
 _REWRITE = "\r\x1b[K"
 

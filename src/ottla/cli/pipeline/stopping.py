@@ -16,7 +16,7 @@ POLL_S = 0.2
 
 
 def stop_command(settings: PipelineSettings, wait_s: float | None) -> int:
-    """Ask the runner to end, and with `wait_s` wait so long; the exit code. Raises PipelineError."""
+    """Ask the runner to end, and with `wait_s` wait that long; the exit code. Raises PipelineError."""
     notes = RunnerNotes(settings.checkpoint)
     runner = _look(notes)
     if runner.heartbeat is None or runner.liveness is Liveness.ended:

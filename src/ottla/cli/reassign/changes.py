@@ -36,7 +36,7 @@ T = TypeVar("T")
 ADVICE = "run `ottla reassign verify --wait`: it takes the throttle away when all is done"
 #: Pause between two looks at moves that are waited for.
 ASK_AGAIN_S = 0.5
-#: So often nothing moves before it is believed: a broker may not have heard yet that a move is done.
+#: Looks in a row at which nothing moves before it is believed: a broker may not know yet that a move is done.
 LOOKS_AT_REST = 4
 #: Partitions named in one message.
 GONE_SHOWN = 10

@@ -1,4 +1,4 @@
-"""`ottla replica move`: what is to be copied is shown and confirmed, then brokers are asked to."""
+"""`ottla replica move`: shows what brokers will copy, asks for confirmation, then asks the brokers."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _partition_named(name: str) -> list[TopicPartition]:
 
 
 def _check_space(log_dir: LogDirDescription, wanted: Sequence[WantedReplica]) -> None:
-    """Refuse moves for which there is no room. Raises CommandError."""
+    """Refuse moves that lack room. Raises CommandError."""
     needed = sum(each.to_copy for each in wanted)
     if log_dir.usable_bytes < 0:
         return
@@ -138,7 +138,7 @@ def _check_space(log_dir: LogDirDescription, wanted: Sequence[WantedReplica]) ->
 
 
 async def _wait(cluster: Cluster, replicas: Sequence[TopicPartitionReplica], to: str) -> None:
-    """Until they are where they are to be, or are not moved any more."""
+    """Wait until none of them is being moved to `to` any more."""
     while True:
         found = await LogDirAdmin(cluster).describe_replica_log_dirs(replicas)
         if not any(each.future_log_dir == to for each in found.values()):

@@ -254,7 +254,7 @@ async def _done(
 async def _existing(
     cluster: Cluster, names: Sequence[str], what: str, *, if_exists: bool, figures: bool = False
 ) -> tuple[list[TopicStatus], int]:
-    """The topics that exist, and the exit code so far: others are reported unless they are to be passed over."""
+    """The topics that exist, and the exit code so far: others are reported, but for missing ones with `if_exists`."""
     state = await read_cluster_status(cluster, names, configs=None, figures=figures)
     code = 0
     for name, problem in state.missing.items():

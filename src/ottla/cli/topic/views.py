@@ -57,7 +57,7 @@ class Filters:
         return self.under_replicated or self.under_min_isr or self.at_min_isr or self.offline
 
     def apply(self, topics: Sequence[TopicStatus]) -> list[TopicStatus]:
-        """The topics, with those of their partitions that are to be shown."""
+        """The topics, with those of their partitions to show."""
         shown = [
             each
             for each in topics

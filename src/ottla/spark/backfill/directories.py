@@ -72,9 +72,9 @@ def find_replicas(log_dirs: Sequence[str]) -> dict[TopicPartition, list[Replica]
 
 
 def check_complete(topics: Iterable[str], known: Iterable[TopicPartition], log_dirs: Sequence[str]) -> None:
-    """Check that no topic lacks, and partition numbers leave out, what a reader expects. Raises SegmentError.
+    """Check that each topic has partitions, and that their numbers have no gaps. Raises SegmentError.
 
-    Without a broker nobody says how many partitions there are; numbers that are left out show that some are elsewhere.
+    Without a broker the number of partitions is unknown; a gap shows that some are elsewhere.
     """
     numbers: dict[str, set[int]] = {}
     for each in known:

@@ -10,7 +10,7 @@ class SegmentError(SparkRefusal, RuntimeError):
 
 
 class DamagedBatchError(SegmentError):
-    """Bytes of a segment that are no intact batch."""
+    """Bytes of a segment that are not an intact batch."""
 
     def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
         super().__init__(

@@ -22,7 +22,7 @@ from ottla.spark.backfill.segments import SegmentName, list_segments, read_index
 from ottla.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from ottla.storage.snapshot_format import SnapshotProblem, decode_snapshot
 
-#: How often segments may be replaced while a log is looked through before it is given up.
+#: Attempts to look through a log whose segments are replaced meanwhile.
 MOST_ATTEMPTS: Final = 100
 UNKNOWN: Final = -1
 

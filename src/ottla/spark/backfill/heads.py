@@ -65,8 +65,8 @@ class BatchHead(NamedTuple):
 def walk_heads(file: ReadableFile, position: int) -> Iterator[BatchHead]:
     """The heads from `position` (the start of a batch) to the last one whose batch is complete.
 
-    Behind it there may be a batch that is being written, or zeros. Checksums are not looked at. Raises DiskError, and
-    DamagedBatchError at bytes that are no batch.
+    A batch that is being written, or zeros, may follow. Checksums are not checked. Raises DiskError, and
+    DamagedBatchError at bytes that are not a batch.
     """
     window, window_at = b"", position
     size = file.measure()

@@ -1,7 +1,7 @@
-"""Segments that are missing in a log, told from the gaps that compaction and retention leave.
+"""Missing segments of a log, distinguished from the gaps that compaction and retention leave.
 
-Offsets follow each other without a gap in a log that was never compacted, and a segment begins where the one before
-ends. Compaction removes records, so it leaves gaps, also between segments. What tells it:
+A log that was never compacted has no gaps between offsets, and a segment begins where the one before ends. Compaction
+removes records, so it leaves gaps, also between segments. The signs:
 
 - `cleaner-offset-checkpoint` in the log directory says up to where the broker has compacted the log. It is written at
   the end of a round; files being replaced (`.cleaned`, `.swap`, `.deleted`) show one that is under way.
@@ -107,5 +107,5 @@ def _has_gaps(file: ReadableFile) -> bool:
                 return True
             expected = head.last_offset + 1
     except DamagedBatchError:
-        pass  # whoever reads those batches reports it
+        pass  # the reader of those batches reports it
     return False

@@ -60,7 +60,7 @@ def make_plan(options: BackfillOptions) -> BackfillPlan:
     else:
         extents, starting, ending = _by_directories(options, replicas)
     starting = _retained(starting, extents, fail=options.read.fail_on_data_loss)
-    # A partition that is wanted from behind its end on goes on there: no row comes twice.
+    # A partition whose start is past its end also ends at that start: no row comes twice.
     ending = {each: max(end, starting[each]) for each, end in _readable(ending, extents, options).items()}
     ranges = _divided(options, extents, starting, ending)
     notes = tuple(

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 #: Bytes of a segment that are read at a time; more for a larger batch.
 WINDOW_BYTES: Final = 4 * 1024 * 1024
-#: How often segments may be replaced while transactions are looked up before it is given up.
+#: Attempts to read a range whose segments are replaced while transactions are looked up.
 MOST_REPLACED: Final = 100
 _OFFSET_BYTES: Final = 8
 

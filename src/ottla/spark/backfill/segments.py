@@ -1,8 +1,8 @@
 """The segment files of a partition directory, which a broker may roll, compact and delete while they are read.
 
 The names are those that Kafka's cleaner gives: it writes `….cleaned`, renames it to `….swap`, renames the segments that
-it replaces to `….deleted`, and takes the suffix `.swap` off. So a `….swap` counts where there is no segment of its base
-offset, also where a broker was killed in between. What is open stays as it is, whatever happens to its name.
+it replaces to `….deleted`, and takes the suffix `.swap` off. So a `….swap` counts where no segment has its base offset,
+also where a broker was killed in between. An open file stays as it is, whatever happens to its name.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class IndexEntries(NamedTuple):
 
 
 def read_index(directory: str, name: SegmentName) -> IndexEntries:
-    """The entries of a segment's offset index; none if there is no such file."""
+    """The entries of a segment's offset index; none if the file does not exist."""
     try:
         data = RealDisk().read_bytes(f"{directory}/{name.file(OFFSET_INDEX_SUFFIX)}")
     except DiskError:

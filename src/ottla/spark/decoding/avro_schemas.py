@@ -1,4 +1,4 @@
-"""Avro schemas as nodes: what JSON says, checked, with full names. What is no column can be in them, to be skipped.
+"""Avro schemas as nodes: checked JSON with full names. They may hold types that cannot be columns, to be skipped.
 
 Source: the Avro specification 1.12.
 """
@@ -20,7 +20,7 @@ _NAMED = ("record", "error", "enum", "fixed")
 
 
 class AvroSchemaError(ValueError):
-    """A schema that is no Avro, or has what no column can be; the message names the place."""
+    """A schema that is not Avro, or has a type that cannot be a column; the message names the place."""
 
 
 @dataclass(eq=False, slots=True)
@@ -72,7 +72,7 @@ def parse_node(text: str, references: Sequence[str] = ()) -> AvroNode:
 
 
 def why_too_large(node: AvroNode) -> str:
-    """Why a type is no column for its size alone; empty if it is not too large. Visits each named type once."""
+    """Why a type is too large for a column; empty if it is not. Visits each named type once."""
     try:
         _, types = _extent(node, 0, {})
     except _TooDeep:

@@ -17,7 +17,7 @@ ID_LENGTH = 4
 PREFIX_LENGTH = 1 + ID_LENGTH
 #: An id for values without framing.
 NOT_FRAMED = -1
-#: Messages below each other in a Protobuf file; more are no indexes.
+#: Most levels of nested messages in a Protobuf file; a longer path is not one of message indexes.
 MAX_INDEXES = 100
 #: Registries number schemas from 1.
 LIKELY_IDS = range(1, 1 << 24)

@@ -90,8 +90,8 @@ class JsonBatches:
         except pyarrow.ArrowInvalid as problem:
             row = _ROW.search(str(problem))
             raise UnreadableError(place=int(row[1]) if row else None) from problem
-        # Each value begins with { and ends with }, and no document goes on behind }, a line's end and {: as many rows
-        # as values means one of each.
+        # Each value begins with { and ends with }, and no document spans a }, a line's end and a {: equal numbers of
+        # rows and values mean one row of each.
         if table.num_rows != len(values):
             raise UnreadableError
         return [_one_chunk(table.column(field.name)) for field in self._in_batches]

@@ -41,9 +41,9 @@ _CONFIG = ptars.PtarsConfig(
 )
 
 
-#: ptars goes down into groups without a limit, until its stack ends and the process with it; so many are still safe.
-#: A group takes a byte, so that only longer messages can have more; those are read by Google's parser before, which
-#: refuses more than 100.
+#: ptars descends into groups without a limit, until its stack ends and the process with it; this depth is safe. A
+#: group takes a byte, so only longer messages can have more; Google's parser, which refuses more than 100, reads those
+#: first.
 SAFE_GROUPS = 10_000
 
 
@@ -149,7 +149,7 @@ class FramedProtobuf:
         return put_together(self.schema, len(values), groups)
 
     def _message(self, schema_id: int, body: bytes) -> tuple[str | None, bytes]:
-        """Why a value is no message of the type, or the message."""
+        """Why a value is not a message of the type, or the message."""
         if schema_id == NOT_FRAMED:
             return NO_FRAMING, b""
         if body.startswith(self._expected):

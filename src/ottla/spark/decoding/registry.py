@@ -2,7 +2,7 @@
 
 Schemas that another one refers to come with it, from `GET /subjects/{subject}/versions/{version}`.
 
-A registry that cannot be reached is no fault of a record: it ends the task with a sentence, and Spark tries again.
+An unreachable registry is not a record's fault: it ends the task with a sentence, and Spark tries again.
 """
 
 from __future__ import annotations

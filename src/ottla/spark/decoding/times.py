@@ -20,7 +20,7 @@ FIRST_GREGORIAN_DAY = -141_427
 MAX_ZONES = 1_024
 #: Characters of a zone's name; no zone has as many.
 MAX_ZONE_NAME = 100
-#: After so many years weekdays and leap years repeat.
+#: Years after which weekdays and leap years repeat.
 CYCLE_YEARS = 400
 CYCLE_SECONDS = 146_097 * SECONDS_PER_DAY
 
@@ -74,7 +74,7 @@ _SHORT_ZONES = {
 
 
 def parse_timestamp(text: str, zone: ZoneInfo) -> int | None:
-    """Microseconds since 1970 in UTC, local times being those of `zone`; None where it is no timestamp.
+    """Microseconds since 1970 in UTC, local times being those of `zone`; None where it is not a timestamp.
 
     A time of day without a date is refused: Spark takes today's date, so that a second read gives another value.
     """
@@ -102,7 +102,7 @@ def parse_local_timestamp(text: str) -> int | None:
 
 
 def parse_date(text: str) -> int | None:
-    """Days since 1970; None where it is no date."""
+    """Days since 1970; None where it is not a date."""
     trimmed = text.strip(_TRIMMED)
     found = _DATE.fullmatch(trimmed)
     if found is not None:
@@ -130,7 +130,7 @@ def _days(sign: str, year: str, month: str | None, day: str | None) -> int | Non
 
 
 def days_since_1970(year: int, month: int, day: int) -> int | None:
-    """Days since 1970 of a date of the proleptic Gregorian calendar; None where there is no such day."""
+    """Days since 1970 of a date of the proleptic Gregorian calendar; None if it does not exist."""
     if not 1 <= month <= 12 or day < 1:
         return None
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -182,7 +182,7 @@ def _offset_of(zone: tzinfo, local_micros: int) -> int:
     if seconds < _FIRST_SECOND:
         seconds = _FIRST_SECOND
     elif seconds > _LAST_SECOND:
-        # The rules of today's zones go on for ever, and the calendar repeats.
+        # Today's zones keep their rules for ever, and the calendar repeats.
         seconds = seconds % CYCLE_SECONDS + 4 * CYCLE_SECONDS
     local = (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=zone, fold=0)
     offset = local.utcoffset()

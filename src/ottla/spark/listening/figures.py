@@ -161,7 +161,7 @@ def _read_source(number: int, source: Mapping[str, Any]) -> SourceFigures:
 
 
 def _rate(progress: Mapping[str, Any], name: str) -> float:
-    """A rate; Spark leaves one out that is no number, such as that of the first batch."""
+    """A rate; Spark leaves out one that is not a number, such as that of the first batch."""
     return float(progress.get(name) or 0.0)
 
 

@@ -128,7 +128,7 @@ class QueryListener(StreamingQueryListener):
             try:
                 self._await_ended(session)
                 session.streams.removeListener(self)
-            except Exception as gone:  # py4j's, gRPC's or the socket's: a Spark that has ended calls nobody any more
+            except Exception as gone:  # py4j's, gRPC's or the socket's: a Spark that has ended makes no more calls
                 log.debug("Spark does not answer: %s", gone)
         if not self._watch.close(CLOSE_TIMEOUT_S):
             log.warning("a broker does not answer; the last offsets may not be committed")

@@ -69,7 +69,7 @@ class QueryCollector:
     def collect(self) -> Iterator[Family]:
         """The metrics."""
         families = _families()
-        # A query that was started anew without its checkpoint has another id and the same name: the newest counts.
+        # A query restarted without its checkpoint has another id and the same name: the newest counts.
         for query in {each.label: each for each in self._queries()}.values():
             _add(families, query)
         yield from families.values()

@@ -6,7 +6,7 @@ from ottla.spark.errors import SparkRefusal
 
 
 class PipelineError(SparkRefusal):
-    """A pipeline cannot be started, or cannot go on; the message names the cause and the cure."""
+    """A pipeline cannot start or continue; the message names the cause and the cure."""
 
 
 class PipelineSettingsError(PipelineError, ValueError):

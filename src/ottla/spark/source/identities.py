@@ -1,4 +1,4 @@
-"""Topics that were deleted and made again while a query runs, told by their ids. Pure.
+"""Topics that were deleted and recreated while a query runs, found by their ids. Pure.
 
 Ids are known as long as the query runs: its checkpoint has no place for them (docs/decisions/0097).
 """

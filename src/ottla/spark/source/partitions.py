@@ -71,7 +71,7 @@ def _topics_with(client: Client, pattern: str) -> list[str]:
 
 
 def existing_partitions(client: Client, selection: Selection) -> TopicIds:
-    """The same without partitions and topics that do not exist (any more), for reads that go on without them."""
+    """The same without partitions and topics that do not exist (any more), for reads that do without them."""
     from ottla.client.errors import UnknownTopicError
 
     try:

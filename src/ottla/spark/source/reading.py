@@ -104,11 +104,10 @@ def _that_fit(times: pyarrow.Array) -> pyarrow.Array:
 def _batches(
     client: Client, partition: PartitionRange, options: ReadOptions, extra: dict[str, Any]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """The records of the range. What was deleted meanwhile is passed over where `failOnDataLoss` is false.
+    """The records of the range. Those deleted meanwhile are passed over where `failOnDataLoss` is false.
 
-    What comes before an error comes first. Raises DataLossError and errors of the client. Offsets without a record, as
-    compaction and transactions leave them, are no loss: that is what lies before the first offset of the log, or behind
-    its end.
+    Records before an error come first. Raises DataLossError and errors of the client. Offsets without a record, as
+    compaction and transactions leave them, are not a loss; those before the log start offset or past the log's end are.
     """
     from ottla.client.errors import OffsetOutOfRange, RecordTimestampError, UnknownTopicError
 

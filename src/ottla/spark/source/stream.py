@@ -108,7 +108,7 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
         """Return the topics' ends, after reporting what is lost of them. Raises DataLossError.
 
         A recreated topic is left out of one batch, which takes it out of the checkpoint; then it is a new one. The
-        second result says whether the batch takes out such a topic, or partitions that are no longer selected.
+        second result says whether the batch takes out such a topic, or partitions that are not selected any more.
         """
         fail, selection = self._options.fail_on_data_loss, self._options.selection
         check_selected(selection, done, fail=fail)

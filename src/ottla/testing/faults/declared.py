@@ -72,14 +72,14 @@ class FaultRule:
         self._check()
 
     def wait_until_fired(self, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until the rule was applied to so many requests.
+        """Wait until the rule was applied to `count` requests.
 
         Raises `WaitedInVainError`, and `TestBrokerError` where its function `when=` failed.
         """
         self.submit_wait(count, timeout_s).result()
 
     def submit_wait(self, count: int, timeout_s: float) -> Future[None]:
-        """Begin to wait until the rule was applied to so many requests; the future ends with the wait."""
+        """Begin to wait until the rule was applied to `count` requests; the future ends with the wait."""
         return self._faults.submit_wait(self, count, timeout_s)
 
     def _check(self) -> None:
@@ -134,7 +134,7 @@ class Faults:
         return self._declare(f"fail {NAMES[key]} with {code.name}", wanted, effect)
 
     def delay(self, api: str | ApiKey, ms: float, **matching: Unpack[Matching]) -> FaultRule:
-        """Handle the request so many milliseconds later; `advance` of the broker ends the delay early."""
+        """Handle the request `ms` milliseconds later; `advance` of the broker ends the delay early."""
         duration_ms = milliseconds(ms)
         return self._simple(f"delay by {duration_ms} ms:", api, matching, Delay(duration_ms))
 
@@ -143,7 +143,7 @@ class Faults:
         return self._simple("disconnect at", api, matching, Disconnect())
 
     def cut(self, api: str | ApiKey, after_bytes: int, **matching: Unpack[Matching]) -> FaultRule:
-        """Handle the request, and close the connection after so many bytes of the response.
+        """Handle the request, and close the connection after `after_bytes` of the response.
 
         The bytes count from the response's size field on; with 0 the client gets nothing of it.
         """

@@ -129,7 +129,7 @@ class CopyTask(Versioned):
     def _records(
         self, wanted: PartitionRange, options: ReadOptions, names: MirrorNames
     ) -> Iterator[pyarrow.RecordBatch]:
-        """The records to send, with their headers as they are to be."""
+        """The records to send, with their final headers."""
         from ottla.spark.source.reading import read_as_written
 
         for batch in read_as_written(wanted, options):
@@ -272,7 +272,7 @@ def _records_after(client: Client, remote: TopicPartition, newest: Sync | None, 
     if end <= start:
         return 0
     if not names.carries_origin:
-        return end - start  # Nobody else writes to such a topic.
+        return end - start  # The mirror is the only writer of such a topic.
     batches = client.read_range_arrow(remote, start, end, include_headers=True, timestamp_unit=None)
     return sum(sent_by(batch, names.source_alias) for batch in batches)
 

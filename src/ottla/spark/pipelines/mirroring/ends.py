@@ -24,7 +24,7 @@ _OWN = ("bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.rese
 
 _MAX_INT = str((1 << 31) - 1)
 DEFAULTS = {
-    # Records of one partition keep their order, whatever is tried again, and none is given up.
+    # Records of one partition keep their order, whatever is tried again, and none is dropped.
     "acks": "all",
     "enable.idempotence": "true",
     "delivery.timeout.ms": _MAX_INT,

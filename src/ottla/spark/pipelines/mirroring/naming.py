@@ -45,7 +45,7 @@ class MirrorNames:
         return rf"\A{_INTERNAL}{cycle}(?:{_HEARTBEATS}|{_EXCLUDED_TOPICS}(?:{self.topics}))\Z"
 
     def check(self) -> None:
-        """Raises PipelineSettingsError for aliases that cannot be, and for what is no regular expression."""
+        """Raises PipelineSettingsError for invalid or equal aliases and invalid regular expressions."""
         for name, alias in (("source_alias", self.source_alias), ("target_alias", self.target_alias)):
             if not re.fullmatch(r"[A-Za-z0-9_-]+", alias):
                 raise PipelineSettingsError(

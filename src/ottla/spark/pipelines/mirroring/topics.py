@@ -141,7 +141,7 @@ class TopicFollower:
 
 
 def create_topic(admin: Admin, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-    """Make a topic, unless somebody else has. What the cluster refuses is logged. Raises ClientError without answer."""
+    """Make a topic, unless it exists. A refusal of the cluster is logged. Raises ClientError without an answer."""
     try:
         admin.create_topics([NewTopic(name, partitions, configs=settings)])
     except TopicExistsError:

@@ -43,7 +43,7 @@ class SyncHistory:
         return tuple(self._syncs)
 
     def add(self, sync: Sync) -> None:
-        """Take the newest sync. What it contradicts goes: a batch was sent again, or a topic was made anew."""
+        """Add the newest sync, and drop those that it contradicts: a batch was sent again, or a topic was recreated."""
         while self._syncs and (self.newest_upstream >= sync.upstream or self._syncs[-1].downstream >= sync.downstream):
             self._syncs.pop()
         self._syncs.append(sync)

@@ -1,4 +1,4 @@
-"""Why a query ended, and the pipeline as a run that goes on with fields that were added."""
+"""Why a query ended, and a run of a pipeline that continues with added fields."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ottla.spark.pipelines.errors import PipelineError
 if TYPE_CHECKING:
     import pyarrow
 
-#: New fields of one batch, nested ones counted; more are no schema that changes, but names that are data.
+#: New fields of one batch, nested ones counted; more are not a schema change, but names that are data.
 MAX_NEW_FIELDS = 1_000
 #: Records that are looked at one by one where one of them has an unknown field, or does not parse.
 _TOGETHER = 256

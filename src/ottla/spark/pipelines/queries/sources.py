@@ -36,7 +36,7 @@ _OWN = {
 
 
 def read_options(source: SourceSettings, *, schema: str | None, starting: str) -> dict[str, str]:
-    """The options of `format("ottla")` for a source; `schema` and `starting` stand in place of the settings'.
+    """The options of `format("ottla")` for a source; `schema` and `starting` replace the settings'.
 
     Raises PipelineSettingsError for an option that is a setting.
     """

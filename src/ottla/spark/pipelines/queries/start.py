@@ -39,7 +39,7 @@ def start_pipeline(
 ) -> StreamingQuery:
     """Start the query of a pipeline of kind stream, online or archive; classic and with Spark Connect.
 
-    With `continue_from_table` a new checkpoint goes on from the end offsets of the table's last commit. Raises
+    With `continue_from_table` a new checkpoint continues from the end offsets of the table's last commit. Raises
     PipelineSettingsError for settings that do not fit each other or the data, CheckpointMismatchError for a checkpoint
     that is not that of the table, PipelineError for what cannot be reached.
     """
@@ -92,7 +92,7 @@ def _rows(spark: SparkSession, settings: PipelineSettings, options: Mapping[str,
 
 
 def result_of(spark: SparkSession, settings: PipelineSettings, sources: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the last step's result, or the only source where there is no step. Raises PipelineSettingsError."""
+    """Return the last step's result, or without steps the only source. Raises PipelineSettingsError."""
     # Else Spark puts variables of the environment and its own settings in place of ${…} in the SQL. What the file means
     # by ${env:…} is known from the file, and kept out of what is shown.
     spark.conf.set("spark.sql.variable.substitute", "false")

@@ -73,7 +73,7 @@ def decide_start(
 
 
 def check_fit(checkpoint: QueryCheckpoint, settings: PipelineSettings, last: LastCommit) -> None:
-    """Raises CheckpointMismatchError where a table's last commit is none that the checkpoint goes on from."""
+    """Raises CheckpointMismatchError where the checkpoint does not continue from a table's last commit."""
     planned = checkpoint.newest_planned()
     if not _fits(checkpoint, settings, read_start(checkpoint), planned, last):
         raise CheckpointMismatchError(_mismatch(checkpoint, settings, last, planned))
@@ -94,7 +94,7 @@ def read_start(checkpoint: QueryCheckpoint) -> Start | None:
 def starting_option(start: Start, source: SourceSettings, *, finished: bool) -> str:
     """`startingOffsets` of a source. Raises PipelineError if its topics cannot be asked for."""
     offsets = start.offsets.get(source.name)
-    if finished or offsets is None:  # Spark goes on from its log, or there is nothing to start but the beginning.
+    if finished or offsets is None:  # Spark continues from its log, or only the beginning is left to start from.
         return source.starting_offsets if not start.continues else _EARLIEST
     return json.dumps(_with_new_partitions(source, offsets))
 

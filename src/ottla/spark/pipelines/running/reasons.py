@@ -19,7 +19,7 @@ _OF_SPARK: Final = ("pyspark", "py4j", "grpc")
 
 
 def is_of_spark(problem: Exception) -> bool:
-    """Whether an error is one of Spark's, told by its package: a client of Spark Connect may lack py4j."""
+    """Whether an error is one of Spark's, by its package: a client of Spark Connect may lack py4j."""
     return type(problem).__module__.partition(".")[0] in _OF_SPARK
 
 

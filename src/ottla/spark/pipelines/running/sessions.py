@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 STANDALONE = "spark://"
-#: A master, or a server of Spark Connect, has so long to take a connection. Spark itself goes on trying for minutes.
+#: Limit for a master, or a server of Spark Connect, to take a connection. Spark itself tries for minutes.
 ANSWER_TIMEOUT_S: Final = 20.0
 #: Days and hours are those of UTC wherever the driver runs, as in a local session, unless the file says otherwise.
 _CONF = {"spark.sql.session.timeZone": "UTC"}
-#: What Spark has, where nobody says otherwise, of the settings that change what SQL means.
+#: Spark's defaults of the settings that change what SQL means.
 _DEFAULTS = {"spark.sql.caseSensitive": "false", "spark.sql.ansi.enabled": "true"}
 _REGISTRY = "schemaregistry"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlglot.optimizer.scope import Scope
 
 APPEND, COMPLETE = "append", "complete"
-#: Words that Spark takes for functions where there is no such column.
+#: Words that Spark takes for functions where no column has that name.
 _FUNCTIONS: Final = frozenset(
     {"all", "current_date", "current_time", "current_timestamp", "current_user", "grouping__id", "session_user", "user"}
 )

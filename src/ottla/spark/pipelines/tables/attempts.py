@@ -142,7 +142,7 @@ class AttemptFolders:
 
 @contextmanager
 def _only_told(what: str) -> Iterator[None]:
-    """Errors of removing files that nobody sees do not harm the batch."""
+    """Log errors of removing files that readers do not see: they do not harm the batch."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""A file that is created once, whole, by one of several who try: what a commit of a table of files rests on.
+"""A file that one of several writers creates, once and whole: the basis of commits to a table of files.
 
-On the local file system the bytes are written and flushed under another name first, so that nobody reads half of them.
+On the local file system the bytes are written and flushed under another name first: no reader sees half of them.
 S3 has a conditional put (`If-None-Match: *`), which pyarrow cannot send; boto3 does. fsspec's file systems have
 `mode="create"`, a condition of the store for s3fs, gcsfs and adlfs, and of this process for memory. For others, and for
 pyarrow's own Google, Azure and HDFS, there is none: the file is looked for, written, and read again, which tells two

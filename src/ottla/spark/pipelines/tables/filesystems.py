@@ -49,7 +49,7 @@ def open_filesystem(url: str, storage_options: Mapping[str, str]) -> tuple[pyarr
     A path without scheme, and file:, are the local file system. For s3: storage_options are `S3_OPTIONS`; for other
     schemes they are the keywords of pyarrow's file system, or of fsspec's where pyarrow knows none.
 
-    Raises PipelineError for a scheme that nobody knows, a package that is not installed, options that do not fit.
+    Raises PipelineError for an unknown scheme, a package that is not installed, options that do not fit.
     """
     try:
         require_extra("a table of files", "arrow", "pyarrow")

@@ -92,7 +92,7 @@ class LogTable(ABC):
 
     @abstractmethod
     def _write_replacements(self, made: Sequence[Replacement], number: int) -> None:
-        """Commit these, and that so many compactions were made, to the version that was read; raises anything."""
+        """Commit these, and the number of compactions made, to the version that was read; raises anything."""
 
     @abstractmethod
     def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:

@@ -1,4 +1,4 @@
-"""Parquet files written anew as one larger file, streaming: rows, their order and the file's schema stay the same."""
+"""Parquet files rewritten as one larger file, streaming: rows, their order and the file's schema stay the same."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The fast path of a pipeline into a table: Spark's tasks read, decode, select and write with pyarrow.
 
-It is for SQL that is no more than columns, casts and filters (`plan.py`). Only ranges of offsets go from Spark to the
+It is for SQL of only columns, casts and filters (`plan.py`). Only ranges of offsets go from Spark to the
 tasks, and only manifests of files come back: no record crosses into the JVM.
 """
 
@@ -276,7 +276,7 @@ def is_direct(settings: PipelineSettings, options: Mapping[str, str], conf: Call
 
 
 def _only_source(settings: PipelineSettings) -> SourceSettings | None:
-    """The source of a pipeline that has no other, where what else it has is no obstacle, its SQL aside."""
+    """The only source of a pipeline, if its other settings, its SQL aside, allow the fast path."""
     if not isinstance(settings.sink, TableSinkSettings) or len(settings.sources) != 1 or settings.tables:
         return None
     if settings.output_mode != "append" or any(each.deduplicate_by for each in settings.steps):

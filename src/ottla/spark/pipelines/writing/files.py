@@ -113,7 +113,7 @@ def write_files(
 ) -> Iterator[StagedFile]:
     """Write all rows to files below `staging`; gives each file once it is whole. Raises OSError, PipelineError.
 
-    `rows` have the columns of `schema` in its order, in types that cast to its types. Without rows there is no file.
+    `rows` have the columns of `schema` in its order, in types that cast to its types. Without rows it writes none.
     Rows that no partition can hold are left out and counted in `refused`; without it they raise PipelineError.
     """
     with PartFiles(staging, schema, refused) as files:

@@ -1,4 +1,4 @@
-"""SQL that is no more than columns, casts and filters, as expressions that pyarrow computes.
+"""SQL of only columns, casts and filters, as expressions that pyarrow computes.
 
 Anything that is not known to give in pyarrow exactly what it gives in Spark makes the whole plan None: then rows go
 through Spark. So this is strict rather than complete. Source: Spark SQL's reference on ANSI compliance, null semantics

@@ -1,7 +1,7 @@
 """The source of the fast path: the same stream as `format("ottla")`, but a row for each range of offsets, no records.
 
 Planning, offsets in the checkpoint, admission, loss of data and commits to the group are those of `StreamReader`, so a
-query can go on with either source after the other.
+query can continue with either source after the other.
 """
 
 from __future__ import annotations

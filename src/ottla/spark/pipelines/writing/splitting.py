@@ -65,7 +65,7 @@ def _codes(columns: Sequence[pyarrow.Array]) -> pyarrow.Array:
         if codes is None:
             codes = of_column
             continue
-        # Numbered anew after each column, so that the product never exceeds the square of the rows.
+        # Renumbered after each column, so that the product never exceeds the square of the rows.
         both = pc.add(pc.multiply(codes, len(encoded.dictionary)), of_column)
         codes = both.dictionary_encode().indices.cast(pyarrow.int64())
     return codes

@@ -1,8 +1,8 @@
 """Small files of a Delta table replaced by larger ones in one commit each, rows unchanged.
 
-deltalake has an optimize of its own, which this is not, for its commit is tried again after a conflict, whatever it is
-told: where two compact the same files, rows are there twice (seen with 1.6.6). Here the commit is made at the version
-in which the files were seen to be there, or not at all.
+This is not deltalake's own optimize, which retries its commit after a conflict, whatever its options: where two
+compact the same files, rows are there twice (seen with 1.6.6). Here the commit is made at the version in which the
+files were seen, or not at all.
 """
 
 from __future__ import annotations

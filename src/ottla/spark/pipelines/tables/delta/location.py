@@ -28,7 +28,7 @@ class DeltaLocation:
     """A table's folder: `url` as the user has it, `filesystem` and `root` for pyarrow, `uri` and `options` else."""
 
     def __init__(self, sink: TableSinkSettings) -> None:
-        """Raises PipelineError if there is no path, or no such file system."""
+        """Raises PipelineError without a path, or without its file system."""
         if not sink.path:
             raise PipelineError("a sink of format delta needs path, the URL of the table's folder")
         self.url = sink.path.rstrip("/")
@@ -48,14 +48,14 @@ class DeltaLocation:
             self.filesystem.create_dir(self.root, recursive=True)
 
     def newest(self, table: deltalake.DeltaTable | None) -> deltalake.DeltaTable | None:
-        """The table at its newest version, from an older one if there is one; None if there is no table."""
+        """The table at its newest version, from an older one if there is one; None if it does not exist."""
         from deltalake.exceptions import DeltaError
 
         if table is not None:
             try:
                 table.update_incremental()
             except DeltaError:
-                pass  # It may have been made anew, or its log cleaned up.
+                pass  # It may have been recreated, or its log cleaned up.
             else:
                 return table
         return self.open()

@@ -23,7 +23,7 @@ from ottla.spark.pipelines.tables.pipeline_state import EMPTY
 if TYPE_CHECKING:
     import deltalake
 
-#: Times that the log is read again because it was cleaned up, or the table made anew, while it was read.
+#: Attempts to read the log while it is cleaned up or the table recreated.
 _MAX_READS: Final = 10
 _CONSTRAINTS: Final = "delta.constraints."
 #: How long `txn` actions are kept; without it they are kept for ever.
@@ -101,7 +101,7 @@ class DeltaBatchTable(LogTable):
         now_ms = time.time_ns() // 1_000_000
         adds = add_actions(batch, attempt.folder, self._sink.partition_by, required, self._configuration, now_ms)
         if table is not None and lacks_columns:
-            # deltalake cannot change the schema and add given files in one commit; columns alone harm nobody.
+            # deltalake cannot change the schema and add given files in one commit; columns alone do no harm.
             self._location.add_columns(table, schemas.keeping_required(schema, table.schema()))
             return
         entries = state.batch_entries(self._pipeline, self._state, batch, attempt.number)

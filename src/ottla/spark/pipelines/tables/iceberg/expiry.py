@@ -30,7 +30,7 @@ KEPT_MS: Final = 60 * 60 * 1000
 #: Snapshots that are kept however young they are, where the table does not say an age: all of them are read and written
 #: with each commit.
 KEPT_AT_MOST: Final = 100
-#: Snapshots that wait until there are so many to expire, since manifests are read for it.
+#: Snapshots that expire at once at least, since manifests are read for it; fewer wait.
 AT_LEAST: Final = 20
 #: Snapshots that expire at once, the oldest first; more wait for the next look.
 AT_ONCE: Final = 100

@@ -25,8 +25,8 @@ _S3_SETTINGS: Final = {
 }
 #: pyiceberg tries a failed commit again by this property, whatever came between; see `IcebergLocation.prepared`.
 _RETRIES: Final = "commit.retry.num-retries"
-#: What holds for tables that do not say it. Iceberg merges manifests unless told otherwise, from 100 on; pyiceberg does
-#: not. All manifests of a snapshot are listed in each commit and read by each reader, so fewer are wanted.
+#: Properties for tables that do not set them. Iceberg merges manifests by default, from 100 on; pyiceberg does not. All
+#: manifests of a snapshot are listed in each commit and read by each reader, so fewer are wanted.
 MERGING: Final = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "20"}
 
 #: How often a catalog is opened at most. A new SQL catalog looks for its two tables, then makes those that are missing,

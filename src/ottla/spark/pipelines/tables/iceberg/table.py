@@ -100,7 +100,7 @@ class IcebergBatchTable(LogTable):
         except PipelineError:
             raise
         except FileNotFoundError as error:
-            # Somebody else lets snapshots of this table expire; the next look finds what is left to do.
+            # Another process expires snapshots of this table; the next look finds what is left to do.
             _log.warning("%s: old snapshots went while they were looked at: %s", self._name, error)
         except Exception as error:
             raise self._failure("expire snapshots of", error) from error

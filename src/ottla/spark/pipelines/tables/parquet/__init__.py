@@ -2,7 +2,7 @@
 
 `_ottla/` in the folder holds what readers must not see: names that begin with `_` are passed over by Spark, pyarrow,
 DuckDB and the like. In it are `table.json` (whose table it is), `staging/` (files of batches that are not committed),
-`commits/` (a manifest per batch), `compacting/` (folders that are built anew).
+`commits/` (a manifest per batch), `compacting/` (folders that are being rebuilt).
 """
 
 from ottla.spark.pipelines.tables.parquet.reading import committed_files

@@ -2,7 +2,7 @@
 
 The new folder is built in `_ottla/compacting/` and changes places with the old one in one step. The old one is hidden
 then, and stays there for a minute, for readers that are listing it. A crash leaves one of the two in
-`_ottla/compacting/`, and a start removes it. Whoever takes over renames `_ottla/compacting` first, so that a driver
+`_ottla/compacting/`, and a start removes it. A driver that takes over renames `_ottla/compacting` first, so that one
 that sleeps before the exchange cannot make it afterwards.
 """
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 _BUILDING: Final = f"{HIDDEN}/compacting"
 _REMOVED: Final = "removed-"
-#: Folders and bytes that one call compacts; the next call goes on. The query waits meanwhile.
+#: Folders and bytes that one call compacts; the next call continues. The query waits meanwhile.
 _FOLDERS_AT_ONCE: Final = 64
 _BYTES_AT_ONCE: Final = 2 * 1024 * 1024 * 1024
 #: Folders that wait for the watermark; more of them are found by the next start.
@@ -155,7 +155,7 @@ class FolderCompactor:
         return SupersededError(f"{self._place}: another driver has taken over; this one compacts nothing, and ends")
 
     def _remove_replaced(self) -> None:
-        """Remove the old folders that nobody can still be listing."""
+        """Remove the old folders that no reader can still be listing."""
         while self._replaced and self._replaced[0][0] + _LISTING_SECONDS < time.monotonic():
             shutil.rmtree(self._replaced.popleft()[1], ignore_errors=True)
 

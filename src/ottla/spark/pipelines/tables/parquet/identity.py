@@ -27,7 +27,7 @@ class TableIdentity:
 
 
 def known_identity(place: TablePlace) -> TableIdentity | None:
-    """Whose table it is; None where it is nobody's yet. Raises PipelineError where it is damaged."""
+    """Whose table it is; None where it has no owner yet. Raises PipelineError where it is damaged."""
     data = place.read(_PATH)
     if data is None:
         return None

@@ -1,7 +1,7 @@
 """Manifests: what each commit put into a table, and where its pipeline stands; the newest one alone says it all.
 
-They are numbered without gaps. Whoever creates the next number first has it, so all drivers see one order. A driver
-that starts takes a number, too, without files: commits of a driver before it fail from then on.
+They are numbered without gaps. The first driver to create the next number has it, so all drivers see one order. A
+driver that starts takes a number, too, without files: commits of earlier drivers fail from then on.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.tables.parquet.place import TablePlace
 
 COMMITS: Final = "_ottla/commits"
-#: So many manifests are kept. Older ones say nothing that the newest one does not.
+#: Manifests that are kept. Older ones say nothing that the newest one does not.
 MANIFESTS_KEPT: Final = 100
 _FORMAT: Final = 1
 _NAME: Final = re.compile(r"(\d{20})\.json")
-#: The newest manifest is gone when it is read only if so many commits were made in between, each time.
+#: Attempts to read the newest manifest: one fails only if `MANIFESTS_KEPT` commits were made in between.
 _READS_AT_MOST: Final = 10
 
 
@@ -76,7 +76,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """Raises ValueError, KeyError or TypeError for what is no manifest."""
+        """Raises ValueError, KeyError or TypeError for what is not a manifest."""
         import pyarrow
 
         document = json.loads(data)

@@ -29,8 +29,8 @@ def flush_files(place: TablePlace, paths: Iterable[str]) -> None:
 def move_into_place(place: TablePlace, files: Sequence[PlacedFile]) -> None:
     """Move files that are not moved yet, durably.
 
-    A file that is in neither place was moved, and merged since, perhaps by another driver. Raises PipelineError if
-    there is no merged file: somebody else removed it.
+    A file that is in neither place was moved, and merged since, perhaps by another driver. Raises PipelineError if the
+    merged file is missing, too: it was removed from outside.
     """
     folders = {file.path.rpartition("/")[0] for file in files}
     for folder in sorted(folders):

@@ -55,7 +55,7 @@ class TablePlace:
         return f"{self.root}/{relative}" if relative else self.root
 
     def entries(self, relative: str) -> list[pyarrow.fs.FileInfo]:
-        """List a folder's files and folders; nothing where there is no such folder."""
+        """List a folder's files and folders; nothing where it does not exist."""
         from pyarrow import fs
 
         found: list[pyarrow.fs.FileInfo] = self.filesystem.get_file_info(

@@ -15,7 +15,7 @@ from ottla.spark.pipelines.tables.parquet.place import STAGING, TablePlace
 if TYPE_CHECKING:
     from ottla.spark.pipelines.tables.parquet.manifests import Manifest
 
-#: Times that a listing meets a compaction before it gives up.
+#: Listings that meet a compaction before the call fails.
 _LISTINGS_AT_MOST: Final = 100
 
 

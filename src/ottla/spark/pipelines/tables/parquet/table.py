@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A start that meets the commits of a driver at work this often gives up.
+#: Attempts of a start to take over from a driver at work.
 _TAKEOVERS_AT_MOST: Final = 20
 #: Queries whose last batch is remembered; a new one comes with each new checkpoint.
 _QUERIES_KEPT: Final = 100
@@ -160,8 +160,8 @@ class ParquetBatchTable:
             return 0
         with self._place.errors():
             newest = self._loaded()
-            # Whoever took over before this driver's own manifest cannot commit, and whoever does after it takes away
-            # what is being built. Neither holds for a driver that has made no manifest yet.
+            # A driver that took over before this one's own manifest cannot commit; one that does so after it removes
+            # what is being built. Neither holds where this driver has made no manifest yet.
             if newest is None or newest.driver != self._driver:
                 return 0
             return self._compactor.compact(watermark_ms)
@@ -284,7 +284,7 @@ class ParquetBatchTable:
         self._place.flush_folders({file.staged.rpartition("/")[0] for file in manifest.files})
 
     def _own_commit_or_superseded(self, batch: BatchCommit) -> bool:
-        """False if this driver itself has committed the batch, and was told of an error. Raises SupersededError."""
+        """False if this driver itself has committed the batch, and got an error. Raises SupersededError."""
         newest = self._commits.newest()
         if newest is None or newest.driver != self._driver or newest.last is None:
             raise self._superseded(batch)
