@@ -15,7 +15,7 @@ Row = tuple[str, str, str | None, str, str, str]
 _ROWS: tuple[Row, ...] = (
     (
         "group.id", "string", None, "", "high",
-        "The consumer group: letters of ASCII, digits, `.`, `_` and `-`. There is no default.",
+        "The consumer group: letters of ASCII, digits, `.`, `_` and `-`. No default.",
     ),
     (
         "zookeeper.connect", "string", None, "", "high",
