@@ -75,10 +75,14 @@ def test_it():
 def test_files_left_open_fail_the_run_and_those_that_are_garbage_are_closed(tmp_path: Path) -> None:
     source = """
 import os
+from ottla.env.disk import RealDisk
 kept = []
 def test_garbage():
     cycle = [open(os.devnull) for _ in range(600)]
     cycle.append(cycle)
+def test_dropped():
+    for _ in range(600):
+        RealDisk().open(os.devnull)
 def test_kept():
     kept.append([open(os.devnull) for _ in range(600)])
 """
@@ -93,7 +97,7 @@ def test_kept():
         "ignore::pytest.PytestUnraisableExceptionWarning",
     )
     assert done.returncode == 1, done.stdout
-    assert "2 passed, 1 error" in done.stdout
+    assert "3 passed, 1 error" in done.stdout
     found = re.search(r"(\d+) files and sockets are open after test_", done.stdout)
     assert found is not None, done.stdout
     assert 600 <= int(found[1]) < 800
