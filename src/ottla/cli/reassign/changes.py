@@ -26,9 +26,9 @@ from ottla.cli.terminal import Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import TopicPartition
-from ottla.client.moves.files import WantedMove, moves_json, parse_moves, parse_topics
-from ottla.client.moves.generation import proposed
-from ottla.client.moves.moving import MovePlan, Standing, cancel, check_plan, clear_throttles, execute, read_standing
+from ottla.ops.moves.files import WantedMove, moves_json, parse_moves, parse_topics
+from ottla.ops.moves.generation import proposed
+from ottla.ops.moves.moving import MovePlan, Standing, cancel, check_plan, clear_throttles, execute, read_standing
 from ottla.peer.cluster import Cluster
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from typing import Any
 
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size
 from ottla.client.admin.model import PartitionReassignment
-from ottla.client.cluster_status import ClusterStatus
 from ottla.client.model import TopicPartition
-from ottla.client.moves.moving import DirectoryMove, MoveStanding, MoveState, Standing
+from ottla.ops.cluster_status import ClusterStatus
+from ottla.ops.moves.moving import DirectoryMove, MoveStanding, MoveState, Standing
 
 _PARTITION = (Column("TOPIC", may_shrink=True), Column("PARTITION", is_number=True))
 _UNDER_WAY = (*_PARTITION, Column("REPLICAS"), Column("ADDING"), Column("REMOVING"))

@@ -7,9 +7,9 @@ from typing import Any
 
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, write_json
 from ottla.client.admin.model import LogDirDescription, ReplicaSize
-from ottla.client.cluster_status import ClusterStatus
 from ottla.client.model import TopicPartition
-from ottla.client.replica_checks import ReplicaCheck
+from ottla.ops.cluster_status import ClusterStatus
+from ottla.ops.replica_checks import ReplicaCheck
 
 _LOG_DIRS = (
     Column("BROKER", is_number=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ottla.client.cluster_status import PartitionStatus, TopicStatus
+from ottla.ops.cluster_status import PartitionStatus, TopicStatus
 
 
 @dataclass(frozen=True, slots=True)

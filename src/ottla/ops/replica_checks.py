@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.client.cluster_status import ANY_REPLICA, NO_EPOCH, ClusterStatus, PartitionStatus
 from ottla.client.errors import BrokerError, ClientError
 from ottla.client.model import EARLIEST, TopicPartition
 from ottla.client.offsets import list_offsets_request, offsets_in
+from ottla.ops.cluster_status import ANY_REPLICA, NO_EPOCH, ClusterStatus, PartitionStatus
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import KNOWN_CODES
 from ottla.peer.fetch import FetchLimits, fetch_without_session, partitions_in

@@ -16,11 +16,11 @@ from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.log_dirs import NOT_AVAILABLE, LogDirAdmin
 from ottla.client.admin.model import PartitionReassignment, TopicPartitionReplica
 from ottla.client.admin.reassignments import ReassignmentAdmin
-from ottla.client.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
 from ottla.client.model import TopicPartition
-from ottla.client.moves.files import ReplicaDirectory, WantedMove, replica_directories
-from ottla.client.moves.throttles import Changes, cleared, flows, interbroker, log_dirs
+from ottla.ops.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
+from ottla.ops.moves.files import ReplicaDirectory, WantedMove, replica_directories
+from ottla.ops.moves.throttles import Changes, cleared, flows, interbroker, log_dirs
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 
