@@ -12,7 +12,6 @@ from ottla.cli.terminal import Cell, Column, Style, Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import UnknownTopicError
 from ottla.client.model import TopicPartition
-from ottla.cluster.planning.model import Left
 from ottla.ops.cluster_leave import (
     EVIDENCE_TOPIC,
     Departure,
@@ -21,6 +20,7 @@ from ottla.ops.cluster_leave import (
     plan_departure,
     read_departure,
 )
+from ottla.ops.planning.model import Left
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import PartitionMetadata
 
