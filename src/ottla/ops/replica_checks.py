@@ -53,10 +53,8 @@ class BatchMark(NamedTuple):
     size_bytes: int
 
     def __str__(self) -> str:
-        crc = self.crc & 0xFFFFFFFF
-        return (
-            f"{self.first_offset}–{self.last_offset} of epoch {self.leader_epoch}, {self.size_bytes} bytes, {crc:08x}"
-        )
+        offsets = f"{self.first_offset}–{self.last_offset}"
+        return f"{offsets} of epoch {self.leader_epoch}, {self.size_bytes} bytes, {self.crc:08x}"
 
 
 @dataclass(slots=True)
@@ -96,7 +94,7 @@ def batch_marks(data: bytes | memoryview) -> Iterator[BatchMark]:
             yield BatchMark(first, first + delta, epoch, crc32c(view[position + ATTRIBUTES_AT : end]), end - position)
         else:
             # A message of an old format has its checksum where a batch has its leader epoch.
-            yield BatchMark(first, first, NO_EPOCH, epoch, end - position)
+            yield BatchMark(first, first, NO_EPOCH, epoch & 0xFFFFFFFF, end - position)
         position = end
 
 

@@ -67,8 +67,7 @@ class _View:
                 write_json(
                     {
                         "kind": "partition",
-                        "topic": partition.topic,
-                        "partition": partition.partition,
+                        **partition._asdict(),
                         "leader": None if known.leader < 0 else known.leader,
                         "replicas": list(known.replicas),
                         "isr": list(known.isr),

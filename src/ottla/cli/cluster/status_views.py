@@ -231,8 +231,7 @@ def _loss_row(loss: LossStatus) -> dict[str, Any]:
     partition, broker, report = loss
     return {
         "kind": "lost_records",
-        "topic": partition.topic,
-        "partition": partition.partition,
+        **partition._asdict(),
         "broker": broker,
         "is_unclean_election": report.is_election,
         "first_offset": report.start,
