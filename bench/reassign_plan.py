@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from report import table, write_section
 
-from ottla.cluster.planning.model import PlanGoal, PlannedBroker, PlannedPartition, PlanRefusal, ReassignmentPlan
-from ottla.cluster.planning.planner import plan
+from ottla.ops.planning.model import PlanGoal, PlannedBroker, PlannedPartition, PlanRefusal, ReassignmentPlan
+from ottla.ops.planning.planner import plan
 from support.plan_judge import KINDS, Evenness, Given, broken, evenness, fewest_bytes, least_bytes, random_given
 
 CLUSTERS = 1_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.embedded import EmbeddedBroker
-from ottla.client.cluster_status import PartitionStatus, read_cluster_status
+from ottla.ops.cluster_status import PartitionStatus, read_cluster_status
 from ottla.peer.cluster import Cluster
 from ottla.peer.settings import ConnectionSettings
 from ottla.wire.errors import ErrorCode

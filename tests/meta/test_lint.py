@@ -16,8 +16,8 @@ SCRIPTS = Path(sys.executable).parent
 #: Contract of pyproject.toml and the packages that it has to name as soon as they exist.
 CONTRACT_SOURCES = {
     "pure": {"assign", "cluster", "config", "groups", "records", "txn", "wire"},
-    "shells": {"broker", "client", "net", "peer", "storage", "zk", "zkconsumer"},
-    "clients": {"client", "spark", "web", "zkconsumer"},
+    "shells": {"broker", "client", "net", "ops", "peer", "storage", "zk", "zkconsumer"},
+    "clients": {"client", "ops", "spark", "web", "zkconsumer"},
 }
 
 

@@ -10,8 +10,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from ottla.broker.metrics.catalogue import BROKER_METRICS
-from ottla.client.health import brokers, partitions
-from ottla.client.health.findings import HealthKind
+from ottla.ops.health import brokers, partitions
+from ottla.ops.health.findings import HealthKind
 from support.documents import commands
 
 pytestmark = pytest.mark.spec("R1")

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from ottla.cluster.planning.bounds import Bounds
-from ottla.cluster.planning.layout import Layout
-from ottla.cluster.planning.model import (
+from ottla.ops.planning.bounds import Bounds
+from ottla.ops.planning.layout import Layout
+from ottla.ops.planning.model import (
     FULLEST,
     PlanGoal,
     PlannedBroker,
     PlannedPartition,
     ReassignmentPlan,
 )
-from ottla.cluster.planning.planner import count_bounds, size_bounds
+from ottla.ops.planning.planner import count_bounds, size_bounds
 
 Replicas = dict[tuple[str, int], tuple[int, ...]]
 

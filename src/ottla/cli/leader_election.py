@@ -59,7 +59,7 @@ def leader_election(
     Ends with 0, with 1 where a partition that needs another leader did not get one.
     """
     from ottla.cli.reassign.changes import read_file
-    from ottla.client.moves.files import parse_partitions
+    from ottla.ops.moves.files import parse_partitions
 
     async def work(cluster: Cluster) -> int:
         named = [_partition(each) for each in partitions or ()]

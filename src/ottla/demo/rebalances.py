@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.model import EARLIEST, LATEST
-from ottla.client.rebalances import cause_in_words
 from ottla.groups.evidence import EVIDENCE_TOPIC
+from ottla.ops.rebalances import cause_in_words
 
 if TYPE_CHECKING:
     from ottla.client.sync import Client

@@ -19,7 +19,7 @@ _ROWS: tuple[Row, ...] = (
     ),
     (
         "zookeeper.connect", "string", None, "", "high",
-        "Where ZooKeeper is: `host:port,host:port/chroot`. Brokers are found there. There is no default.",
+        "Where ZooKeeper is: `host:port,host:port/chroot`. Brokers are found there. No default.",
     ),
     (
         "consumer.id", "string", None, "", "low",

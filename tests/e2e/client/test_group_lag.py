@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from ottla.client.group_lag import measure_lag
 from ottla.client.model import LATEST, TopicPartition
 from ottla.client.sync import Client, Producer
+from ottla.ops.group_lag import measure_lag
 from ottla.peer.cluster import Cluster
 from ottla.peer.settings import ConnectionSettings
 

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
 from ottla.cli.main import app
-from ottla.client.cluster_leave import EVIDENCE_TOPIC
+from ottla.ops.cluster_leave import EVIDENCE_TOPIC
 from ottla.peer.cluster import Cluster
 from ottla.peer.settings import ConnectionSettings
 from ottla.wire.messages.alter_partition_reassignments import (

@@ -18,8 +18,8 @@ from interop.cluster.mixes import mix
 from ottla.client.admin import ConfigResource
 from ottla.client.errors import BrokerError, PartlyFailedError
 from ottla.client.model import TopicPartition
-from ottla.client.moves.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from ottla.client.sync import Admin, Producer
+from ottla.ops.moves.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from support.acknowledged_load import AcknowledgedLoad
 from support.cluster_load import check_replicas
 from support.tapped_cluster import Maker, TappedCluster

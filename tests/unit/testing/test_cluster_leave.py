@@ -10,11 +10,11 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from ottla.cli.main import app
-from ottla.client import cluster_leave
-from ottla.client.cluster_leave import EVIDENCE_TOPIC, planned_departure
 from ottla.client.model import TopicPartition
-from ottla.client.planned_cluster import PlannedCluster
-from ottla.cluster.planning.model import PlannedBroker, PlannedPartition
+from ottla.ops import cluster_leave
+from ottla.ops.cluster_leave import EVIDENCE_TOPIC, planned_departure
+from ottla.ops.planned_cluster import PlannedCluster
+from ottla.ops.planning.model import PlannedBroker, PlannedPartition
 from ottla.testing import Cluster
 from support.waiting import wait_until
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ottla.cli.main import app
-from ottla.client.cluster_status import LossStatus, read_cluster_status
+from ottla.ops.cluster_status import LossStatus, read_cluster_status
 from ottla.peer.cluster import Cluster as Peer
 from ottla.peer.settings import ConnectionSettings
 from ottla.records.record import Record, encode_batch

@@ -3,7 +3,7 @@
 A replica that removes records as a follower may lose some that were acknowledged: those that its leader, elected
 without being in sync, never had. It cannot always know, since high watermarks are on the disk every few seconds only.
 So each removal is reported here, with what is known of it; together with the reports of elections, which are another
-broker's, they say what was lost (`ottla.client.cluster_status`). The reports survive restarts in a file of the first
+broker's, they say what was lost (`ottla.ops.cluster_status`). The reports survive restarts in a file of the first
 log directory (why: docs/decisions/0093-reports-of-lost-records.md).
 """
 

@@ -24,7 +24,7 @@ def list_brokers(
 ) -> None:
     """List brokers: what they lead, hold, and have room for; also those that have replicas and are not there."""
     from ottla.cli.cluster.status_views import broker_rows, show_brokers
-    from ottla.client.cluster_status import read_cluster_status
+    from ottla.ops.cluster_status import read_cluster_status
 
     async def work(cluster: Cluster) -> int:
         status = await read_cluster_status(cluster, offsets=False)

@@ -14,9 +14,9 @@ from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_s
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ActiveProducer, ConfigEntry, ConfigResource, LogDirDescription
 from ottla.client.admin.partitions import PartitionAdmin
-from ottla.client.cluster_status import ClusterStatus, read_cluster_status
 from ottla.client.errors import PartlyFailedError, UnknownTopicError
 from ottla.client.model import TopicPartition
+from ottla.ops.cluster_status import ClusterStatus, read_cluster_status
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import BrokerError
 

@@ -63,7 +63,7 @@ def status(servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIME
     directory has failed or there is no controller, with 2 where the cluster could not be asked.
     """
     from ottla.cli.cluster.status_views import show_status, status_rows
-    from ottla.client.cluster_status import read_cluster_status
+    from ottla.ops.cluster_status import read_cluster_status
 
     async def work(cluster: Cluster) -> int:
         found = await read_cluster_status(cluster)

@@ -13,9 +13,9 @@ from ottla.cli.cluster import COMMAND
 from ottla.cli.log.output import instant
 from ottla.cli.terminal import Style, Terminal, count, printable, write_json
 from ottla.client.errors import ClientError
-from ottla.client.health.facts import HealthFacts, Metrics, lagging, read_health_facts
-from ottla.client.health.findings import ClusterFinding, HealthLevel
-from ottla.client.health.judging import judge, worst
+from ottla.ops.health.facts import HealthFacts, Metrics, lagging, read_health_facts
+from ottla.ops.health.findings import ClusterFinding, HealthLevel
+from ottla.ops.health.judging import judge, worst
 from ottla.peer.cluster import Cluster
 
 #: How long a broker has to say its metrics, and the most that is read of them.

@@ -10,7 +10,9 @@ from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.reassign.plan_files import write_plan
 from ottla.cli.terminal import Cell, Column, Style, Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
-from ottla.client.cluster_leave import (
+from ottla.client.errors import UnknownTopicError
+from ottla.client.model import TopicPartition
+from ottla.ops.cluster_leave import (
     EVIDENCE_TOPIC,
     Departure,
     PlannedDeparture,
@@ -18,9 +20,7 @@ from ottla.client.cluster_leave import (
     plan_departure,
     read_departure,
 )
-from ottla.client.errors import UnknownTopicError
-from ottla.client.model import TopicPartition
-from ottla.cluster.planning.model import Left
+from ottla.ops.planning.model import Left
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import PartitionMetadata
 
@@ -67,8 +67,7 @@ class _View:
                 write_json(
                     {
                         "kind": "partition",
-                        "topic": partition.topic,
-                        "partition": partition.partition,
+                        **partition._asdict(),
                         "leader": None if known.leader < 0 else known.leader,
                         "replicas": list(known.replicas),
                         "isr": list(known.isr),

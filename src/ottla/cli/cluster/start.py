@@ -24,7 +24,7 @@ from ottla.cli.command import EXIT_REFUSED, CommandError
 from ottla.cli.serve import ServeOptions, UsageProblem, on_stop_signal, read_config
 
 if TYPE_CHECKING:
-    from ottla.client.cluster_status import ClusterStatus
+    from ottla.ops.cluster_status import ClusterStatus
     from ottla.peer.cluster import Cluster
 
 #: Seconds between two looks at the cluster.
@@ -197,8 +197,8 @@ class LocalCluster:
 
     async def _status(self) -> ClusterStatus | None:
         """Ask a broker for the cluster's status; None where none answers."""
-        from ottla.client.cluster_status import read_cluster_status
         from ottla.client.errors import ClientError
+        from ottla.ops.cluster_status import read_cluster_status
         from ottla.peer.cluster import Cluster
         from ottla.peer.settings import ConnectionSettings
 

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.cli.log.output import instant
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, printable
 from ottla.cli.topic.views import health, lag_text, list_row, partition_note, partition_row
-from ottla.client.cluster_status import BrokerStatus, ClusterStatus, LossStatus, PartitionStatus, TopicStatus
+from ottla.ops.cluster_status import BrokerStatus, ClusterStatus, LossStatus, PartitionStatus, TopicStatus
 from ottla.wire.lost_records import UNKNOWN
 
 _BROKERS = (
@@ -231,8 +231,7 @@ def _loss_row(loss: LossStatus) -> dict[str, Any]:
     partition, broker, report = loss
     return {
         "kind": "lost_records",
-        "topic": partition.topic,
-        "partition": partition.partition,
+        **partition._asdict(),
         "broker": broker,
         "is_unclean_election": report.is_election,
         "first_offset": report.start,

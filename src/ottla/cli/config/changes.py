@@ -15,9 +15,9 @@ from ottla.cli.config.views import change_row, entity_text, show_changes
 from ottla.cli.terminal import Terminal, printable, write_json
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ResourceType
-from ottla.client.cluster_leave import OWN_SETTING
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
 from ottla.config.settings import NO_EFFECT, broker_setting
+from ottla.ops.cluster_leave import OWN_SETTING
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 

@@ -15,8 +15,8 @@ from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers,
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
-    from ottla.client.group_lag import GroupLag
     from ottla.client.groups import GroupDescription
+    from ottla.ops.group_lag import GroupLag
     from ottla.peer.cluster import Cluster
 
 LAGS_AT_A_TIME = 16
@@ -122,7 +122,7 @@ def why(
     """
     from ottla.cli.group.why import LEGEND, show_rebalance
     from ottla.cli.terminal import Style
-    from ottla.client.rebalances import RebalanceLog
+    from ottla.ops.rebalances import RebalanceLog
 
     async def work(cluster: Cluster) -> int:
         log = RebalanceLog(cluster)
@@ -181,7 +181,7 @@ def no_evidence(cluster: Cluster) -> str:
 
 
 async def _lags(cluster: Cluster, groups: list[GroupDescription]) -> dict[str, GroupLag]:
-    from ottla.client.group_lag import measure_lag
+    from ottla.ops.group_lag import measure_lag
 
     turns = asyncio.Semaphore(LAGS_AT_A_TIME)
 

@@ -19,9 +19,9 @@ from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.group_offsets import MEMBERS_IN_CHARGE, GroupOffsets
 from ottla.client.groups import DEAD, GroupDescription, Groups
 from ottla.client.model import TopicPartition
-from ottla.client.offset_reset import MOST_OFFSET, PlannedOffset, Reset, Target, csv_lines, plan_reset, read_csv
 from ottla.config.settings import nearest_name
 from ottla.env.clock import SystemClock
+from ottla.ops.offset_reset import MOST_OFFSET, PlannedOffset, Reset, Target, csv_lines, plan_reset, read_csv
 from ottla.peer.cluster import Cluster
 
 MOST_LINES = 1_000_000

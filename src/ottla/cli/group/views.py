@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration, printable
-from ottla.client.group_lag import GroupLag, PartitionLag
 from ottla.client.groups import EMPTY, GroupDescription, GroupMember
 from ottla.client.model import TopicPartition
-from ottla.client.offset_reset import PlannedOffset
+from ottla.ops.group_lag import GroupLag, PartitionLag
+from ottla.ops.offset_reset import PlannedOffset
 
 STABLE = "Stable"
 ID_DIGITS_SHOWN = 6

@@ -12,8 +12,8 @@ from ottla.cli.log.output import instant
 from ottla.cli.terminal import Style, Terminal, count, printable
 from ottla.client.errors import ClientError
 from ottla.client.groups import DEAD, GroupDescription, Groups
-from ottla.client.rebalances import RebalanceLog, RebalanceRecord
 from ottla.groups.evidence import EVIDENCE_TOPIC
+from ottla.ops.rebalances import RebalanceLog, RebalanceRecord
 from ottla.peer.cluster import Cluster
 
 

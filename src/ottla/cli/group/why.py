@@ -9,7 +9,7 @@ from typing import Any
 from ottla.cli.group.views import ID_DIGITS_SHOWN
 from ottla.cli.log.output import instant
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration, printable
-from ottla.client.rebalances import RebalanceRecord, cause_in_words
+from ottla.ops.rebalances import RebalanceRecord, cause_in_words
 from ottla.rebalance.notation import ranges
 
 CAUSES_SHOWN = 8

@@ -13,22 +13,23 @@ from typing import TypeVar
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.reassign import COMMAND
 from ottla.cli.reassign.plan_files import files_of_plan
-from ottla.cli.reassign.views import (
-    directory_row,
-    show_standing,
-    show_wanted,
-    standing_row,
-    to_copy,
-    unasked,
-    wanted_row,
-)
+from ottla.cli.reassign.views import show_standing, show_wanted, to_copy, unasked, wanted_row
 from ottla.cli.terminal import Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import TopicPartition
-from ottla.client.moves.files import WantedMove, moves_json, parse_moves, parse_topics
-from ottla.client.moves.generation import proposed
-from ottla.client.moves.moving import MovePlan, Standing, cancel, check_plan, clear_throttles, execute, read_standing
+from ottla.ops.moves.files import WantedMove, moves_json, parse_moves, parse_topics
+from ottla.ops.moves.generation import proposed
+from ottla.ops.moves.moving import (
+    MovePlan,
+    Standing,
+    cancel,
+    check_plan,
+    clear_throttles,
+    execute,
+    move_row,
+    read_standing,
+)
 from ottla.peer.cluster import Cluster
 
 T = TypeVar("T")
@@ -130,10 +131,8 @@ async def verify_moves(cluster: Cluster, path: str, *, wait: bool, preserve_thro
         standing = await read_standing(cluster, moves, figures=False)
         looks_at_rest = 0 if standing.goes_on else looks_at_rest + 1
     if as_json:
-        for each in standing.moves:
-            write_json(standing_row(each))
-        for directory in standing.replicas:
-            write_json(directory_row(directory))
+        for row in (*map(move_row, standing.moves), *map(move_row, standing.replicas)):
+            write_json(row)
     else:
         show_standing(Terminal.standard_output(), standing)
     _report_gone(standing, path)
@@ -177,7 +176,7 @@ def _report_gone(standing: Standing, path: str) -> None:
 
 def _write_cancelled(moving: Sequence[TopicPartition], done: Sequence[TopicPartition]) -> None:
     for each in moving:
-        write_json({"topic": each.topic, "partition": each.partition, "cancelled": each in done})
+        write_json({**each._asdict(), "cancelled": each in done})
 
 
 async def generate_moves(cluster: Cluster, options: ProposalOptions, *, as_json: bool) -> int:
@@ -209,9 +208,7 @@ async def generate_moves(cluster: Cluster, options: ProposalOptions, *, as_json:
         write_file(options.output, moves_json(found))
     if as_json:
         for partition, replicas in found.items():
-            now_there = list(now[partition])
-            row = {"topic": partition.topic, "partition": partition.partition, "now": now_there, "new": list(replicas)}
-            write_json(row)
+            write_json({**partition._asdict(), "now": now[partition], "new": replicas})
         return 0
     sys.stdout.write(f"Current partition replica assignment\n{moves_json(now)}\n\n")
     sys.stdout.write(f"Proposed partition reassignment configuration\n{moves_json(found)}\n")

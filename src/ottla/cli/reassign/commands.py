@@ -30,14 +30,14 @@ def list_moves(
     servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False
 ) -> None:
     """List partitions whose replicas move now: those that are added, and those that are removed at the end."""
-    from ottla.cli.reassign.views import move_row, show_moves
+    from ottla.cli.reassign.views import show_moves, under_way_row
     from ottla.client.admin.reassignments import ReassignmentAdmin
 
     async def work(cluster: Cluster) -> int:
         moves = await ReassignmentAdmin(cluster).list_partition_reassignments()
         if as_json:
             for partition, move in sorted(moves.items()):
-                write_json(move_row(partition, move))
+                write_json(under_way_row(partition, move))
         else:
             show_moves(Terminal.standard_output(), moves)
         return 0

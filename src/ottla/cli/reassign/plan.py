@@ -11,10 +11,10 @@ from ottla.cli.reassign import COMMAND
 from ottla.cli.reassign.plan_files import write_plan
 from ottla.cli.reassign.plan_views import ShownPlan, plan_rows, show_plan
 from ottla.cli.terminal import Terminal, count, write_json
-from ottla.client.planned_cluster import PlannedCluster, read_planned_cluster
-from ottla.cluster.planning.batches import batches
-from ottla.cluster.planning.model import PlanGoal, PlanRefusal, ReassignmentPlan
-from ottla.cluster.planning.planner import plan
+from ottla.ops.planned_cluster import PlannedCluster, read_planned_cluster
+from ottla.ops.planning.batches import batches
+from ottla.ops.planning.model import PlanGoal, PlanRefusal, ReassignmentPlan
+from ottla.ops.planning.planner import plan
 from ottla.peer.cluster import Cluster
 
 #: Partitions that are named of those that cannot be changed.

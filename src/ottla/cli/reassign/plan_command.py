@@ -69,7 +69,7 @@ def plan(
     Ends with 0, with 1 where something cannot be done as asked, with 2 where the cluster could not be asked.
     """
     from ottla.cli.reassign.plan import PlanOptions, broker_ids, propose
-    from ottla.cluster.planning.model import PlanGoal
+    from ottla.ops.planning.model import PlanGoal
 
     async def work(cluster: Cluster) -> int:
         goal = PlanGoal(

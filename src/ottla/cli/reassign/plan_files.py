@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.cli.command import CommandError
-from ottla.client.cluster_leave import reassignment_json
 from ottla.client.model import TopicPartition
-from ottla.cluster.planning.model import PartitionMove
+from ottla.ops.cluster_leave import reassignment_json
+from ottla.ops.planning.model import PartitionMove
 
 
 def write_plan(path: Path, steps: Sequence[Sequence[PartitionMove]]) -> list[str]:

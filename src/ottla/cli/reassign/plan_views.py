@@ -8,8 +8,8 @@ from typing import Any
 
 from ottla.cli.reassign.views import brokers
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, duration
-from ottla.cluster.planning.batches import Traffic, seconds_at, traffic
-from ottla.cluster.planning.model import BrokerLoad, PartitionMove, PlannedBroker, ReassignmentPlan
+from ottla.ops.planning.batches import Traffic, seconds_at, traffic
+from ottla.ops.planning.model import BrokerLoad, PartitionMove, PlannedBroker, ReassignmentPlan
 
 #: Moves and batches that a table shows; --json has all.
 SHOWN = 20

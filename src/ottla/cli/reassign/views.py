@@ -7,9 +7,9 @@ from typing import Any
 
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size
 from ottla.client.admin.model import PartitionReassignment
-from ottla.client.cluster_status import ClusterStatus
 from ottla.client.model import TopicPartition
-from ottla.client.moves.moving import DirectoryMove, MoveStanding, MoveState, Standing
+from ottla.ops.cluster_status import ClusterStatus
+from ottla.ops.moves.moving import DirectoryMove, MoveStanding, MoveState, Standing
 
 _PARTITION = (Column("TOPIC", may_shrink=True), Column("PARTITION", is_number=True))
 _UNDER_WAY = (*_PARTITION, Column("REPLICAS"), Column("ADDING"), Column("REMOVING"))
@@ -35,11 +35,10 @@ def brokers(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids)) or "none"
 
 
-def move_row(partition: TopicPartition, move: PartitionReassignment) -> dict[str, Any]:
+def under_way_row(partition: TopicPartition, move: PartitionReassignment) -> dict[str, Any]:
     """A move under way, for --json."""
     return {
-        "topic": partition.topic,
-        "partition": partition.partition,
+        **partition._asdict(),
         "replicas": list(move.replicas),
         "adding": list(move.adding_replicas),
         "removing": list(move.removing_replicas),
@@ -69,7 +68,7 @@ def to_copy(standing: Standing) -> dict[TopicPartition, int | None]:
     sizes = {each.partition: each.size_bytes for each in standing.status.partitions}
     found: dict[TopicPartition, int | None] = {}
     for each in standing.moves:
-        added, size = set(each.target) - set(each.replicas), sizes.get(each.partition)
+        added, size = set(each.wanted) - set(each.replicas), sizes.get(each.partition)
         found[each.partition] = None if size is None and added else len(added) * (size or 0)
     return found
 
@@ -77,10 +76,9 @@ def to_copy(standing: Standing) -> dict[TopicPartition, int | None]:
 def wanted_row(each: MoveStanding, copied: int | None, *, begun: bool) -> dict[str, Any]:
     """A move to be carried out, for --json."""
     return {
-        "topic": each.partition.topic,
-        "partition": each.partition.partition,
+        **each.partition._asdict(),
         "now": list(each.replicas),
-        "new": list(each.target),
+        "new": list(each.wanted),
         "to_copy_bytes": copied,
         "begun": begun,
     }
@@ -97,37 +95,13 @@ def show_wanted(terminal: Terminal, standing: Standing) -> None:
                 each.partition.topic,
                 str(each.partition.partition),
                 brokers(each.replicas),
-                Cell(brokers(each.target), Style.FAINT if each.state is MoveState.DONE else Style.NAME),
+                Cell(brokers(each.wanted), Style.FAINT if each.state is MoveState.DONE else Style.NAME),
                 "?" if size is None else data_size(size) if size else "-",
             )
         )
     terminal.table(_WANTED, rows)
     known = sum(size for size in copied.values() if size is not None)
     terminal.line(f"{count(len(standing.moves), 'partition')}, {data_size(known)} to copy")
-
-
-def standing_row(each: MoveStanding) -> dict[str, Any]:
-    """How a move stands, for --json."""
-    return {
-        "topic": each.partition.topic,
-        "partition": each.partition.partition,
-        "replicas": list(each.replicas),
-        "wanted": list(each.target),
-        "state": str(each.state),
-    }
-
-
-def directory_row(each: DirectoryMove) -> dict[str, Any]:
-    """How a move between log directories stands, for --json."""
-    partition, broker, wanted = each.replica
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "broker": broker,
-        "log_dir": each.log_dir,
-        "wanted_log_dir": wanted,
-        "state": str(each.state),
-    }
 
 
 def show_standing(terminal: Terminal, standing: Standing) -> None:
@@ -137,7 +111,7 @@ def show_standing(terminal: Terminal, standing: Standing) -> None:
             each.partition.topic,
             str(each.partition.partition),
             brokers(each.replicas),
-            brokers(each.target),
+            brokers(each.wanted),
             Cell(each.state, _STYLES[each.state]),
         )
         for each in standing.moves
@@ -149,9 +123,14 @@ def show_standing(terminal: Terminal, standing: Standing) -> None:
 
 
 def _directory_cells(each: DirectoryMove) -> Row:
-    partition, broker, wanted = each.replica
-    state = Cell(each.state, _STYLES[each.state])
-    return (partition.topic, str(partition.partition), str(broker), each.log_dir or "none", wanted, state)
+    return (
+        each.partition.topic,
+        str(each.partition.partition),
+        str(each.broker),
+        each.log_dir or "none",
+        each.wanted_log_dir,
+        Cell(each.state, _STYLES[each.state]),
+    )
 
 
 def unasked(status: ClusterStatus) -> Sequence[str]:

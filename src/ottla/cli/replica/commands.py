@@ -35,7 +35,7 @@ def list_replicas(
     """
     from ottla.cli.replica.views import show_log_dirs
     from ottla.client.admin.outcomes import topic_error
-    from ottla.client.cluster_status import read_cluster_status
+    from ottla.ops.cluster_status import read_cluster_status
 
     async def work(cluster: Cluster) -> int:
         status = await read_cluster_status(cluster, topics or None, configs=[], offsets=False)
@@ -100,8 +100,8 @@ def verify(
     """
     from ottla.cli.replica.views import show_checks
     from ottla.client.admin.outcomes import topic_error
-    from ottla.client.cluster_status import read_cluster_status
-    from ottla.client.replica_checks import CLEANUP_POLICY, ReplicaChecker
+    from ottla.ops.cluster_status import read_cluster_status
+    from ottla.ops.replica_checks import CLEANUP_POLICY, ReplicaChecker
 
     async def work(cluster: Cluster) -> int:
         status = await read_cluster_status(cluster, topics or None, configs=[CLEANUP_POLICY])

@@ -7,9 +7,9 @@ from typing import Any
 
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, write_json
 from ottla.client.admin.model import LogDirDescription, ReplicaSize
-from ottla.client.cluster_status import ClusterStatus
 from ottla.client.model import TopicPartition
-from ottla.client.replica_checks import ReplicaCheck
+from ottla.ops.cluster_status import ClusterStatus
+from ottla.ops.replica_checks import ReplicaCheck
 
 _LOG_DIRS = (
     Column("BROKER", is_number=True),
@@ -80,8 +80,7 @@ def _replica_rows(broker: int, log_dir: LogDirDescription, names: Collection[str
         if key.topic in names:
             yield {
                 "kind": "replica",
-                "topic": key.topic,
-                "partition": key.partition,
+                **key._asdict(),
                 "broker": broker,
                 "log_dir": log_dir.path,
                 "size_bytes": each.size_bytes,
@@ -146,19 +145,15 @@ def show_checks(checks: Sequence[ReplicaCheck], *, as_json: bool) -> None:
 
 def _check_row(check: ReplicaCheck) -> dict[str, Any]:
     return {
-        "topic": check.partition.topic,
-        "partition": check.partition.partition,
+        **check.partition._asdict(),
         "brokers": list(check.brokers),
         "start_offset": check.start_offset,
         "end_offset": check.end_offset,
         "compared_bytes": check.compared_bytes,
         "is_same": check.is_same,
         "is_compacted": check.is_compacted,
-        "problems": {str(broker): text for broker, text in check.problems.items()},
-        "difference": {
-            str(broker): None if mark is None else {**mark._asdict(), "crc": mark.crc & 0xFFFFFFFF}
-            for broker, mark in check.difference.items()
-        },
+        "problems": check.problems,
+        "difference": {broker: mark and mark._asdict() for broker, mark in check.difference.items()},
     }
 
 

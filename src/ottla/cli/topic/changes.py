@@ -16,8 +16,8 @@ from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import BROKER_DEFAULT, ConfigOperation, ConfigResource, NewPartitions, NewTopic
 from ottla.client.admin.outcomes import topic_error
 from ottla.client.admin.topics import TopicAdmin
-from ottla.client.cluster_status import TopicStatus, read_cluster_status
 from ottla.client.errors import BrokerError
+from ottla.ops.cluster_status import TopicStatus, read_cluster_status
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 

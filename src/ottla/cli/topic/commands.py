@@ -12,7 +12,7 @@ from ottla.cli.terminal import Terminal, write_json
 from ottla.cli.topic import COMMAND
 
 if TYPE_CHECKING:
-    from ottla.client.cluster_status import ClusterStatus
+    from ottla.ops.cluster_status import ClusterStatus
     from ottla.peer.cluster import Cluster
 
 app = make_app("topic", "Show topics, create, change and delete them.")
@@ -42,7 +42,7 @@ def list_topics(
     import re
 
     from ottla.cli.topic.views import list_row, show_list
-    from ottla.client.cluster_status import read_cluster_status
+    from ottla.ops.cluster_status import read_cluster_status
 
     try:
         wanted = re.compile(pattern or ".*")
@@ -107,7 +107,7 @@ def describe(
     Ends with 0, with 1 where a topic is not there, with 2 where the cluster could not be asked.
     """
     from ottla.cli.topic.views import Filters, description_row, show_description
-    from ottla.client.cluster_status import read_cluster_status
+    from ottla.ops.cluster_status import read_cluster_status
 
     filters = Filters(under_replicated, under_min_isr, at_min_isr, offline, with_overrides, exclude_internal)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, printable
-from ottla.client.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 from ottla.cluster.ids import format_uuid
+from ottla.ops.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 
 _LIST = (
     Column("TOPIC", may_shrink=True),

@@ -12,9 +12,9 @@ import pytest
 from ottla.cli.cluster import health
 from ottla.cli.cluster.health import HealthOptions, show_health
 from ottla.client.errors import ClientError
-from ottla.client.health.facts import HealthFacts
 from ottla.env.clock import SystemClock
-from unit.client.health.test_judging import HEALTHY, cluster, partition
+from ottla.ops.health.facts import HealthFacts
+from unit.ops.health.test_judging import HEALTHY, cluster, partition
 
 if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster

@@ -9,8 +9,8 @@ import pytest
 from ottla.cli.cluster.status_views import show_status, status_rows
 from ottla.cli.terminal import Terminal
 from ottla.client.admin.model import LogDirDescription, ReplicaSize
-from ottla.client.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, ReplicaStatus, TopicStatus
 from ottla.client.model import Node, TopicPartition
+from ottla.ops.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, ReplicaStatus, TopicStatus
 from ottla.wire.lost_records import LostRecords
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

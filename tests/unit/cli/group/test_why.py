@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.cli.group.why import MEMBERS_SHOWN, show_rebalance
 from ottla.cli.terminal import Terminal
-from ottla.client.rebalances import parse_rebalance
+from ottla.ops.rebalances import parse_rebalance
 
 START = 1_000_000
 

@@ -10,8 +10,8 @@ from ottla.cli.main import app
 from ottla.cli.topic.changes import parse_assignment, parse_configs
 from ottla.cli.topic.views import Filters
 from ottla.client.admin.model import ConfigEntry
-from ottla.client.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 from ottla.client.model import TopicPartition
+from ottla.ops.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 
 
 def partition(

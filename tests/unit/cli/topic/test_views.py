@@ -7,8 +7,8 @@ import io
 from ottla.cli.terminal import Terminal, data_size
 from ottla.cli.topic.views import description_row, health, show_description, show_list
 from ottla.client.admin.model import ConfigEntry
-from ottla.client.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 from ottla.client.model import TopicPartition
+from ottla.ops.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 
 TOPIC = TopicStatus(
     "orders",

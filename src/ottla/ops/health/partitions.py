@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ottla.client.cluster_status import PartitionStatus
-from ottla.client.health.facts import HealthFacts, lagging
-from ottla.client.health.findings import ClusterFinding, HealthKind
-from ottla.client.health.words import ids, named
 from ottla.client.model import TopicPartition
-from ottla.cluster.planning.layout import Layout
-from ottla.cluster.planning.model import PlannedBroker, PlannedPartition
+from ottla.ops.cluster_status import PartitionStatus
+from ottla.ops.health.facts import HealthFacts, lagging
+from ottla.ops.health.findings import ClusterFinding, HealthKind
+from ottla.ops.health.words import ids, named
+from ottla.ops.planning.layout import Layout
+from ottla.ops.planning.model import PlannedBroker, PlannedPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
 IMBALANCE = 0.1

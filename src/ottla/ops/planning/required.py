@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterator, Sequence
 
-from ottla.cluster.planning.layout import Layout
-from ottla.cluster.planning.model import Left, PlanGoal
+from ottla.ops.planning.layout import Layout
+from ottla.ops.planning.model import Left, PlanGoal
 
 
 class LeastLoaded:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ottla.cluster.planning.bounds import Bounds, even_bounds
-from ottla.cluster.planning.evenness import MOVE_ORDERS, Evening
-from ottla.cluster.planning.layout import Layout
-from ottla.cluster.planning.leaders import LeaderEvening, reordered
-from ottla.cluster.planning.model import (
+from ottla.ops.planning.bounds import Bounds, even_bounds
+from ottla.ops.planning.evenness import MOVE_ORDERS, Evening
+from ottla.ops.planning.layout import Layout
+from ottla.ops.planning.leaders import LeaderEvening, reordered
+from ottla.ops.planning.model import (
     Left,
     PartitionMove,
     PlanGoal,
@@ -17,7 +17,7 @@ from ottla.cluster.planning.model import (
     PlanRefusal,
     ReassignmentPlan,
 )
-from ottla.cluster.planning.required import RequiredChanges, movable
+from ottla.ops.planning.required import RequiredChanges, movable
 
 
 def plan(

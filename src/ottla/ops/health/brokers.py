@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from ottla.client.admin.model import ConfigEntry, LogDirDescription
-from ottla.client.cluster_status import BrokerStatus, LossStatus
-from ottla.client.health.facts import HealthFacts
-from ottla.client.health.findings import ClusterFinding, HealthKind
-from ottla.client.health.words import ids, named
 from ottla.client.model import TopicPartition
+from ottla.ops.cluster_status import BrokerStatus, LossStatus
+from ottla.ops.health.facts import HealthFacts
+from ottla.ops.health.findings import ClusterFinding, HealthKind
+from ottla.ops.health.words import ids, named
 
 NOBODY = -1
 FILLING, FULL = 0.15, 0.05

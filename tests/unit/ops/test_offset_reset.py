@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client.errors import BrokerError, InvalidArgumentError, UnknownTopicError
 from ottla.client.model import TopicPartition
-from ottla.client.offset_reset import MOST_OFFSET, PlannedOffset, Reset, Target, csv_lines, plan_reset, read_csv
+from ottla.ops.offset_reset import MOST_OFFSET, PlannedOffset, Reset, Target, csv_lines, plan_reset, read_csv
 
 pytestmark = pytest.mark.spec("G2")
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.cluster.planning.model import PartitionMove, PlannedBroker, ReassignmentPlan
+from ottla.ops.planning.model import PartitionMove, PlannedBroker, ReassignmentPlan
 
 DEFAULT_AT_ONCE = 50
 """Partitions that are moved at once, unless somebody says otherwise."""

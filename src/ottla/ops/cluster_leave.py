@@ -14,10 +14,10 @@ from typing import NamedTuple
 from ottla.client.admin.model import ResourceType
 from ottla.client.errors import BrokerError, ClientError
 from ottla.client.model import TopicPartition
-from ottla.client.planned_cluster import PlannedCluster, read_planned_cluster
-from ottla.cluster.planning.batches import batches
-from ottla.cluster.planning.model import PartitionMove, PlanGoal, PlanRefusal
-from ottla.cluster.planning.planner import plan
+from ottla.ops.planned_cluster import PlannedCluster, read_planned_cluster
+from ottla.ops.planning.batches import batches
+from ottla.ops.planning.model import PartitionMove, PlanGoal, PlanRefusal
+from ottla.ops.planning.planner import plan
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import PartitionMetadata
 from ottla.wire.errors import ErrorCode

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.client.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, read_cluster_status
-from ottla.cluster.planning.model import PlannedBroker, PlannedPartition
+from ottla.ops.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, read_cluster_status
+from ottla.ops.planning.model import PlannedBroker, PlannedPartition
 from ottla.peer.cluster import Cluster
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.client.cluster_status import read_cluster_status
 from ottla.client.model import TopicPartition
+from ottla.ops.cluster_status import read_cluster_status
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_partition_reassignments import (

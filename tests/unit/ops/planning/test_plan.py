@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cluster.planning.batches import Traffic, batches, seconds_at, traffic
-from ottla.cluster.planning.model import (
+from ottla.ops.planning.batches import Traffic, batches, seconds_at, traffic
+from ottla.ops.planning.model import (
     BrokerLoad,
     Left,
     PlanGoal,
@@ -14,7 +14,7 @@ from ottla.cluster.planning.model import (
     PlanRefusal,
     ReassignmentPlan,
 )
-from ottla.cluster.planning.planner import plan
+from ottla.ops.planning.planner import plan
 
 pytestmark = pytest.mark.spec("R1")
 

@@ -6,10 +6,10 @@ from two sets of facts; the former one is None where there was only one.
 
 from __future__ import annotations
 
-from ottla.client.health.brokers import broker_findings
-from ottla.client.health.facts import HealthFacts
-from ottla.client.health.findings import ClusterFinding, HealthKind, HealthLevel
-from ottla.client.health.partitions import partition_findings
+from ottla.ops.health.brokers import broker_findings
+from ottla.ops.health.facts import HealthFacts
+from ottla.ops.health.findings import ClusterFinding, HealthKind, HealthLevel
+from ottla.ops.health.partitions import partition_findings
 
 
 def judge(now: HealthFacts, before: HealthFacts | None = None) -> list[ClusterFinding]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cluster.planning.batches import batches
-from ottla.cluster.planning.model import PlanGoal, PlannedBroker, PlannedPartition, PlanRefusal, ReassignmentPlan
-from ottla.cluster.planning.planner import plan
+from ottla.ops.planning.batches import batches
+from ottla.ops.planning.model import PlanGoal, PlannedBroker, PlannedPartition, PlanRefusal, ReassignmentPlan
+from ottla.ops.planning.planner import plan
 from support.plan_judge import KINDS, Given, after, broken, evenness, fewest_bytes, least_bytes, random_given
 
 pytestmark = [pytest.mark.spec("R1"), pytest.mark.slow]

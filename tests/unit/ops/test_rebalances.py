@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client import rebalances
 from ottla.client.model import TopicPartition
-from ottla.client.rebalances import CAUSE_WORDS, RebalanceLog, cause_in_words, parse_rebalance
 from ottla.groups.evidence import EVIDENCE_TOPIC, Cause, RebalanceRecorder
 from ottla.groups.membership import GroupMemberState
+from ottla.ops import rebalances
+from ottla.ops.rebalances import CAUSE_WORDS, RebalanceLog, cause_in_words, parse_rebalance
 from ottla.records.record import Record, encode_batch
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "rebalances.md"

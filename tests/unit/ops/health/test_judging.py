@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from ottla.client.admin.model import ConfigEntry, LogDirDescription, ReplicaSize
-from ottla.client.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, ReplicaStatus, TopicStatus
-from ottla.client.health.brokers import WAITING_DELETIONS
-from ottla.client.health.facts import BrokerView, HealthFacts
-from ottla.client.health.findings import ClusterFinding, HealthKind, HealthLevel
-from ottla.client.health.judging import judge, worst
 from ottla.client.model import Node, TopicPartition
+from ottla.ops.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus, ReplicaStatus, TopicStatus
+from ottla.ops.health.brokers import WAITING_DELETIONS
+from ottla.ops.health.facts import BrokerView, HealthFacts
+from ottla.ops.health.findings import ClusterFinding, HealthKind, HealthLevel
+from ottla.ops.health.judging import judge, worst
 from ottla.wire.lost_records import LostRecords
 
 pytestmark = pytest.mark.spec("R1")

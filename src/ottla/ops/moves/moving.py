@@ -10,17 +10,17 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.log_dirs import NOT_AVAILABLE, LogDirAdmin
 from ottla.client.admin.model import PartitionReassignment, TopicPartitionReplica
 from ottla.client.admin.reassignments import ReassignmentAdmin
-from ottla.client.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
 from ottla.client.model import TopicPartition
-from ottla.client.moves.files import ReplicaDirectory, WantedMove, replica_directories
-from ottla.client.moves.throttles import Changes, cleared, flows, interbroker, log_dirs
+from ottla.ops.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
+from ottla.ops.moves.files import ReplicaDirectory, WantedMove, replica_directories
+from ottla.ops.moves.throttles import Changes, cleared, flows, interbroker, log_dirs
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 
@@ -48,17 +48,24 @@ class MoveStanding(NamedTuple):
 
     partition: TopicPartition
     replicas: tuple[int, ...]
-    target: tuple[int, ...]
+    wanted: tuple[int, ...]
     state: MoveState
 
 
 class DirectoryMove(NamedTuple):
     """A wanted move between log directories as it stands; `log_dir` is where the replica is now, None for nowhere."""
 
-    replica: ReplicaDirectory
+    partition: TopicPartition
+    broker: int
     log_dir: str | None
-    future: str | None
+    wanted_log_dir: str
     state: MoveState
+
+
+def move_row(each: MoveStanding | DirectoryMove) -> dict[str, Any]:
+    """A move as an object of JSON: its fields, with `topic` and `partition`."""
+    row = each._asdict()
+    return {**row.pop("partition")._asdict(), **row}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ class Standing:
     def gone(self) -> list[TopicPartition]:
         """The partitions that do not exist: their moves are never done."""
         found = [(each.partition, each.state) for each in self.moves]
-        found += [(each.replica.partition, each.state) for each in self.replicas]
+        found += [(each.partition, each.state) for each in self.replicas]
         return list(dict.fromkeys(partition for partition, state in found if state is MoveState.GONE))
 
     @property
@@ -135,7 +142,7 @@ def _partition_move(
 
 def _replica_move(wanted: ReplicaDirectory, status: ClusterStatus, *, is_there: bool) -> DirectoryMove:
     if not is_there:
-        return DirectoryMove(wanted, None, None, MoveState.GONE)
+        return DirectoryMove(wanted.partition, wanted.broker, None, wanted.log_dir, MoveState.GONE)
     here = future = None
     for broker in status.brokers:
         for path, log_dir in broker.log_dirs.items() if broker.node.node_id == wanted.broker else ():
@@ -148,7 +155,7 @@ def _replica_move(wanted: ReplicaDirectory, status: ClusterStatus, *, is_there: 
         state = MoveState.DONE
     else:
         state = MoveState.NOT_MOVED if future is None else MoveState.MOVING
-    return DirectoryMove(wanted, here, future, state)
+    return DirectoryMove(wanted.partition, wanted.broker, here, wanted.log_dir, state)
 
 
 def check_plan(plan: MovePlan, *, is_additional: bool) -> None:
@@ -238,7 +245,7 @@ async def clear_throttles(cluster: Cluster, moves: Sequence[WantedMove], standin
 async def cancel(cluster: Cluster, standing: Standing) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
     """Cancel those of these moves that are under way: which were, and which were refused. Raises ClientError."""
     back = {
-        TopicPartitionReplica(*each.replica.partition, each.replica.broker): each.log_dir
+        TopicPartitionReplica(*each.partition, each.broker): each.log_dir
         for each in standing.replicas
         if each.state is MoveState.MOVING and each.log_dir is not None
     }

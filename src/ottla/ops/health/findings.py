@@ -91,6 +91,6 @@ class ClusterFinding:
             "what": self.what,
             "cure": self.cure,
             "brokers": list(self.brokers),
-            "partitions": [{"topic": each.topic, "partition": each.partition} for each in self.partitions],
+            "partitions": [each._asdict() for each in self.partitions],
             "see": self.kind.see,
         }

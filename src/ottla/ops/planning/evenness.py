@@ -11,8 +11,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.cluster.planning.bounds import Bounds
-from ottla.cluster.planning.layout import Layout
+from ottla.ops.planning.bounds import Bounds
+from ottla.ops.planning.layout import Layout
 
 MOST_LOOKED_AT = 200
 """Replicas of a broker that are looked at for one move to another broker."""

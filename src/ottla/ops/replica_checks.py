@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.client.cluster_status import ANY_REPLICA, NO_EPOCH, ClusterStatus, PartitionStatus
 from ottla.client.errors import BrokerError, ClientError
 from ottla.client.model import EARLIEST, TopicPartition
 from ottla.client.offsets import list_offsets_request, offsets_in
+from ottla.ops.cluster_status import ANY_REPLICA, NO_EPOCH, ClusterStatus, PartitionStatus
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import KNOWN_CODES
 from ottla.peer.fetch import FetchLimits, fetch_without_session, partitions_in
@@ -53,10 +53,8 @@ class BatchMark(NamedTuple):
     size_bytes: int
 
     def __str__(self) -> str:
-        crc = self.crc & 0xFFFFFFFF
-        return (
-            f"{self.first_offset}–{self.last_offset} of epoch {self.leader_epoch}, {self.size_bytes} bytes, {crc:08x}"
-        )
+        offsets = f"{self.first_offset}–{self.last_offset}"
+        return f"{offsets} of epoch {self.leader_epoch}, {self.size_bytes} bytes, {self.crc:08x}"
 
 
 @dataclass(slots=True)
@@ -96,7 +94,7 @@ def batch_marks(data: bytes | memoryview) -> Iterator[BatchMark]:
             yield BatchMark(first, first + delta, epoch, crc32c(view[position + ATTRIBUTES_AT : end]), end - position)
         else:
             # A message of an old format has its checksum where a batch has its leader epoch.
-            yield BatchMark(first, first, NO_EPOCH, epoch, end - position)
+            yield BatchMark(first, first, NO_EPOCH, epoch & 0xFFFFFFFF, end - position)
         position = end
 
 

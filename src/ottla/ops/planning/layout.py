@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
-from ottla.cluster.planning.model import FULLEST, BrokerLoad, PlannedBroker, PlannedPartition
+from ottla.ops.planning.model import FULLEST, BrokerLoad, PlannedBroker, PlannedPartition
 
 
 class Layout:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.group_lag import measure_lag
 from ottla.client.model import TopicPartition
-from ottla.client.record_times import PARTITION_MAX_BYTES
 from ottla.env.clock import SystemClock
+from ottla.ops.group_lag import measure_lag
+from ottla.ops.record_times import PARTITION_MAX_BYTES
 from ottla.peer.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode

@@ -9,8 +9,8 @@ import pytest
 from ottla.client.admin.model import ConfigOperation, ConfigResource, PartitionReassignment
 from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.model import Node, PartitionMetadata, TopicMetadata, TopicPartition
-from ottla.client.moves import moving
-from ottla.client.moves.files import (
+from ottla.ops.moves import moving
+from ottla.ops.moves.files import (
     ReplicaDirectory,
     WantedMove,
     moves_json,
@@ -19,8 +19,8 @@ from ottla.client.moves.files import (
     parse_topics,
     replica_directories,
 )
-from ottla.client.moves.generation import proposed
-from ottla.client.moves.throttles import Flow, cleared, flows, interbroker, log_dirs
+from ottla.ops.moves.generation import proposed
+from ottla.ops.moves.throttles import Flow, cleared, flows, interbroker, log_dirs
 from ottla.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.spec("R1")

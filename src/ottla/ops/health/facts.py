@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigEntry, ConfigResource
-from ottla.client.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
 from ottla.client.errors import ClientError
 from ottla.client.model import Node, TopicPartition
-from ottla.client.record_times import timestamps_at
+from ottla.ops.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
+from ottla.ops.record_times import timestamps_at
 from ottla.peer.cluster import Cluster
 from ottla.peer.versions import Offered
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from ottla.cluster.planning.bounds import Bounds
-from ottla.cluster.planning.layout import Layout
+from ottla.ops.planning.bounds import Bounds
+from ottla.ops.planning.layout import Layout
 
 MOST_EXCHANGED = 64
 """Partitions of a pair of brokers that are looked at for one exchange."""

@@ -16,7 +16,7 @@ from ottla.client.coordinator import GroupCoordinator
 from ottla.client.group_offsets import CommittedOffset, GroupOffsets, fetch_request
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import list_offsets_request, offsets_at, offsets_in
-from ottla.client.record_times import timestamps_at
+from ottla.ops.record_times import timestamps_at
 from ottla.peer.cluster import Cluster
 
 NO_TIMESTAMP = -1
