@@ -63,7 +63,7 @@ _ROWS: tuple[Row, ...] = (
     ),
     (
         "fetch.min.bytes", "int", "1", "[0,...]", "medium",
-        "The broker answers a fetch as soon as it has so much.",
+        "The broker answers a fetch as soon as it has that many bytes.",
     ),
     (
         "fetch.wait.max.ms", "int", "100", "[0,...]", "medium",
@@ -79,7 +79,7 @@ _ROWS: tuple[Row, ...] = (
     ),
     (
         "rebalance.max.retries", "int", "4", "[1,...]", "high",
-        "How often a rebalance is tried before it is given up.",
+        "How often a rebalance is tried before it fails.",
     ),
     (
         "rebalance.backoff.ms", "int", None, "[0,...]", "medium",
