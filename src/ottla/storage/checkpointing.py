@@ -17,6 +17,7 @@ from ottla.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
+    DeletedLogs,
     TopicPartitionKey,
     encode_entries,
     offset_entry,
@@ -24,7 +25,6 @@ from ottla.storage.checkpoints import (
     partition_names,
     without_entries,
 )
-from ottla.storage.deleted_logs import DeletedLogs
 from ottla.storage.flushing import sync_file
 
 if TYPE_CHECKING:

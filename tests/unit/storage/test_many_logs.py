@@ -127,7 +127,7 @@ def test_a_checkpoint_that_could_not_be_written_is_no_ground_for_the_next(ground
 def test_deleted_logs_that_are_too_many_to_be_remembered_leave_with_the_others(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.storage.deleted_logs.MOST_DELETED_LOGS", 2)
+    monkeypatch.setattr("ottla.storage.checkpoints.MOST_DELETED_LOGS", 2)
     manager = setup.opened()
     for partition in range(6):
         append(manager.create("t", None, partition))
