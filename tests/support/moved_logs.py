@@ -20,6 +20,7 @@ from ottla.records.record import Record
 from ottla.storage.log import AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.settings import StorageSettings
+from ottla.storage.truncation import delete_records
 from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, decode, log_config, of_records, read_bytes
@@ -158,7 +159,7 @@ class MoveRun:
             self._promise()
         elif step < 0.67:
             offset = chosen.randint(log.log_start_offset, log.high_watermark)
-            log.delete_records(offset)
+            delete_records(log, offset)
             self._promise()
             self.model = {at: value for at, value in self.model.items() if at >= offset}
         elif step < 0.73:

@@ -512,13 +512,13 @@ class Broker:
             config = configs.get(hosted.topic)
             if config is None:
                 config = configs[hosted.topic] = self.control.log_config(hosted.topic)
-            hosted.apply_config(config)
+            hosted.config = config
 
     def _topic_config_changed(self, topic: str, log_config: LogConfig) -> None:
         for index in self.partitions.indexes(topic):
             hosted = self.logs.get(topic, index)
             if hosted is not None:
-                hosted.apply_config(log_config)
+                hosted.config = log_config
         self._keep_settings(self.image.topics[topic])
 
     def _keep_settings(self, topic: TopicImage) -> None:

@@ -24,6 +24,8 @@ from ottla.storage.log_directory import (
     parse_partition_directory,
 )
 from ottla.storage.recovery import LogPlace, create_log
+from ottla.storage.retention import drop_segments
+from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
 
 if TYPE_CHECKING:
     from ottla.env.clock import Clock
@@ -220,14 +222,14 @@ class FutureLogs:
         future = self._futures[source.topic, source.partition]
         log = future.log
         if log.config is not source.config:
-            log.apply_config(source.config)
+            log.config = source.config
         start = source.log_start_offset
         if start > log.log_end_offset:
             self._begin_anew(future, start)
         elif start > log.log_start_offset:
             log.raise_log_start(start)
             passed = sum(1 for segment in log.segments[1:] if segment.base_offset <= start)
-            self._discard(log, log.drop_segments(passed))
+            self._discard(log, drop_segments(log, passed))
         log.update_high_watermark(source.high_watermark)
 
     def cut(self, source: PartitionLog) -> None:
@@ -244,13 +246,13 @@ class FutureLogs:
     def _truncate(self, future: FutureLog, offset: int) -> None:
         log = future.log
         future.is_cut = True
-        self._attempt(future, lambda: self._discard(log, log.truncate_to(offset, self._clock.now_ms())))
+        self._attempt(future, lambda: self._discard(log, truncate_to(log, offset, self._clock.now_ms())))
         self._on_cut(log, future.log_dir)
 
     def _begin_anew(self, future: FutureLog, offset: int) -> None:
         log = future.log
         future.is_cut = True
-        self._discard(log, log.truncate_fully_and_start_at(offset, self._clock.now_ms()))
+        self._discard(log, truncate_fully_and_start_at(log, offset, self._clock.now_ms()))
 
     def _attempt(self, future: FutureLog, work: Callable[[], None]) -> None:
         try:

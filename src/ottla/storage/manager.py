@@ -42,6 +42,7 @@ from ottla.storage.results import StorageRefusal
 from ottla.storage.retention import confirm_expired, delete_old_segments
 from ottla.storage.settings import StorageSettings
 from ottla.storage.topic_settings import TopicSettingsKeeper
+from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
@@ -492,12 +493,6 @@ class LogManager:
         self._settings = settings
         self._resources.producer_expiration_ms = settings.producer_expiration_ms
 
-    def apply_config(self, topic: str, log_config: LogConfig) -> None:
-        """Apply new settings to the topic's logs."""
-        for log in self._logs.values():
-            if log.topic == topic:
-                log.apply_config(log_config)
-
     # -- background work
 
     def maintain(self, now_ms: int) -> None:
@@ -622,7 +617,7 @@ class LogManager:
         """
         log_dir = self._directories.log_dir_of((log.topic, log.partition))
         try:
-            self._discard(log, log.truncate_to(offset, self._clock.now_ms()))
+            self._discard(log, truncate_to(log, offset, self._clock.now_ms()))
         finally:
             if log_dir is not None:
                 self._checkpoints.note_cut(log, log_dir)
@@ -631,7 +626,7 @@ class LogManager:
     def begin_anew(self, log: PartitionLog, offset: int) -> None:
         """Remove all records of a follower's log, which begins at `offset` then; otherwise as `truncate`."""
         try:
-            self._discard(log, log.truncate_fully_and_start_at(offset, self._clock.now_ms()))
+            self._discard(log, truncate_fully_and_start_at(log, offset, self._clock.now_ms()))
         finally:
             self._checkpoints.note((log.topic, log.partition))
             self.futures.cut(log)

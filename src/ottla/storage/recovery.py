@@ -84,7 +84,8 @@ def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, 
     segment.create_files()
     log = PartitionLog(resources, place.directory, place.topic, place.partition, topic_id, place.config, [segment])
     log.producers.end_offset = place.log_start_offset
-    log.note_created()
+    # The small files are written later, as in Kafka (`maybeFlushMetadataFile`).
+    log.is_new = True
     return log
 
 

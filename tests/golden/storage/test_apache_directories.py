@@ -23,6 +23,7 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE
 from ottla.storage.log import PartitionLog
+from ottla.storage.lookups import offset_for_timestamp
 from ottla.storage.manager import LogManager
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.storage_logs import append, log_config, of_records, read_all, records
@@ -166,7 +167,7 @@ def test_there_and_back(kafka: ApacheKafka) -> None:
     assert log is not None
     assert pairs_of(log) == pairs
     assert len(log.producers) == 2
-    assert log.offset_for_timestamp(0) is not None
+    assert offset_for_timestamp(log, 0) is not None
     ours = records(6, size=100, first=50)
     append(log, of_records(ours), leader_epoch=log.leader_epoch)
     pairs += [(record.key, record.value) for record in ours]

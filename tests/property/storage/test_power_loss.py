@@ -16,6 +16,7 @@ from ottla.storage.log import AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.scan import scan_batches
 from ottla.storage.settings import StorageSettings
+from ottla.storage.truncation import delete_records
 from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes
 from ottla.testing.disk_power import every_moment, nothing_more
 from support.storage_logs import NOW_MS, batch, committed, decode, log_config, of_records, read_bytes
@@ -248,7 +249,7 @@ def long_run(seed: int, steps: int) -> Run:
             run.log(key).roll(run.clock.now_ms())
         elif step < 0.93:
             log = run.log(key)
-            log.delete_records(chosen.randint(log.log_start_offset, log.high_watermark))
+            delete_records(log, chosen.randint(log.log_start_offset, log.high_watermark))
             run.note()
         elif step < 0.96:
             run.manager.checkpoint()

@@ -9,6 +9,7 @@ import pytest
 from ottla.env.disk import Disk, DiskError
 from ottla.storage.checkpointing import LogCheckpoints
 from ottla.storage.manager import DELETED_BEFORE_COLLECTION
+from ottla.storage.truncation import delete_records
 from ottla.testing.disk_faulty import FaultyDisk
 from support.storage_logs import append
 from support.storage_managers import ManagerSetup as Setup
@@ -64,7 +65,7 @@ def test_deleted_logs_leave_the_checkpoints_with_the_first_that_is_made_again(
     for topic in ("a", "b", "stays"):
         for partition in (0, 1, 2):
             append(manager.create(topic, None, partition))
-    manager.create("b", None, 0).delete_records(2)
+    delete_records(manager.create("b", None, 0), 2)
     manager.checkpoint()
     for topic in ("a", "b"):
         for partition in (0, 1, 2):

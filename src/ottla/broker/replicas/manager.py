@@ -13,6 +13,7 @@ from ottla.broker.replicas.partition import Partition, Replication
 from ottla.broker.replicas.reports import is_report_due
 from ottla.cluster.image import NO_LEADER
 from ottla.config.topic import LONGEST, LogConfig
+from ottla.storage.following import append_as_follower
 from ottla.storage.results import AppendRefusal, FollowerAppend
 from ottla.wire.errors import ErrorCode
 
@@ -226,7 +227,7 @@ class ReplicaManager:
         """
         topic_id = topic.topic_id if topic.topic_id.int else None
         hosted = self._logs.create(topic.name, topic_id, index, config)
-        hosted.apply_config(config)
+        hosted.config = config
         partition = self.get(topic.name, index)
         if partition is None or partition.log is not hosted:
             partition = Partition(topic.name, topic.topic_id, index, hosted, topic.is_internal, self.replication)
@@ -362,7 +363,7 @@ class ReplicaManager:
         """Append what the leader of a followed partition sent, as it came."""
         hosted = partition.log
         now_ms = self._now_ms()
-        done = hosted.append_as_follower(records, leader_epoch=partition.leader_epoch, now_ms=now_ms)
+        done = append_as_follower(hosted, records, leader_epoch=partition.leader_epoch, now_ms=now_ms)
         if isinstance(done, AppendRefusal):
             if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._logs.suspect(hosted)

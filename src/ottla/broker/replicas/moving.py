@@ -20,6 +20,8 @@ from ottla.env.futures import settle
 from ottla.env.warmth import bring, without_waiting
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import OFFSET_FILES
+from ottla.storage.flushing import begin_flush, end_flush
+from ottla.storage.following import append_as_follower
 from ottla.storage.future_logs import can_be_moved, has_all
 from ottla.storage.move_marker import forget_moves, read_moves, write_moves
 from ottla.storage.results import AppendRefusal, LogRead, ReadRefusal
@@ -382,7 +384,7 @@ class _Move:
     def _append(self, future: FutureLog, data: bytes) -> None:
         """Append a slice. Raises _Trouble."""
         now_ms = self._mover._clock.now_ms()
-        done = future.log.append_as_follower(memoryview(data), leader_epoch=ANY_EPOCH, now_ms=now_ms)
+        done = append_as_follower(future.log, memoryview(data), leader_epoch=ANY_EPOCH, now_ms=now_ms)
         if isinstance(done, AppendRefusal):
             if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._logs.suspect(future.log)
@@ -418,14 +420,14 @@ class _Move:
 
     async def _flush(self, future: FutureLog) -> None:
         """Force the future log to the disk. Raises DiskError: what is there is not known then."""
-        job = future.log.begin_flush()
+        job = begin_flush(future.log)
         if job is None:
             self._unflushed = 0
             return
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(_result: None, error: BaseException | None) -> None:
-            future.log.end_flush(job, error, self._mover._clock.now_ms())
+            end_flush(future.log, job, error, self._mover._clock.now_ms())
             settle(flushed, None, error)
 
         self._executor.call(job.run, done)

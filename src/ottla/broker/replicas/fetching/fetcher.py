@@ -404,7 +404,7 @@ class ReplicaFetcher:
     def _truncate(self, key: PartitionKey, partition: Partition, action: TruncateTo | TruncateByEpoch) -> None:
         hosted = partition.log
         if isinstance(action, TruncateByEpoch):
-            own = hosted.epoch_end_offset(action.epoch)
+            own = hosted.epochs.end_of(action.epoch, hosted.log_end_offset)
             offset = truncation_offset(action, own.leader_epoch, own.end_offset, hosted.log_end_offset)
         else:
             offset = action.offset
