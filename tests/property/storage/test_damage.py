@@ -64,7 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Content]:
     root = tmp_path_factory.mktemp("whole")
     chosen = random.Random(4)
     manager = opened(root)
-    assert manager.claim("cluster", 1) is None
+    assert manager.directories.claim("cluster", 1) is None
     values = {}
     for topic in ("plain", "packed"):
         log = manager.create(topic, None, 0)

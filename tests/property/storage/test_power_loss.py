@@ -98,7 +98,7 @@ class Run:
         """Retention and removals: what they take is not promised any more from the moment they begin."""
         self.clock.advance(1000)
         before = journal_bytes(self.journal)
-        self.manager.maintain(self.clock.now_ms())
+        list(self.manager.upkeep.maintain(self.clock.now_ms()))
         self.note(before)
 
 
@@ -177,7 +177,7 @@ def test_the_power_goes_after_every_byte() -> None:
             run.append(two, 3, 0, producer=False)
             run.acknowledge(two)
         if number == 6:
-            run.manager.checkpoint()
+            run.manager.checkpoints.write()
     run.tick()
     run.manager.close()
     assert check_all(run, None, seeds=3) > 5000
@@ -252,7 +252,7 @@ def long_run(seed: int, steps: int) -> Run:
             delete_records(log, chosen.randint(log.log_start_offset, log.high_watermark))
             run.note()
         elif step < 0.96:
-            run.manager.checkpoint()
+            run.manager.checkpoints.write()
         elif step < 0.98:
             run.tick()
         else:

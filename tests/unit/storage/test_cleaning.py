@@ -252,7 +252,7 @@ class Managed:
 
     def later(self, by_ms: int = 1000) -> None:
         self.clock.advance(by_ms)
-        self.manager.maintain(self.clock.now_ms())
+        list(self.manager.upkeep.maintain(self.clock.now_ms()))
 
 
 @pytest.mark.spec("L5")

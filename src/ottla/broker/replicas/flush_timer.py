@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ LATEST_MS = 24 * 3600 * 1000
 class FlushTimer:
     """One timer for each log with unflushed records and a `flush.ms` setting."""
 
-    def __init__(self, clock_now_ms: Callable[[], int], flush: Callable[[PartitionLog], None]) -> None:
+    def __init__(self, clock_now_ms: Callable[[], int], flush: Callable[[Sequence[PartitionLog]], None]) -> None:
         self._now_ms = clock_now_ms
         self._flush = flush
         self._armed: dict[PartitionLog, asyncio.TimerHandle] = {}
@@ -36,7 +36,7 @@ class FlushTimer:
         if log.closed or not log.unflushed.bytes or log.config.flush_ms > LATEST_MS:
             return
         if self._now_ms() - log.unflushed.last_flush_ms >= log.config.flush_ms:
-            self._flush(log)
+            self._flush([log])
         else:
             self._arm(log)
 

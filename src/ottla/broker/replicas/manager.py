@@ -60,7 +60,7 @@ class ReplicaManager:
     ) -> None:
         self._logs = logs
         self.replication = replication if replication is not None else Replication(clock_now_ms)
-        self.flush_timer = FlushTimer(clock_now_ms, logs.flush_soon)
+        self.flush_timer = FlushTimer(clock_now_ms, logs.upkeep.flushes.add)
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[UUID, dict[int, Partition]] = {}
         self._now_ms = clock_now_ms
@@ -235,7 +235,7 @@ class ReplicaManager:
         if topic_id is not None and topic_id not in self._by_id:
             partition.topic_id = topic_id
             self._by_id[topic_id] = self._by_name[topic.name]
-        if self.make_mover is not None and self._logs.futures.get(topic.name, index) is not None:
+        if self.make_mover is not None and self._logs.placement.futures.get((topic.name, index)) is not None:
             self.moves().resume(topic.name, index)
         return partition
 
@@ -252,7 +252,7 @@ class ReplicaManager:
         if partition is not None:
             partition.log = hosted
             if partition in self.held:
-                self._logs.flush_soon(hosted)
+                self._logs.upkeep.flushes.add([hosted])
 
     def stop(self, topic: str, index: int) -> bool:
         """Stop leading or following the partition, and keep its log and leader epoch; False: it is not here."""
@@ -381,7 +381,7 @@ class ReplicaManager:
         """Make all records of the log wait for the disk before they count."""
         partition.forced_to = partition.log.log_end_offset
         self.held.add(partition)
-        self._logs.flush_soon(partition.log)
+        self._logs.upkeep.flushes.add([partition.log])
 
     def read_refused(self, partition: Partition, refusal: ReadRefusal) -> None:
         """Handle a failed read: report it to the operator if the disk or damaged data is the cause."""

@@ -425,7 +425,7 @@ class ReplicaFetcher:
         while self._was_cut:  # another role may cut another log meanwhile
             self._was_cut = False
             stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._broker.logs.store_recovery_points(partial(settle, stored, None))
+            self._broker.logs.checkpoints.store_recovery_points(partial(settle, stored, None))
             await stored
 
     async def _until_on_disk(self, partition: Partition) -> None:
