@@ -20,6 +20,7 @@ from ottla.records.record import Record
 from ottla.storage.log import AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.settings import StorageSettings
+from ottla.storage.truncation import delete_records
 from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, decode, log_config, of_records, read_bytes
@@ -95,9 +96,11 @@ class MovingBroker:
         """Until nothing is moved any more."""
         for _ in range(MANY_TURNS):
             await asyncio.sleep(0)
-            if not len(self.logs.futures) and not self.mover._active:
+            if not len(self.logs.placement.futures) and not self.mover._active:
                 return
-        raise AssertionError(f"the move does not end: {[each.log for each in self.logs.futures]} {self.logs.notes}")
+        raise AssertionError(
+            f"the move does not end: {[each.log for each in self.logs.placement.futures.values()]} {self.logs.notes}"
+        )
 
     def directories(self) -> list[str]:
         """The directories of the partition that are in service."""
@@ -158,7 +161,7 @@ class MoveRun:
             self._promise()
         elif step < 0.67:
             offset = chosen.randint(log.log_start_offset, log.high_watermark)
-            log.delete_records(offset)
+            delete_records(log, offset)
             self._promise()
             self.model = {at: value for at, value in self.model.items() if at >= offset}
         elif step < 0.73:
@@ -166,16 +169,16 @@ class MoveRun:
         elif step < 0.77:
             self.clock.advance(1000)
             self._promise()
-            broker.logs.maintain(self.clock.now_ms())
+            list(broker.logs.upkeep.maintain(self.clock.now_ms()))
             start = broker.log.log_start_offset
             self.model = {at: value for at, value in self.model.items() if at >= start}
             self.promises[-1].start = start
         elif step < 0.8:
-            broker.logs.checkpoint()
+            broker.logs.checkpoints.write()
         elif step < 0.82:
             self.acknowledged = max(self.acknowledged, log.log_end_offset)
             self.moved += broker.mover.moved
-            self.interrupted += len(broker.logs.futures)
+            self.interrupted += len(broker.logs.placement.futures)
             await broker.close()
             self.broker = MovingBroker(self.disk, self.clock, broker.epoch)
             self._promise()
@@ -205,7 +208,7 @@ class MoveRun:
         broker.epoch += 1
         broker.replicas.make_follower(TOPIC, 0, PartitionImage(2, broker.epoch, (1, 2), (1, 2)), CONFIG)
         broker.logs.truncate(log, end)
-        broker.logs.store_recovery_points(lambda: None)
+        broker.logs.checkpoints.store_recovery_points(lambda: None)
         self.acknowledged = min(self.acknowledged, log.log_end_offset)
         self._promise()
         self.model = {at: value for at, value in self.model.items() if at < log.log_end_offset}

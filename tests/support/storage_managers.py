@@ -12,6 +12,11 @@ from ottla.storage.settings import StorageSettings
 from support.storage_logs import NOW_MS, log_config
 
 
+def was_clean(manager: LogManager) -> bool:
+    """Whether all log directories were closed cleanly the last time, or are new."""
+    return all(folder.clean or not folder.recovery for folder in manager.directories.all)
+
+
 class ManagerSetup:
     """A manager, its disk and its clock."""
 
@@ -34,7 +39,7 @@ class ManagerSetup:
 
     def later(self, manager: LogManager, by_ms: int) -> None:
         self.clock.advance(by_ms)
-        manager.maintain(self.clock.now_ms())
+        list(manager.upkeep.maintain(self.clock.now_ms()))
 
     def read(self, path: str) -> bytes:
         return self.disk.read_bytes(f"{self.folders[0]}/{path}")

@@ -144,7 +144,7 @@ class Broker:
         self.logs.on_log_dir_failed = self._log_dir_failed
         #: Called with a message when the broker cannot continue; the caller of `start` should then stop it.
         self.on_fatal: Callable[[str], None] = log.critical
-        self.logs.on_flushed = self.partitions.flushed
+        self.logs.upkeep.on_flushed = self.partitions.flushed
         self._idle_limit_ms = config.get_long("connections.max.idle.ms")
         self._coordination = coordination
         self._declare_what_runs()
@@ -294,7 +294,7 @@ class Broker:
         return sockets
 
     async def _start_parts(self) -> StartRefusal | None:
-        refusal = self.logs.lock()
+        refusal = self.logs.directories.lock()
         if refusal is not None:
             return StartRefusal(refusal.message)
         is_embedded = self._coordination is None and not self.config.get_string_or_none("zookeeper.connect")
@@ -347,7 +347,7 @@ class Broker:
         self._report_storage()
         if opened is not None:
             return opened.message
-        identity = self.logs.stored_identity
+        identity = self.logs.directories.stored_identity
         broker_id = self.config.broker_id
         if broker_id < 0 and identity.broker_id is not None:
             broker_id = identity.broker_id
@@ -380,7 +380,7 @@ class Broker:
         cluster_id = await startup.resolve_cluster_id()
         if not isinstance(cluster_id, str):
             return cluster_id.message
-        claimed = self.logs.claim(cluster_id, broker_id)
+        claimed = self.logs.directories.claim(cluster_id, broker_id)
         if claimed is not None:
             return claimed.message
         control.subscribe_configs(self._topic_config_changed)
@@ -512,13 +512,13 @@ class Broker:
             config = configs.get(hosted.topic)
             if config is None:
                 config = configs[hosted.topic] = self.control.log_config(hosted.topic)
-            hosted.apply_config(config)
+            hosted.config = config
 
     def _topic_config_changed(self, topic: str, log_config: LogConfig) -> None:
         for index in self.partitions.indexes(topic):
             hosted = self.logs.get(topic, index)
             if hosted is not None:
-                hosted.apply_config(log_config)
+                hosted.config = log_config
         self._keep_settings(self.image.topics[topic])
 
     def _keep_settings(self, topic: TopicImage) -> None:
@@ -565,7 +565,7 @@ class Broker:
     async def _keep_up(self) -> None:
         """The background work on logs and partitions that is due; with thousands of them it takes several slices."""
         try:
-            await self.slices.through(self.logs.maintain_in_steps(self.clock.now_ms()))
+            await self.slices.through(self.logs.upkeep.maintain(self.clock.now_ms()))
         except DiskError as error:
             log.error("background work on the logs failed: %s", error)
         self._report_storage()

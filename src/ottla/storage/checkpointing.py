@@ -17,6 +17,7 @@ from ottla.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
+    DeletedLogs,
     TopicPartitionKey,
     encode_entries,
     offset_entry,
@@ -24,7 +25,6 @@ from ottla.storage.checkpoints import (
     partition_names,
     without_entries,
 )
-from ottla.storage.deleted_logs import DeletedLogs
 from ottla.storage.flushing import sync_file
 
 if TYPE_CHECKING:
@@ -83,17 +83,23 @@ class LogCheckpoints:
         self.note((log.topic, log.partition))
         self._cut_files += [(segment.log.path, log_dir) for segment in log.segments[-2:]]
 
-    def write(self, names: Iterable[str]) -> None:
-        """Write these checkpoints of all log directories now. Raises DiskError."""
-        for name, log_dir in product(names, self._directories.live()):
+    def write(self) -> None:
+        """Write the regular checkpoints of all log directories now. Raises DiskError."""
+        for name, log_dir in product(
+            (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE), self._directories.live()
+        ):
             _write_now(log_dir, name, self._data(name, log_dir))
 
     def forget(self, key: TopicPartitionKey, log_dirs: Sequence[LogDirectory]) -> None:
         """Take a former log of this partition out of the checkpoints of these log directories. Raises DiskError.
 
+        After a kill its entries would be applied to a new one.
+
         The logs that are deleted go with it: a topic that is made again has many. Collecting the offsets of all others
         would hold the loop for 0.3 s with a hundred thousand logs.
         """
+        if not any(log_dir.names(key) for log_dir in log_dirs):
+            return
         deleted = self._deleted.known()
         gone = None if deleted is None else deleted | {partition_name(key)}
         for name, log_dir in product((RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE), log_dirs):

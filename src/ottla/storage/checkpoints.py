@@ -1,4 +1,4 @@
-"""The small files of log directories, in Kafka's formats: encoding and decoding. Pure.
+"""The small files of log directories, in Kafka's formats: encoding, decoding, which deleted logs they may name. Pure.
 
 In a log directory (`log.dirs`): `meta.properties`, `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
 `replication-offset-checkpoint` (high watermarks), `cleaner-offset-checkpoint` (how far each log was compacted),
@@ -7,7 +7,7 @@ In a log directory (`log.dirs`): `meta.properties`, `recovery-point-offset-check
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -27,6 +27,9 @@ CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 META_FILE: Final = "meta.properties"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 LOCK_FILE: Final = ".lock"
+
+#: Deleted logs that are remembered, so that all leave the checkpoints with the first that is made again.
+MOST_DELETED_LOGS: Final = 100_000
 
 _VERSION: Final = 0
 #: Of the `meta.properties` that a node in KRaft mode writes.
@@ -81,6 +84,48 @@ def without_entries(data: bytes, gone: Collection[bytes]) -> bytes:
     version, _, *lines = data.splitlines()
     left = [line for line in lines if line[: line.rindex(b" ")] not in gone]
     return b"\n".join([version, b"%d" % len(left), *left, b""])
+
+
+class DeletedLogs:
+    """Which partitions' logs were deleted and may still be named in checkpoints, by `partition_name`.
+
+    The regular checkpoints name no deleted log: what went before they were begun is forgotten at their end.
+    """
+
+    def __init__(self) -> None:
+        self._names: set[bytes] = set()
+        #: Those that went before the regular checkpoints were begun.
+        self._before: set[bytes] = set()
+        self._are_all_known = True
+
+    def add(self, name: bytes) -> None:
+        """The log was deleted."""
+        if len(self._names) < MOST_DELETED_LOGS:
+            self._names.add(name)
+        else:
+            self._are_all_known = False
+
+    def discard(self, name: bytes) -> None:
+        """There is a log again."""
+        self._names.discard(name)
+
+    def known(self) -> Set[bytes] | None:
+        """All of them; None if there were more than are remembered."""
+        return self._names if self._are_all_known else None
+
+    def clear(self) -> None:
+        """No checkpoint names any."""
+        self._names.clear()
+        self._are_all_known = True
+
+    def regular_begun(self) -> None:
+        """The regular checkpoints are begun."""
+        self._before = self._names.copy()
+
+    def regular_ended(self, still_named: Iterable[Iterable[bytes]]) -> None:
+        """They are made, but for those that name `still_named`."""
+        self._names -= self._before.difference(*still_named)
+        self._before.clear()
 
 
 def decode_entries(data: bytes, path: str) -> list[str]:

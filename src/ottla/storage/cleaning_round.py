@@ -9,7 +9,7 @@ is removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -28,6 +28,7 @@ from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_file_name
 from ottla.storage.log import PartitionLog
 from ottla.storage.offset_map import OffsetMap
+from ottla.storage.producer_snapshots import drop_snapshot
 from ottla.storage.segment import Segment
 
 
@@ -155,18 +156,19 @@ class CleaningRound:
         cleaned = self._swapping
         assert cleaned is not None
         self._check_log()
-        new = self._log.create_compacted(cleaned.base_offset, cleaned.size, cleaned.index_entries)
+        files, memory = self._log.resources.files, self._log.resources.index_memory
+        new = Segment(files, memory, self._log.directory, cleaned.base_offset, cleaned.size, 0, SWAP_SUFFIX)
+        new.offset_index.entries, new.time_index.entries = cleaned.index_entries
         new.max_timestamp, new.max_timestamp_offset = cleaned.max_timestamp, cleaned.max_timestamp_offset
         group, self._group, self._swapping = self._group, [], None
         # If this fails half-way, only the new files are complete, and the next start puts them in place.
-        renamed = self._log.replace_segments(group, new)
-        self._discard(self._log, renamed)
+        self._discard(self._log, _replace_segments(self._log, group, new))
         self._next_group()
 
     def _check_log(self) -> None:
         """Raise CleaningAborted if the log has changed since it was read."""
         same = [segment.size for segment in self._group] == [source.size for source in self._sources]
-        if not same or not self._log.holds(self._group):
+        if not same or self._log.closed or not self._log.segment_list.holds(self._group):
             raise CleaningAborted
 
     def _remove_files(self, base_offset: int) -> None:
@@ -183,3 +185,25 @@ class CleaningRound:
 def _source(segment: Segment, end_offset: int, from_offset: int = 0) -> SourceSegment:
     position = segment.indexed_position(from_offset) if from_offset > segment.base_offset else 0
     return SourceSegment(segment.base_offset, end_offset, segment.size, position, segment.log.path)
+
+
+def _replace_segments(log: PartitionLog, old: Sequence[Segment], new: Segment) -> list[str]:
+    """Replace the segments `old`, which must be in the log, by `new`, whose files end in `.swap` and are synced.
+
+    Returns the renamed files of the old segments, to be deleted later; ranges of them that are being sent stay
+    readable. If the broker stops at any step, the next start completes the replacement. Raises DiskError; appends
+    are then refused until the log is reopened.
+    """
+    renamed: list[str] = []
+    try:
+        for segment in old:
+            renamed += segment.mark_deleted()
+        for segment in old[1:]:
+            renamed += drop_snapshot(log.resources.disk, log.directory, segment.base_offset)
+        new.swap_in()
+    except DiskError as error:
+        log.failure = f"{error}; compacted segments could not be put in place. Restart the broker"
+        raise
+    log.segment_list.replace(old, new)
+    log.unflushed.note_directory()
+    return renamed

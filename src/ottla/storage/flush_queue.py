@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from ottla.env.disk import DiskError
-from ottla.storage.flushing import FlushJob, run_jobs
+from ottla.storage.flushing import FlushJob, begin_flush, end_flush, run_jobs
 
 if TYPE_CHECKING:
     from ottla.env.executor import Executor
@@ -103,7 +103,7 @@ class FlushQueue:
 
     def _begin(self, log: PartitionLog) -> FlushJob | None:
         try:
-            return log.begin_flush()
+            return begin_flush(log)
         except DiskError as error:
             self._on_flushed(log, 0, error)
             return None
@@ -117,7 +117,7 @@ class FlushQueue:
             now_ms = self._now_ms()
             failures: Sequence[BaseException | None] = [error] * len(jobs) if outcomes is None else outcomes
             for (log, job), failure in zip(jobs, failures, strict=True):
-                log.end_flush(job, failure, now_ms)
+                end_flush(log, job, failure, now_ms)
                 self._flushing.discard(log)
                 self._on_flushed(log, job.unflushed_bytes, failure)
                 if log in self._again:
@@ -158,8 +158,8 @@ def flush_due(log: PartitionLog, now_ms: int) -> bool:
     """Whether the topic's own settings (`flush.messages`, `flush.ms`) or a closed segment ask for a flush now."""
     if not log.unflushed.bytes:
         return False
-    if log.closed_unflushed:
-        return True
+    if log.recovery_point < log.segment_list.active.base_offset:
+        return True  # closed segments: as in Kafka they are flushed soon after a roll
     config = log.config
     return log.unflushed.records >= config.flush_messages or now_ms - log.unflushed.last_flush_ms >= config.flush_ms
 
@@ -188,7 +188,7 @@ def flush_now(
             try:
                 if closing:
                     log.prepare_close()
-                job = log.begin_flush()
+                job = begin_flush(log)
             except DiskError as refused:
                 note(f"closing {log.name}: {refused}")
                 failed.append(log)
@@ -197,7 +197,7 @@ def flush_now(
                 jobs.append((log, job))
         outcomes = executor.run_all([job.run for _, job in jobs])
         for (log, job), error in zip(jobs, outcomes, strict=True):
-            log.end_flush(job, error, now_ms)
+            end_flush(log, job, error, now_ms)
             if error is None:
                 forced += job.unflushed_bytes
             else:

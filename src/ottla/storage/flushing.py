@@ -6,18 +6,17 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ottla.env.disk import Disk, DiskError, DiskFile
 from ottla.env.executor import NoThread
 from ottla.storage.files import SegmentFile
 
+if TYPE_CHECKING:
+    from ottla.storage.log import PartitionLog
+
 #: The process has too many open files: a file could not be synced because it could not be opened.
 _TOO_MANY_FILES = frozenset((errno.EMFILE, errno.ENFILE))
-
-
-def may_be_repeated(error: BaseException) -> bool:
-    """Whether a flush failed before any fsync was called, whose failure the system may forget."""
-    return isinstance(error, NoThread) or (isinstance(error, DiskError) and error.errno in _TOO_MANY_FILES)
 
 
 class FlushJob:
@@ -62,6 +61,37 @@ class FlushJob:
             file.unpin()
         self._pinned.clear()
         self._handles.clear()
+
+
+def begin_flush(log: PartitionLog) -> FlushJob | None:
+    """The job for a flush; None if there is nothing to flush. Run it in a thread, then call `end_flush`.
+
+    Raises DiskError if a file cannot be opened.
+    """
+    if not log.flush_needed():
+        return None
+    log.save_epochs()
+    return log.unflushed.begin(log.resources.disk, log.segment_list, log.log_end_offset)
+
+
+def end_flush(log: PartitionLog, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
+    """Handle the result of a flush. After a failure it is unknown what is on disk: refuse appends."""
+    job.release()
+    if error is None:
+        log.unflushed.complete(job, log.log_end_offset, now_ms)
+    elif _may_be_repeated(error):
+        log.unflushed.repeat(job)
+    else:
+        log.unflushed.has_failed = True
+        log.failure = log.failure or (
+            f"{error}; records acknowledged since the last flush may be lost if the machine stops. The partition "
+            f"takes no more records until the disk works again and the broker was restarted"
+        )
+
+
+def _may_be_repeated(error: BaseException) -> bool:
+    """Whether a flush failed before any fsync was called, whose failure the system may forget."""
+    return isinstance(error, NoThread) or (isinstance(error, DiskError) and error.errno in _TOO_MANY_FILES)
 
 
 def sync_file(disk: Disk, path: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.env.disk import DiskError
 from ottla.records.batch import (
     MAGIC,
     MAGIC_AT,
@@ -25,17 +26,74 @@ from ottla.records.batch import (
 )
 from ottla.records.errors import BatchError, UnsupportedMagicError
 from ottla.records.message_set import check_message_crc, parse_message_header
-from ottla.storage.results import AppendRefusal
+from ottla.storage.results import AppendRefusal, FollowerAppend
 from ottla.storage.rolling import roll_due
+from ottla.storage.truncation import truncate_fully_and_start_at
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
     from ottla.storage.leader_epochs import LeaderEpochs
+    from ottla.storage.log import PartitionLog
     from ottla.storage.segment import Segment
 
 
-def fetched_batches(buf: memoryview, partition: str, leader_epoch: int) -> list[BatchHeader] | AppendRefusal:
+def append_as_follower(
+    log: PartitionLog, buf: memoryview, *, leader_epoch: int, now_ms: int
+) -> FollowerAppend | AppendRefusal:
+    """Append a range of batches as the leader of `leader_epoch` sent it: offsets and epochs are kept.
+
+    Checksums, sizes and offsets are checked; a last batch that is cut off is left out. A range that goes over a
+    segment's end is divided between batches. If a refusal comes from the disk, the first batches may have been
+    appended: the log's end tells. The high watermark stays where it is.
+    """
+    if log.failure is not None:
+        return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, log.failure)
+    headers = _fetched_batches(buf, log.name, leader_epoch)
+    if isinstance(headers, AppendRefusal):
+        return headers
+    if not headers:
+        return FollowerAppend(0, log.log_end_offset)
+    size = headers[-1].end_position
+    try:
+        if headers[0].base_offset < log.log_end_offset:
+            refusal = _begin_within(log, headers[0], now_ms)
+            if refusal is not None:
+                return refusal
+        while headers:
+            count = _fitting(log.segment_list.active, log.config, log.name, headers, now_ms)
+            if not count:
+                log.begin_segment(now_ms)
+                continue
+            part, headers = headers[:count], headers[count:]
+            refusal = log.write(buf[part[0].position : part[-1].end_position], buf, part, now_ms, fits=True)
+            if refusal is not None:
+                return refusal
+            _adopt_epochs(log.epochs, part)
+            log.save_epochs()
+    except DiskError as error:
+        return log.refuse_after(error)
+    return FollowerAppend(size, log.log_end_offset)
+
+
+def _begin_within(log: PartitionLog, first: BatchHeader, now_ms: int) -> AppendRefusal | None:
+    """Let an empty log begin at the base offset of a batch that holds its start; refuse any other old batch.
+
+    The leader's log may start in the middle of a batch, after DeleteRecords (`Partition.scala`,
+    `appendRecordsToFollowerOrFutureReplica`). Raises DiskError.
+    """
+    end = log.log_end_offset
+    if log.log_start_offset == end <= first.last_offset:
+        log.renamed += truncate_fully_and_start_at(log, first.base_offset, now_ms)
+        return None
+    return AppendRefusal(
+        ErrorCode.INVALID_RECORD,
+        f"Unexpected offset in append to {log.name}. First offset {first.base_offset} is less than the next "
+        f"offset {end}. Log start offset = {log.log_start_offset}",
+    )
+
+
+def _fetched_batches(buf: memoryview, partition: str, leader_epoch: int) -> list[BatchHeader] | AppendRefusal:
     """The whole batches in a fetched range; refused if one is damaged, out of order, or of a later leader epoch."""
     try:
         headers = split_batches(buf, partial_tail=True)
@@ -108,7 +166,7 @@ def _message(buf: memoryview, position: int) -> BatchHeader:
     )
 
 
-def fitting(segment: Segment, config: LogConfig, partition: str, headers: Sequence[BatchHeader], now_ms: int) -> int:
+def _fitting(segment: Segment, config: LogConfig, partition: str, headers: Sequence[BatchHeader], now_ms: int) -> int:
     """How many of the batches, from the first on, still go into the active segment; 0: it has to be rolled first."""
     if not segment.size:
         return 1
@@ -133,7 +191,7 @@ def fitting(segment: Segment, config: LogConfig, partition: str, headers: Sequen
     return fits
 
 
-def adopt_epochs(epochs: LeaderEpochs, headers: Sequence[BatchHeader]) -> None:
+def _adopt_epochs(epochs: LeaderEpochs, headers: Sequence[BatchHeader]) -> None:
     """Register the leader epochs of appended batches.
 
     As in Kafka, messages of older formats clear them: the log is then truncated to the high watermark.

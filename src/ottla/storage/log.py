@@ -1,25 +1,23 @@
 """The log of one partition: appends, reads, and its state.
 
 A log is used from the event loop only. Disk threads sync its files (`begin_flush`) and read ranges that are pinned for
-them (`FileSlice`), nothing else.
+them (`FileSlice`), nothing else. What is not done for each batch of a leader is in modules of its own: `following`,
+`truncation`, `retention`, `lookups`, `flushing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.env.disk import DiskError
 from ottla.records.batch import BatchHeader, patch_batch
 from ottla.records.errors import BatchError
-from ottla.storage import lookups
 from ottla.storage.checkpoints import write_partition_metadata
-from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_file_name
-from ottla.storage.flushing import FlushJob, may_be_repeated
-from ottla.storage.following import adopt_epochs, fetched_batches, fitting
+from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name
+from ottla.storage.flushing import begin_flush, end_flush
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
-from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
 from ottla.storage.results import (
@@ -27,7 +25,6 @@ from ottla.storage.results import (
     AppendRefusal,
     DeleteRefusal,
     EpochEnd,
-    FollowerAppend,
     LogRead,
     OffsetTimestamp,
     ReadRefusal,
@@ -69,9 +66,6 @@ class PartitionLog:
     """One partition's log. Made by `ottla.storage.recovery.load_log`."""
 
     __slots__ = (
-        "_renamed",
-        "_resources",
-        "_segments",
         "closed",
         "config",
         "directory",
@@ -86,6 +80,9 @@ class PartitionLog:
         "name",
         "partition",
         "producers",
+        "renamed",
+        "resources",
+        "segment_list",
         "snapshot_offset",
         "topic",
         "topic_id",
@@ -103,8 +100,8 @@ class PartitionLog:
         config: LogConfig,
         segments: list[Segment],
     ) -> None:
-        self._resources = resources
-        self._segments = SegmentList(resources, directory, segments)
+        self.resources = resources
+        self.segment_list = SegmentList(resources, directory, segments)
         self.directory = directory
         self.topic = topic
         self.partition = partition
@@ -131,7 +128,7 @@ class PartitionLog:
         #: The log's end offset when all its indexes were last complete in their files, -1 if they never were.
         self.indexed_end_offset = -1
         #: Renamed files of dropped segments that have not been returned to a caller yet.
-        self._renamed: list[str] = []
+        self.renamed: list[str] = []
         #: Why appends are refused, until the log is reopened.
         self.failure: str | None = None
         #: Why the last append could not be written; empty since one was.
@@ -141,7 +138,7 @@ class PartitionLog:
     def relocate(self, directory: str) -> None:
         """The partition directory was renamed; no flush may be under way."""
         self.directory = directory
-        self._segments.relocate(directory)
+        self.segment_list.relocate(directory)
         self.unflushed.relocate(directory)
 
     # -- state
@@ -172,12 +169,12 @@ class PartitionLog:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments, oldest first; the last one is active."""
-        return self._segments.all()
+        return self.segment_list.all()
 
     @property
     def size_bytes(self) -> int:
         """Size of all batches, in bytes."""
-        return self._segments.size_bytes
+        return self.segment_list.size_bytes
 
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark to `offset`, limited to the log's range; returns the new high watermark."""
@@ -232,7 +229,7 @@ class PartitionLog:
             offset += header.last_offset_delta + 1
         last = headers[-1]
         length = last.position + last.length
-        refusal = self._write(buf if length == len(buf) else buf[:length], buf, headers, now_ms)
+        refusal = self.write(buf if length == len(buf) else buf[:length], buf, headers, now_ms)
         if refusal is not None:
             return refusal
         if leader_epoch >= 0:
@@ -268,58 +265,7 @@ class PartitionLog:
             return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.unwritten)
         return refusal
 
-    def append_as_follower(self, buf: memoryview, *, leader_epoch: int, now_ms: int) -> FollowerAppend | AppendRefusal:
-        """Append a range of batches as the leader of `leader_epoch` sent it: offsets and epochs are kept.
-
-        Checksums, sizes and offsets are checked; a last batch that is cut off is left out. A range that goes over a
-        segment's end is divided between batches. If a refusal comes from the disk, the first batches may have been
-        appended: the log's end tells. The high watermark stays where it is.
-        """
-        if self.failure is not None:
-            return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
-        headers = fetched_batches(buf, self.name, leader_epoch)
-        if isinstance(headers, AppendRefusal):
-            return headers
-        if not headers:
-            return FollowerAppend(0, self.log_end_offset)
-        size = headers[-1].end_position
-        try:
-            if headers[0].base_offset < self.log_end_offset:
-                refusal = self._begin_within(headers[0], now_ms)
-                if refusal is not None:
-                    return refusal
-            while headers:
-                count = fitting(self._segments.active, self.config, self.name, headers, now_ms)
-                if not count:
-                    self._roll(now_ms)
-                    continue
-                part, headers = headers[:count], headers[count:]
-                refusal = self._write(buf[part[0].position : part[-1].end_position], buf, part, now_ms, fits=True)
-                if refusal is not None:
-                    return refusal
-                adopt_epochs(self.epochs, part)
-                self.save_epochs()
-        except DiskError as error:
-            return self._storage_failed(error)
-        return FollowerAppend(size, self.log_end_offset)
-
-    def _begin_within(self, first: BatchHeader, now_ms: int) -> AppendRefusal | None:
-        """Let an empty log begin at the base offset of a batch that holds its start; refuse any other old batch.
-
-        The leader's log may start in the middle of a batch, after DeleteRecords (`Partition.scala`,
-        `appendRecordsToFollowerOrFutureReplica`). Raises DiskError.
-        """
-        end = self.log_end_offset
-        if self.log_start_offset == end <= first.last_offset:
-            self._renamed += self.truncate_fully_and_start_at(first.base_offset, now_ms)
-            return None
-        return AppendRefusal(
-            ErrorCode.INVALID_RECORD,
-            f"Unexpected offset in append to {self.name}. First offset {first.base_offset} is less than the next "
-            f"offset {end}. Log start offset = {self.log_start_offset}",
-        )
-
-    def _write(
+    def write(
         self, data: memoryview, buf: memoryview, headers: list[BatchHeader], now_ms: int, *, fits: bool = False
     ) -> AppendRefusal | None:
         """Write `data`, batches that have their offsets, and update the log's state; `headers` are positions in `buf`.
@@ -328,16 +274,16 @@ class PartitionLog:
         """
         length = len(data)
         end_offset = headers[-1].last_offset + 1
-        segment = self._segments.active
+        segment = self.segment_list.active
         try:
             may_roll = segment.size > 0 and not fits
             if may_roll and roll_due(segment, self.config, self.name, headers, length, end_offset - 1, now_ms):
-                segment = self._roll(now_ms)
+                segment = self.begin_segment(now_ms)
             elif self.is_new:
                 self.write_identity()
             segment.append([data], headers, length, self.config.index_interval_bytes)
         except DiskError as error:
-            return self._storage_failed(error)
+            return self.refuse_after(error)
         self.unwritten = ""
         producers = self.producers
         if producers.unreplicated:
@@ -377,10 +323,10 @@ class PartitionLog:
             return
         self.unflushed.note_file(segment.txn_index.file.path)
 
-    def _storage_failed(self, error: DiskError) -> AppendRefusal:
+    def refuse_after(self, error: DiskError) -> AppendRefusal:
         """Refuse an append that failed on disk. If a partial write could not be truncated, refuse all later ones."""
         try:
-            damaged = self._segments.active.log.get().damaged
+            damaged = self.segment_list.active.log.get().damaged
         except DiskError:
             damaged = False
         if damaged:
@@ -393,23 +339,23 @@ class PartitionLog:
 
     # -- rolling
 
-    def _roll(self, now_ms: int) -> Segment:
+    def begin_segment(self, now_ms: int) -> Segment:
         """Start a new segment at the log's end. Raises DiskError; the old one then stays active."""
-        old = self._segments.active
+        old = self.segment_list.active
         old.finish()
         self.unflushed.note_file(old.offset_index.file.path)
         self.unflushed.note_file(old.time_index.file.path)
         self.producers.end_offset = self.log_end_offset
         self.take_snapshot()
-        segment = self._segments.begin(self.log_end_offset, now_ms)
+        segment = self.segment_list.begin(self.log_end_offset, now_ms)
         self.unflushed.note_directory()
         return segment
 
     def roll(self, now_ms: int) -> bool:
         """Start a new segment, unless the active one is empty; returns whether it did. Raises DiskError."""
-        if not self._segments.active.size:
+        if not self.segment_list.active.size:
             return False
-        self._roll(now_ms)
+        self.begin_segment(now_ms)
         return True
 
     def take_snapshot(self) -> None:
@@ -417,7 +363,7 @@ class PartitionLog:
         offset = self.producers.end_offset
         if offset > self.snapshot_offset:
             path = f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
-            self._resources.disk.write_atomic(path, self.producers.encode(), sync=False)
+            self.resources.disk.write_atomic(path, self.producers.encode(), sync=False)
             self.snapshot_offset = offset
             self.unflushed.note_file(path)
 
@@ -438,28 +384,18 @@ class PartitionLog:
         """
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
-            return self._out_of_range(offset)
+            return _out_of_range(self, offset)
         if self.closed:
             return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.name} is closed")
         limit = end if up_to_offset is None or up_to_offset > end else up_to_offset
         if offset >= limit:
             return EMPTY_READ
         try:
-            return self._segments.read(offset, max_bytes, limit, end, min_one_batch)
+            return self.segment_list.read(offset, max_bytes, limit, end, min_one_batch)
         except DiskError as error:
             return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         except BatchError as error:
             return ReadRefusal(ErrorCode.CORRUPT_MESSAGE, str(error))
-
-    def _out_of_range(self, offset: int) -> ReadRefusal:
-        if offset < self.log_start_offset:
-            detail = f"starting from offset: {self.log_start_offset}."
-        else:
-            detail = f"upto {self.log_end_offset}."
-        return ReadRefusal(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"Received request for offset {offset} for partition {self.name}, but we only have log segments {detail}",
-        )
 
     def read_batches(
         self, from_offset: int, unreadable: Callable[[UnreadableRange], None] | None = None
@@ -470,35 +406,10 @@ class PartitionLog:
         raises BatchError. Raises DiskError.
         """
         on_unreadable = _refuse if unreadable is None else unreadable
-        return self._segments.read_batches(max(from_offset, self.log_start_offset), self.log_end_offset, on_unreadable)
+        start = max(from_offset, self.log_start_offset)
+        return self.segment_list.read_batches(start, self.log_end_offset, on_unreadable)
 
-    # -- offset lookups
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> OffsetTimestamp | ReadRefusal | None:
-        """The first record whose timestamp is at least `timestamp_ms`; None if there is none."""
-        try:
-            return lookups.first_at_or_after(self._segments.all(), timestamp_ms, self.log_start_offset)
-        except DiskError as error:
-            return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        except BatchError as error:
-            return ReadRefusal(ErrorCode.CORRUPT_MESSAGE, str(error))
-
-    def offset_of_max_timestamp(self) -> OffsetTimestamp | ReadRefusal | None:
-        """The first record that has the largest timestamp of all; None if there is none."""
-        try:
-            return lookups.newest(self._segments.all())
-        except DiskError as error:
-            return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        except BatchError as error:
-            return ReadRefusal(ErrorCode.CORRUPT_MESSAGE, str(error))
-
-    def epoch_at(self, offset: int) -> int:
-        """The leader epoch in which the record at `offset` was written, -1 where unknown."""
-        return self.epochs.epoch_at(offset)
-
-    def epoch_end_offset(self, epoch: int) -> EpochEnd:
-        """The end of `epoch`, or of the largest known one below it (OffsetForLeaderEpoch)."""
-        return self.epochs.end_of(epoch, self.log_end_offset)
+    # -- leader epochs, log start
 
     def assign_leader_epoch(self, epoch: int) -> None:
         """Register that this broker became leader with `epoch`: the epoch begins at the log's end."""
@@ -511,7 +422,7 @@ class PartitionLog:
             return
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         try:
-            self._resources.replaced.replace(path, self.epochs.encode())
+            self.resources.replaced.replace(path, self.epochs.encode())
         except DiskError:
             return
         self.epochs.dirty = False
@@ -519,31 +430,7 @@ class PartitionLog:
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that overlap [`from_offset`, `to_offset`). Raises DiskError."""
-        return self._segments.aborted(from_offset, to_offset)
-
-    # -- removing records
-
-    def delete_records(self, offset: int) -> int | DeleteRefusal:
-        """Move the log's start to `offset` (-1: to the high watermark), as DeleteRecords does; returns the new start.
-
-        Segments that lie wholly below are removed by the next `delete_old_segments`.
-        """
-        if "delete" not in self.config.cleanup_policy:
-            return DeleteRefusal(
-                ErrorCode.POLICY_VIOLATION,
-                f"Records of partition {self.name} can not be deleted due to the configured policy",
-            )
-        target = self.high_watermark if offset == -1 else offset
-        if target < 0 or target > self.high_watermark:
-            return DeleteRefusal(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"The offset {target} for partition {self.name} is not valid"
-                if target < 0
-                else f"Cannot increment the log start offset of partition {self.name} to {target} since it is larger "
-                f"than the high watermark {self.high_watermark}",
-            )
-        self.raise_log_start(target)
-        return self.log_start_offset
+        return self.segment_list.aborted(from_offset, to_offset)
 
     def raise_log_start(self, offset: int) -> None:
         """Stop serving records below `offset`."""
@@ -553,147 +440,7 @@ class PartitionLog:
             self.epochs.truncate_start(offset)
             self.save_epochs()
 
-    def drop_segments(self, count: int) -> list[str]:
-        """Remove the first `count` segments from the log; returns their renamed files, to be deleted later.
-
-        Ranges of them that are being sent stay readable. The last segment is never removed. Raises DiskError; files
-        renamed by then are returned by the next call.
-        """
-        for _ in range(min(count, len(self._segments) - 1)):
-            self._drop_first()
-        renamed, self._renamed = self._renamed, []
-        return renamed
-
-    def _drop_first(self) -> None:
-        segment = self._segments.first
-        try:
-            self._renamed.extend(segment.mark_deleted())
-        finally:
-            # A segment is removed once its log file, the first to be renamed, is; the next start deletes its other
-            # files.
-            if segment.log.suffix.endswith(DELETED_SUFFIX):
-                self._segments.pop_first()
-                base_offset = self._segments.first.base_offset
-                self.raise_log_start(base_offset)
-                self.unflushed.note_directory()
-                # Not to the log's start: after a crash the records below it in this segment are needed to find the
-                # log's end.
-                self.unflushed.recovery_point = max(self.unflushed.recovery_point, base_offset)
-        self._renamed.extend(self._drop_snapshot(segment.base_offset))
-
-    def replace_segments(self, old: Sequence[Segment], new: Segment) -> list[str]:
-        """Replace the segments `old`, which must be in the log, by `new`, whose files end in `.swap` and are synced.
-
-        Returns the renamed files of the old segments, to be deleted later; ranges of them that are being sent stay
-        readable. If the broker stops at any step, the next start completes the replacement. Raises DiskError; appends
-        are then refused until the log is reopened.
-        """
-        renamed: list[str] = []
-        try:
-            for segment in old:
-                renamed += segment.mark_deleted()
-            for segment in old[1:]:
-                renamed += self._drop_snapshot(segment.base_offset)
-            new.swap_in()
-        except DiskError as error:
-            self.failure = f"{error}; compacted segments could not be put in place. Restart the broker"
-            raise
-        self._segments.replace(old, new)
-        self.unflushed.note_directory()
-        return renamed
-
-    def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether the log still has these segments, consecutively."""
-        return not self.closed and self._segments.holds(segments)
-
-    def create_compacted(self, base_offset: int, size: int, entries: tuple[int, int]) -> Segment:
-        """A segment of the log whose files still end in `.swap`; `entries` are the entry counts of the two indexes."""
-        resources = self._resources
-        segment = Segment(resources.files, resources.index_memory, self.directory, base_offset, size, 0, SWAP_SUFFIX)
-        segment.offset_index.entries, segment.time_index.entries = entries
-        return segment
-
-    def _drop_snapshot(self, offset: int) -> list[str]:
-        disk = self._resources.disk
-        path = f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
-        if not disk.exists(path):
-            return []
-        disk.rename(path, path + DELETED_SUFFIX)
-        return [path + DELETED_SUFFIX]
-
-    def truncate_to(self, offset: int, now_ms: int) -> list[str]:
-        """Remove the records from `offset` on, as a follower does; returns renamed files, to be deleted later.
-
-        A batch that holds `offset` is removed whole, so that the log may end before it. What is about to be sent of the
-        removed range is not sent any more, or as it was. Store the recovery point before more is appended. Raises
-        DiskError and BatchError; appends are then refused until the log is reopened.
-        """
-        if offset >= self.log_end_offset:
-            # The epoch of a leader that appended nothing has no records, and may be in conflict with another leader's.
-            self.epochs.truncate_end(self.log_end_offset)
-            self.save_epochs()
-            return []
-        try:
-            renamed, end = self._segments.truncate(offset, now_ms)
-            self._ends_at(end)
-            self.log_start_offset = min(self.log_start_offset, end)
-            self.epochs.truncate_end(end)
-            self.save_epochs()
-            self._rebuild_producers(now_ms)
-            if self._segments.active.log.pins:
-                # Nothing may be written where a range is about to be sent: its file stays short, which is noticed.
-                self._roll(now_ms)
-        except (DiskError, BatchError) as error:
-            self.failure = f"{error}; the log could not be truncated to offset {offset}. Restart the broker"
-            raise
-        return renamed
-
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> list[str]:
-        """Remove all records: the log is empty from now on, and begins at `offset`. Otherwise as `truncate_to`.
-
-        For a follower whose records all lie below the leader's log start (`UnifiedLog.truncateFullyAndStartAt`).
-        """
-        try:
-            renamed = [path for number in self._snapshots().offsets for path in self._drop_snapshot(number)]
-            self.snapshot_offset = 0
-            renamed += self._segments.begin_anew(offset, now_ms)
-            self._ends_at(offset)
-            self.gap_offset = None
-            self.log_start_offset = self.high_watermark = self.unflushed.recovery_point = offset
-            self.epochs.truncate_end(0)
-            self.save_epochs()
-            self.producers.clear()
-            self.producers.end_offset = offset
-        except DiskError as error:
-            self.failure = f"{error}; the log could not be begun anew at offset {offset}. Restart the broker"
-            raise
-        return renamed
-
-    def _ends_at(self, offset: int) -> None:
-        """The segments end at `offset` now."""
-        self.log_end_offset = offset
-        self.high_watermark = min(self.high_watermark, offset)
-        if self.gap_offset is not None and self.gap_offset >= offset:
-            self.gap_offset = None
-        self.indexed_end_offset = -1
-        self.unflushed.note_directory()
-        self.unflushed.note_truncated(offset)
-
-    def _snapshots(self) -> ProducerSnapshots:
-        disk = self._resources.disk
-        return ProducerSnapshots(disk, self.directory, disk.listdir(self.directory))
-
-    def _rebuild_producers(self, now_ms: int) -> None:
-        snapshots = self._snapshots()
-        expiration_ms = self._resources.producer_expiration_ms
-        snapshots.rewind(self.producers, self._segments.all(), self.log_end_offset, now_ms, expiration_ms)
-        self.snapshot_offset = snapshots.newest
-
     # -- flushing
-
-    def note_created(self) -> None:
-        """The directory was just created; its small files are written later, as in Kafka (`maybeFlushMetadataFile`)."""
-        self.is_new = True
 
     def write_identity(self) -> None:
         """Write the topic's id to a new directory; the first flush syncs it. Raises DiskError.
@@ -702,63 +449,30 @@ class PartitionLog:
         """
         self.unflushed.note_directory()
         if self.topic_id is not None:
-            self.unflushed.note_file(write_partition_metadata(self._resources.disk, self.directory, self.topic_id))
+            self.unflushed.note_file(write_partition_metadata(self.resources.disk, self.directory, self.topic_id))
         self.is_new = False
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Set the topic's id, and write it to the directory, which had none. Raises DiskError."""
-        self.unflushed.note_file(write_partition_metadata(self._resources.disk, self.directory, topic_id))
+        self.unflushed.note_file(write_partition_metadata(self.resources.disk, self.directory, topic_id))
         self.topic_id = topic_id
-
-    @property
-    def closed_unflushed(self) -> bool:
-        """Whether closed segments have unflushed records: as in Kafka they are flushed soon after a roll."""
-        return self.recovery_point < self._segments.active.base_offset
 
     def flush_needed(self) -> bool:
         """Whether there is anything to flush; never after a flush has failed."""
         return self.unflushed.is_any(self.log_end_offset)
 
-    def begin_flush(self) -> FlushJob | None:
-        """The job for a flush; None if there is nothing to flush. Run it in a thread, then call `end_flush`.
-
-        Raises DiskError if a file cannot be opened.
-        """
-        if not self.flush_needed():
-            return None
-        self.save_epochs()
-        return self.unflushed.begin(self._resources.disk, self._segments, self.log_end_offset)
-
-    def end_flush(self, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
-        """Handle the result of a flush. After a failure it is unknown what is on disk: refuse appends."""
-        job.release()
-        if error is None:
-            self.unflushed.complete(job, self.log_end_offset, now_ms)
-        elif may_be_repeated(error):
-            self.unflushed.repeat(job)
-        else:
-            self.unflushed.has_failed = True
-            self.failure = self.failure or (
-                f"{error}; records acknowledged since the last flush may be lost if the machine stops. The partition "
-                f"takes no more records until the disk works again and the broker was restarted"
-            )
-
     def flush(self, now_ms: int = 0) -> int:
         """Flush everything synchronously; returns the bytes flushed. Raises DiskError."""
-        job = self.begin_flush()
+        job = begin_flush(self)
         if job is None:
             return 0
         try:
             job.run()
         except DiskError as error:
-            self.end_flush(job, error, now_ms)
+            end_flush(self, job, error, now_ms)
             raise
-        self.end_flush(job, None, now_ms)
+        end_flush(self, job, None, now_ms)
         return job.unflushed_bytes
-
-    def apply_config(self, config: LogConfig) -> None:
-        """Apply new settings."""
-        self.config = config
 
     def prepare_close(self) -> None:
         """Complete the indexes and write a producer snapshot, so that no recovery is needed. Raises DiskError."""
@@ -766,7 +480,7 @@ class PartitionLog:
             self.write_identity()
         is_indexed = self.indexed_end_offset == self.log_end_offset
         if self.flush_needed() or self.producers.end_offset > self.snapshot_offset or not is_indexed:
-            active = self._segments.active
+            active = self.segment_list.active
             active.finish()
             self.indexed_end_offset = self.log_end_offset
             self.unflushed.note_file(active.offset_index.file.path)
@@ -778,7 +492,7 @@ class PartitionLog:
         """Close the files; ranges that are being sent stay readable until released."""
         self.closed = True
         self.failure = self.failure or f"the log of {self.name} is closed"
-        self._segments.close()
+        self.segment_list.close()
 
     def close(self, now_ms: int = 0) -> int:
         """Complete and flush everything, and close the files; returns the bytes flushed. Raises DiskError."""
@@ -796,3 +510,14 @@ class PartitionLog:
 
 def _refuse(found: UnreadableRange) -> None:
     raise BatchError(f"{found.path}: damaged batch at position {found.position}")
+
+
+def _out_of_range(log: PartitionLog, offset: int) -> ReadRefusal:
+    if offset < log.log_start_offset:
+        detail = f"starting from offset: {log.log_start_offset}."
+    else:
+        detail = f"upto {log.log_end_offset}."
+    return ReadRefusal(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"Received request for offset {offset} for partition {log.name}, but we only have log segments {detail}",
+    )

@@ -107,11 +107,6 @@ class LogDirectories:
             next((meta.broker_id for meta in metas if meta.broker_id is not None), None),
         )
 
-    @property
-    def was_clean(self) -> bool:
-        """Whether all were closed cleanly the last time (or are new)."""
-        return all(log_dir.clean or not log_dir.recovery for log_dir in self.all)
-
     def claim(self, cluster_id: str, broker_id: int) -> StorageRefusal | None:
         """Write the ids into those that name none; refuse if one belongs to another cluster or broker."""
         for log_dir in self.all:

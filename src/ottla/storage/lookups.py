@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ottla.env.disk import DiskFile
+from ottla.env.disk import DiskError, DiskFile
 from ottla.env.warmth import pread
 from ottla.records.batch import MAGIC, MAGIC_AT, NO_LEADER_EPOCH, NO_TIMESTAMP, TimestampType, parse_batch_header
+from ottla.records.errors import BatchError
 from ottla.records.message_set import parse_message_header
 from ottla.records.record import Record
 from ottla.storage.bounded import decode_bounded, decode_message_bounded
-from ottla.storage.results import OffsetTimestamp
+from ottla.storage.results import OffsetTimestamp, ReadRefusal
 from ottla.storage.scan import Place, batch_at, max_timestamp_at
 from ottla.storage.segment import Segment
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.storage.log import PartitionLog
 
 
-def first_at_or_after(segments: Sequence[Segment], timestamp: int, start_offset: int) -> OffsetTimestamp | None:
-    """The first record from `start_offset` on whose timestamp is at least `timestamp` (milliseconds).
+def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> OffsetTimestamp | ReadRefusal | None:
+    """The first record of the log whose timestamp is at least `timestamp_ms`; None if there is none.
 
-    Raises DiskError, and BatchError where a batch cannot be read.
+    Refused where the disk fails or a batch cannot be read.
     """
+    try:
+        return _first_at_or_after(log.segments, timestamp_ms, log.log_start_offset)
+    except (DiskError, BatchError) as error:
+        return _refused(error)
+
+
+def offset_of_max_timestamp(log: PartitionLog) -> OffsetTimestamp | ReadRefusal | None:
+    """The first record that has the largest timestamp of all; None if no record has a timestamp. Refused as above."""
+    try:
+        return _newest(log.segments)
+    except (DiskError, BatchError) as error:
+        return _refused(error)
+
+
+def _refused(error: DiskError | BatchError) -> ReadRefusal:
+    is_of_disk = isinstance(error, DiskError)
+    return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR if is_of_disk else ErrorCode.CORRUPT_MESSAGE, str(error))
+
+
+def _first_at_or_after(segments: Sequence[Segment], timestamp: int, start_offset: int) -> OffsetTimestamp | None:
     for segment in segments:
         if segment.retention_timestamp() >= timestamp:
             from_offset = max(segment.time_index.lookup(timestamp), start_offset)
@@ -30,8 +56,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp: int, start_offset:
     return None
 
 
-def newest(segments: Sequence[Segment]) -> OffsetTimestamp | None:
-    """The first record that has the largest timestamp of all; None if no record has a timestamp. Raises as above."""
+def _newest(segments: Sequence[Segment]) -> OffsetTimestamp | None:
     best: Segment | None = None
     largest = NO_TIMESTAMP
     for segment in segments:

@@ -15,7 +15,10 @@ from mmap import mmap
 from typing import Final, NamedTuple, Protocol
 
 from ottla.records import keys as keys_of_records
-from ottla.storage.key_scan import scan_keys
+from ottla.records import walk
+from ottla.records.record import decode_columns
+from ottla.records.varint import read_varint
+from ottla.records.walked import KeyScan
 
 #: Longer keys are stored as a digest, which is longer than any key that is stored as it is.
 LONGEST_PLAIN_KEY: Final = 32
@@ -156,7 +159,7 @@ class DictMap:
 
     def put(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
         """See `OffsetMap`."""
-        scan = scan_keys(records, count)
+        scan = _scan_keys(records, count)
         keys: Keys = scan.keys
         offsets = _offsets(base_offset, scan.offset_deltas)
         if offsets and offsets[0] < start_offset:
@@ -182,7 +185,7 @@ class DictMap:
 
     def sieve(self, records: bytes, count: int, base_offset: int, expired: bool) -> Sieved:
         """See `OffsetMap`."""
-        scan = scan_keys(records, count)
+        scan = _scan_keys(records, count)
         has_values = scan.has_values
         stays = bytes(self._stays(base_offset, scan.offset_deltas, scan.keys, has_values, expired))
         retained = stays.count(1)
@@ -210,6 +213,25 @@ class DictMap:
             offset > latest or (key is not None and found <= offset and (has_value or not expired))
             for offset, key, found, has_value in zip(offsets, keys, newest, has_values, strict=True)
         ]
+
+
+def _scan_keys(records: bytes, count: int) -> KeyScan:
+    """The columns that compaction needs, with the end of each record, of `count` uncompressed records.
+
+    The records must fill `records` to the last byte, else BatchError.
+    """
+    if walk.COMPILED:
+        return walk.scan_keys(records, count)
+    # In plain Python this is faster than the walk.
+    columns = decode_columns(records, count)
+    ends: list[int] = []
+    end = 0
+    for _ in range(count):
+        number, end = read_varint(records, end)
+        end += number >> 1
+        ends.append(end)
+    has_values = [value is not None for value in columns.values]
+    return KeyScan(columns.offset_deltas, columns.timestamp_deltas, columns.keys, has_values, ends)
 
 
 def _offsets(base_offset: int, offset_deltas: Sequence[int]) -> Sequence[int]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.cluster.topics import CLUSTER_METADATA_TOPIC
 from ottla.env.disk import DiskError
 from ottla.storage.checkpoints import TopicPartitionKey
-from ottla.storage.future_logs import parse_future_directory
 from ottla.storage.loading import Unreadable, load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directory import (
@@ -19,6 +18,7 @@ from ottla.storage.log_directory import (
     parse_partition_directory,
 )
 from ottla.storage.move_marker import forget_moves, read_moves
+from ottla.storage.placement import parse_future_directory
 from ottla.storage.recovery import LogPlace
 from ottla.storage.results import StorageRefusal
 

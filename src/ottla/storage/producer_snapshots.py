@@ -16,7 +16,7 @@ from ottla.records.batch import (
     parse_batch_header,
 )
 from ottla.storage.damage import segment_batches
-from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
+from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.scan import ScannedBatch
 from ottla.storage.segment import Segment
@@ -86,6 +86,15 @@ class ProducerSnapshots:
             path = f"{self._directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
             if offset <= at_most and state.load(self._disk.read_bytes(path), offset, now_ms, NEVER_MS):
                 return
+
+
+def drop_snapshot(disk: Disk, directory: str, offset: int) -> list[str]:
+    """Rename the snapshot of this offset, if there is one; returns the renamed file, to be deleted later. DiskError."""
+    path = f"{directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+    if not disk.exists(path):
+        return []
+    disk.rename(path, path + DELETED_SUFFIX)
+    return [path + DELETED_SUFFIX]
 
 
 def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:

@@ -8,12 +8,13 @@ part, the producers' state and the leader epochs are rebuilt. Directories writte
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.env.disk import TEMPORARY_SUFFIX
-from ottla.records.batch import MAGIC
+from ottla.records.batch import ATTRIBUTES_AT, CONTROL_FLAG, MAGIC, parse_batch_header
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import (
     PARTITION_METADATA_FILE,
@@ -41,13 +42,13 @@ from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs, decode_leader_epochs
 from ottla.storage.log import PartitionLog
 from ottla.storage.move_marker import MOVED_FILE
-from ottla.storage.producer_snapshots import ProducerSnapshots, replay_batch, replay_log
+from ottla.storage.producer_snapshots import ProducerSnapshots, intact_batches, replay_batch, replay_log
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
 from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.segments import create_segment
-from ottla.storage.transaction_recovery import is_marker, rebuild_transaction_index
+from ottla.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
@@ -83,7 +84,8 @@ def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, 
     segment.create_files()
     log = PartitionLog(resources, place.directory, place.topic, place.partition, topic_id, place.config, [segment])
     log.producers.end_offset = place.log_start_offset
-    log.note_created()
+    # The small files are written later, as in Kafka (`maybeFlushMetadataFile`).
+    log.is_new = True
     return log
 
 
@@ -352,7 +354,7 @@ class _Loader:
                 segment, max(end, segment.base_offset), from_offset if indexed else 0, following
             )
             if self._has_markers:
-                rebuild_transaction_index(self._snapshots, segments, number, self._now_ms)
+                _rebuild_transaction_index(self._snapshots, segments, number, self._now_ms)
                 self._rebuilt.append(segment.txn_index.file.path)
         self._settle_epoch(None)
         if self._producers.end_offset > end:
@@ -419,7 +421,7 @@ class _Loader:
         if batch.magic == MAGIC:
             if self._next_epoch is not None or batch.leader_epoch > self._epochs.latest:
                 self._settle_epoch(batch)
-            self._has_markers = self._has_markers or is_marker(batch)
+            self._has_markers = self._has_markers or _is_marker(batch)
             replay_batch(self._producers, batch)
 
     def _note_gap(self, next_offset: int, *, is_behind_damage: bool = False) -> None:
@@ -546,3 +548,28 @@ def _last_entry_fits(segment: Segment) -> bool:
         and segment.base_offset <= place.base_offset <= offset
         and place.position + place.length <= segment.size
     )
+
+
+def _is_marker(batch: ScannedBatch) -> bool:
+    """Whether a batch can be a transaction marker."""
+    return batch.magic == MAGIC and batch.data[ATTRIBUTES_AT + 1] & CONTROL_FLAG != 0
+
+
+def _rebuild_transaction_index(
+    snapshots: ProducerSnapshots, segments: Sequence[Segment], number: int, now_ms: int
+) -> None:
+    """Rebuild the transaction index of the segment of this number from its markers and the log before them.
+
+    The log is read from the newest producer snapshot at or before the segment's base offset. Raises DiskError.
+    """
+    wanted = segments[number]
+    state = ProducerState()
+    snapshots.peek(state, wanted.base_offset, now_ms)
+    aborted: list[AbortedTransaction] = []
+    for segment, batch in intact_batches(segments, state.end_offset, number + 1):
+        if batch.magic != MAGIC or batch.last_offset < state.end_offset:
+            continue
+        ended = state.replay(parse_batch_header(batch.data), batch.data)
+        if ended is not None and ended.aborted and segment is wanted:
+            aborted.append(ended.entry(state))
+    wanted.txn_index.replace(aborted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,8 +11,10 @@ from ottla.env.executor import NoThread
 from ottla.storage.log_directory import remove_all
 
 if TYPE_CHECKING:
+    from ottla.env.clock import Clock
     from ottla.env.disk import Disk
     from ottla.env.executor import Executor
+    from ottla.storage.log import PartitionLog
 
 #: Files and directories that a disk thread removes before other jobs have their turn.
 REMOVALS_PER_JOB: Final = 1_000
@@ -21,8 +23,9 @@ REMOVALS_PER_JOB: Final = 1_000
 class Removals:
     """Queue of paths to remove, with due times. `note` receives failures."""
 
-    def __init__(self, disk: Disk, executor: Executor, note: Callable[[str], None]) -> None:
+    def __init__(self, disk: Disk, clock: Clock, executor: Executor, note: Callable[[str], None]) -> None:
         self._disk = disk
+        self._clock = clock
         self._executor = executor
         self._note = note
         self._waiting: list[tuple[int, str]] = []
@@ -32,6 +35,12 @@ class Removals:
     def add(self, due_ms: int, path: str) -> None:
         """Remove this file or directory from `due_ms` on."""
         heapq.heappush(self._waiting, (due_ms, path))
+
+    def discard(self, log: PartitionLog, paths: Iterable[str]) -> None:
+        """Remove these files of the log, or its directory, after `file.delete.delay.ms`."""
+        due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
+        for path in paths:
+            self.add(due_ms, path)
 
     def remove_due(self, now_ms: int) -> None:
         """One job at a time: a hundred thousand files due at once must not crowd out other work of the disk threads."""

@@ -1,11 +1,13 @@
-"""Which segments are past retention (`retention.ms`, `retention.bytes`, the log's start), as in Kafka 3.9."""
+"""Removal of segments past retention (`retention.ms`, `retention.bytes`, the log's start), as in Kafka 3.9."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ottla.env.warmth import ColdRange, Range
+from ottla.storage.files import DELETED_SUFFIX
 from ottla.storage.log import PartitionLog
+from ottla.storage.producer_snapshots import drop_snapshot
 from ottla.storage.segment import Segment
 
 #: Limit of positions in cold segments that are read ahead at one time.
@@ -29,7 +31,37 @@ def delete_old_segments(log: PartitionLog, now_ms: int) -> list[str]:
 def _drop(log: PartitionLog, count: int, now_ms: int) -> list[str]:
     if count and count == len(log.segments):
         log.roll(now_ms)
-    return log.drop_segments(count)
+    return drop_segments(log, count)
+
+
+def drop_segments(log: PartitionLog, count: int) -> list[str]:
+    """Remove the first `count` segments from the log; returns their renamed files, to be deleted later.
+
+    Ranges of them that are being sent stay readable. The last segment is never removed. Raises DiskError; files
+    renamed by then are returned by the next call.
+    """
+    for _ in range(min(count, len(log.segment_list) - 1)):
+        _drop_first(log)
+    renamed, log.renamed = log.renamed, []
+    return renamed
+
+
+def _drop_first(log: PartitionLog) -> None:
+    segment = log.segment_list.first
+    try:
+        log.renamed.extend(segment.mark_deleted())
+    finally:
+        # A segment is removed once its log file, the first to be renamed, is; the next start deletes its other
+        # files.
+        if segment.log.suffix.endswith(DELETED_SUFFIX):
+            log.segment_list.pop_first()
+            base_offset = log.segment_list.first.base_offset
+            log.raise_log_start(base_offset)
+            log.unflushed.note_directory()
+            # Not to the log's start: after a crash the records below it in this segment are needed to find the
+            # log's end.
+            log.unflushed.recovery_point = max(log.unflushed.recovery_point, base_offset)
+    log.renamed.extend(drop_snapshot(log.resources.disk, log.directory, segment.base_offset))
 
 
 def _deletable(log: PartitionLog) -> list[Segment]:

@@ -23,9 +23,11 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE
 from ottla.storage.log import PartitionLog
+from ottla.storage.lookups import offset_for_timestamp
 from ottla.storage.manager import LogManager
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.storage_logs import append, log_config, of_records, read_all, records
+from support.storage_managers import was_clean
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L3", "L9")]
@@ -126,11 +128,11 @@ def test_there_and_back(kafka: ApacheKafka) -> None:
 
     shutdown = (kafka.log_dir / CLEAN_SHUTDOWN_FILE).read_bytes()
     manager = our_manager(kafka)
-    assert manager.was_clean
+    assert was_clean(manager)
     assert json.loads(shutdown) == {"version": 0, "brokerEpoch": json.loads(shutdown)["brokerEpoch"]}
     assert manager.notes == []
-    assert manager.stored_identity.broker_id == 5
-    cluster_id = manager.stored_identity.cluster_id
+    assert manager.directories.stored_identity.broker_id == 5
+    cluster_id = manager.directories.stored_identity.cluster_id
     assert cluster_id is not None
     found = {(partition.topic, partition.partition): partition.topic_id for partition in manager.found}
     assert set(found) == {(TOPIC, 0), (TOPIC, 1)}
@@ -147,7 +149,7 @@ def test_there_and_back(kafka: ApacheKafka) -> None:
     ours = records(4, size=100)
     append(log, of_records(ours), leader_epoch=0)
     pairs += [(record.key, record.value) for record in ours]
-    assert manager.claim(cluster_id, 5) is None
+    assert manager.directories.claim(cluster_id, 5) is None
     manager.close()
 
     kafka.start()
@@ -161,12 +163,12 @@ def test_there_and_back(kafka: ApacheKafka) -> None:
     index = max((kafka.log_dir / f"{TOPIC}-0").glob("*.index"))
     assert index.stat().st_size == 4096, "the index of a killed broker is preallocated"
     manager = our_manager(kafka)
-    assert not manager.was_clean
+    assert not was_clean(manager)
     log = manager.get(TOPIC, 0)
     assert log is not None
     assert pairs_of(log) == pairs
     assert len(log.producers) == 2
-    assert log.offset_for_timestamp(0) is not None
+    assert offset_for_timestamp(log, 0) is not None
     ours = records(6, size=100, first=50)
     append(log, of_records(ours), leader_epoch=log.leader_epoch)
     pairs += [(record.key, record.value) for record in ours]

@@ -28,6 +28,7 @@ from ottla.records.record import Record, decode_batch
 from ottla.storage.log import COORDINATOR, AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.results import LogRead
+from ottla.storage.truncation import delete_records
 from support.storage_logs import NOW_MS, log_config, of_records
 
 CONFIG = log_config(segment_bytes=1500, index_interval_bytes=300)
@@ -63,7 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Content]:
     root = tmp_path_factory.mktemp("whole")
     chosen = random.Random(4)
     manager = opened(root)
-    assert manager.claim("cluster", 1) is None
+    assert manager.directories.claim("cluster", 1) is None
     values = {}
     for topic in ("plain", "packed"):
         log = manager.create(topic, None, 0)
@@ -87,7 +88,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Content]:
             assert isinstance(info, AppendInfo)
             for each, record in enumerate(content):
                 values[topic, start + each] = record.value or b""
-        log.delete_records(5)
+        delete_records(log, 5)
     log = manager.create("packed", None, 1)
     for number in range(12):
         transaction(log, number, values)

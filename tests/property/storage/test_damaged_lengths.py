@@ -20,11 +20,13 @@ from ottla.inspection.findings import Tally
 from ottla.inspection.verify import VerifyWish, verify
 from ottla.records.errors import BatchError
 from ottla.storage.log import LogRead, PartitionLog, ReadRefusal
+from ottla.storage.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.manager import LogManager
 from ottla.storage.recovery import load_log
 from ottla.storage.resources import LogResources
 from ottla.storage.results import OffsetTimestamp
 from ottla.storage.retention import confirm_expired, delete_old_segments
+from ottla.storage.truncation import truncate_to
 from ottla.testing.disk_memory import MemoryDisk, MemoryFile
 from support.compaction import Cleaning, compact_config
 from support.storage_logs import NOW_MS, append, batch, new_log, place, read_all
@@ -113,9 +115,9 @@ def use(log: PartitionLog) -> None:
             if isinstance(read, LogRead) and read.slice is not None and read.slice.release is not None:
                 read.slice.release()
     for timestamp in range(NOW_MS - 5, NOW_MS + 250, 15):
-        found = log.offset_for_timestamp(timestamp)
+        found = offset_for_timestamp(log, timestamp)
         assert found is None or isinstance(found, OffsetTimestamp | ReadRefusal)
-    log.offset_of_max_timestamp()
+    offset_of_max_timestamp(log)
     with suppress(BatchError):
         list(log.read_batches(0))
     assert append(log).first_offset == append(log).first_offset - 3
@@ -163,7 +165,7 @@ def test_truncation(length: int) -> None:
         disk = WRITTEN.disk(name, position, length)
         log = opened(disk, clean=True, recovery_point=WRITTEN.end)
         try:
-            log.truncate_to(7 * number % WRITTEN.end, NOW_MS)
+            truncate_to(log, 7 * number % WRITTEN.end, NOW_MS)
         except (BatchError, DiskError):
             assert log.failure
 

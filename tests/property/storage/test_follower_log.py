@@ -14,8 +14,10 @@ from ottla.records.batch import parse_batch_header, patch_batch
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record
+from ottla.storage.following import append_as_follower
 from ottla.storage.log import PartitionLog
 from ottla.storage.results import FollowerAppend
+from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.testing.disk_memory import MemoryDisk
 from support.random_cases import cases
 from support.storage_logs import NOW_MS, batch, log_config, new_log, of_records, open_log
@@ -108,7 +110,7 @@ class FollowerMachine(RuleBasedStateMachine):
                 break
             size += len(each.data)
             taken.append(each)
-        done = self.log.append_as_follower(sent, leader_epoch=FOLLOWED, now_ms=NOW_MS)
+        done = append_as_follower(self.log, sent, leader_epoch=FOLLOWED, now_ms=NOW_MS)
         assert done == FollowerAppend(size, taken[-1].end if taken else self.end)
         self.model += taken
         self.end = taken[-1].end if taken else self.end
@@ -116,7 +118,7 @@ class FollowerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(max(0, self.start - 3), self.end + 2))
-        for path in self.log.truncate_to(offset, NOW_MS):
+        for path in truncate_to(self.log, offset, NOW_MS):
             self.disk.remove(path)
         cut = [each.first for each in self.model if each.first < offset < each.end]
         end = cut[0] if cut else min(offset, self.end)
@@ -126,7 +128,7 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @rule(offset=st.integers(0, 500))
     def begin_anew(self, offset: int) -> None:
-        for path in self.log.truncate_fully_and_start_at(offset, NOW_MS):
+        for path in truncate_fully_and_start_at(self.log, offset, NOW_MS):
             self.disk.remove(path)
         self.model = []
         self.start = self.end = offset

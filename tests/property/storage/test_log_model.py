@@ -12,7 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ottla.records.compression import Compression
 from ottla.records.record import Record
 from ottla.storage.log import AppendRefusal, PartitionLog, ReadRefusal
+from ottla.storage.lookups import offset_for_timestamp
 from ottla.storage.retention import delete_old_segments
+from ottla.storage.truncation import delete_records, truncate_to
 from ottla.testing.disk_memory import Change, MemoryDisk
 from ottla.testing.disk_power import PowerLoss
 from ottla.wire.errors import ErrorCode
@@ -123,14 +125,14 @@ class LogMachine(RuleBasedStateMachine):
         expected = next(
             (offset for offset in range(start, len(self.model)) if self.model[offset][1] >= NOW_MS + when), None
         )
-        found = self.log.offset_for_timestamp(NOW_MS + when)
+        found = offset_for_timestamp(self.log, NOW_MS + when)
         assert not isinstance(found, ReadRefusal)
         assert (found.offset if found else None) == expected
 
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.log.log_start_offset, len(self.model)))
-        assert self.log.delete_records(offset) == offset
+        assert delete_records(self.log, offset) == offset
 
     @rule()
     def retention(self) -> None:
@@ -142,7 +144,7 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         bases = [decode(part)[0].offset for part in self.log.read_batches(self.log.log_start_offset)]
         target = data.draw(st.sampled_from(bases))
-        for path in self.log.truncate_to(target, NOW_MS):
+        for path in truncate_to(self.log, target, NOW_MS):
             self.disk.remove(path)
         del self.model[target:]
         self.epoch += 1

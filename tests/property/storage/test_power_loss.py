@@ -16,6 +16,7 @@ from ottla.storage.log import AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.scan import scan_batches
 from ottla.storage.settings import StorageSettings
+from ottla.storage.truncation import delete_records
 from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes
 from ottla.testing.disk_power import every_moment, nothing_more
 from support.storage_logs import NOW_MS, batch, committed, decode, log_config, of_records, read_bytes
@@ -97,7 +98,7 @@ class Run:
         """Retention and removals: what they take is not promised any more from the moment they begin."""
         self.clock.advance(1000)
         before = journal_bytes(self.journal)
-        self.manager.maintain(self.clock.now_ms())
+        list(self.manager.upkeep.maintain(self.clock.now_ms()))
         self.note(before)
 
 
@@ -176,7 +177,7 @@ def test_the_power_goes_after_every_byte() -> None:
             run.append(two, 3, 0, producer=False)
             run.acknowledge(two)
         if number == 6:
-            run.manager.checkpoint()
+            run.manager.checkpoints.write()
     run.tick()
     run.manager.close()
     assert check_all(run, None, seeds=3) > 5000
@@ -248,10 +249,10 @@ def long_run(seed: int, steps: int) -> Run:
             run.log(key).roll(run.clock.now_ms())
         elif step < 0.93:
             log = run.log(key)
-            log.delete_records(chosen.randint(log.log_start_offset, log.high_watermark))
+            delete_records(log, chosen.randint(log.log_start_offset, log.high_watermark))
             run.note()
         elif step < 0.96:
-            run.manager.checkpoint()
+            run.manager.checkpoints.write()
         elif step < 0.98:
             run.tick()
         else:

@@ -26,7 +26,8 @@ from ottla.cluster.controller_events import PutState, SetChannels
 from ottla.cluster.image import PartitionImage
 from ottla.cluster.isr import InSyncReplicas, IsrProposal
 from ottla.cluster.reassignments import Reassignments
-from ottla.storage import log as logs
+from ottla.storage import following, truncation
+from ottla.storage.log import PartitionLog
 from ottla.storage.producer_state import ProducerState
 from ottla.wire.errors import ErrorCode
 from ottla.zk.tree import Check, Operation, Set
@@ -176,7 +177,7 @@ def _truncates_too_much(patch: pytest.MonkeyPatch) -> None:
 
 def _keeps_producer_state(patch: pytest.MonkeyPatch) -> None:
     """What was truncated is still known as appended: its repetition is taken for a duplicate."""
-    patch.setattr(logs.PartitionLog, "_rebuild_producers", lambda *_: None)
+    patch.setattr(truncation, "_rebuild_producers", lambda *_: None)
 
 
 def _takes_duplicates(patch: pytest.MonkeyPatch) -> None:
@@ -209,8 +210,8 @@ def _waits_on(patch: pytest.MonkeyPatch) -> None:
 
 def _keeps_no_epochs(patch: pytest.MonkeyPatch) -> None:
     """A leader does not record where its leader epoch begins, nor a follower what it gets."""
-    patch.setattr(logs.PartitionLog, "assign_leader_epoch", lambda *_: None)
-    patch.setattr(logs, "adopt_epochs", lambda *_: None)
+    patch.setattr(PartitionLog, "assign_leader_epoch", lambda *_: None)
+    patch.setattr(following, "_adopt_epochs", lambda *_: None)
 
 
 def _obeys_old_epochs(patch: pytest.MonkeyPatch) -> None:

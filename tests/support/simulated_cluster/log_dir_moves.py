@@ -52,7 +52,7 @@ class LogDirSeedRun(SeedRun):
             f"{future.log.directory} of broker {each.id}"
             for each in self.cluster.up()
             if each.broker is not None
-            for future in each.broker.logs.futures
+            for future in each.broker.logs.placement.futures.values()
         ]
 
     async def _move(self, chance: random.Random) -> None:

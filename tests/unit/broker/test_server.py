@@ -247,7 +247,7 @@ def test_lost_coordination_metadata_costs_no_records(tmp_path: Path, beside: boo
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
         try:
-            broker.logs.apply_retention(broker.clock.now_ms())
+            list(broker.logs.upkeep.apply_retention(broker.clock.now_ms()))
             starts = {log.topic: log.log_start_offset for log in broker.logs.logs()}
             # Whose settings are known to be the defaults, loses what is due; nothing else does.
             assert starts == {"kept": 0, "compacted": 0, "defaults": 3 if beside else 0}
@@ -300,7 +300,7 @@ def test_stray_directories_are_kept_and_not_served(tmp_path: Path, caplog: pytes
         for _ in range(2):
             broker = Broker(config(tmp_path))
             assert await broker.start() is None
-            broker.logs.apply_retention(broker.clock.now_ms())
+            list(broker.logs.upkeep.apply_retention(broker.clock.now_ms()))
             assert "other" not in broker.image.topics
             assert broker.partitions.get("other", 0) is None
             assert "other-0 is stray, and kept but not served" in caplog.text

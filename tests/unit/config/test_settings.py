@@ -53,7 +53,7 @@ def sources() -> str:
     alike = ("container.py", "settings.py", "refusals.py", "rules.py", "reference.py", "dynamic.py")
     package = PROJECT / "src" / "ottla"
     left_out = {package / "config" / name for name in alike}
-    clients = {package / name for name in ("client", "peer", "profiles", "spark", "zkconsumer")}
+    clients = {package / name for name in ("client", "ops", "peer", "profiles", "spark", "zkconsumer")}
     files = [path for path in package.rglob("*.py") if path not in left_out and clients.isdisjoint(path.parents)]
     return "".join(path.read_text() for path in files)
 

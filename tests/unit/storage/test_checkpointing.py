@@ -22,11 +22,11 @@ def test_a_checkpoint_made_in_steps_has_logs_as_they_are_at_its_end(
     manager = setup.opened()
     for index in range(3):
         append(manager.create("orders", TOPIC_ID, index))
-    manager.checkpoint()
+    manager.checkpoints.write()
     for log in manager.logs():
         append(log)
         log.flush(NOW_MS)
-    steps = manager._checkpoints.write_in_steps("recovery-point-offset-checkpoint")
+    steps = manager.checkpoints.write_in_steps("recovery-point-offset-checkpoint")
     next(steps)
     log = manager.get("orders", 0)
     assert log is not None

@@ -17,6 +17,7 @@ from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.offset_map import OffsetMap
 from ottla.storage.settings import StorageSettings
+from ottla.storage.truncation import truncate_to
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from support.compaction import HOUR_MS, KEY, Cleaning, cleaning, compact_config, contents, newest, put
@@ -45,7 +46,7 @@ def test_only_what_is_dirty_enough_is_cleaned(ground: tuple[Disk, str]) -> None:
     assert not found.is_due
     subject.clean()
     assert subject.cleaner.checkpoints == {KEY: end}
-    subject.log.apply_config(compact_config(min_cleanable_dirty_ratio=0.1))
+    subject.log.config = compact_config(min_cleanable_dirty_ratio=0.1)
     subject.clean()
     assert subject.cleaner.checkpoints == {KEY: end + 1}
 
@@ -71,7 +72,7 @@ def test_lags_hold_records_back_and_press_them(ground: tuple[Disk, str]) -> None
     assert subject.cleaner.checkpoints == {KEY: subject.log.log_end_offset}
     # A maximum lag makes a round due whatever the ratio says.
     pressed = compact_config(max_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=1)
-    subject.log.apply_config(pressed)
+    subject.log.config = pressed
     put(subject.log, ("a", "late"))
     subject.log.roll(NOW_MS)
     assert not examine(subject.log, subject.cleaner.checkpoints[KEY], NOW_MS + HOUR_MS - 1).is_due
@@ -100,10 +101,10 @@ def test_what_is_not_on_the_disk_is_not_cleaned(ground: tuple[Disk, str]) -> Non
     for _ in range(3):
         append(log, batch(2))
         log.roll(NOW_MS)
-    assert log.closed_unflushed
+    assert log.recovery_point < log.segments[-1].base_offset
     assert examine(log, None, NOW_MS).dirty_bytes == 0, "a newer value that is lost must not have cost the older one"
     log.flush()
-    assert not log.closed_unflushed
+    assert log.recovery_point == log.log_end_offset
     assert examine(log, None, NOW_MS).end_offset == log.log_end_offset
 
 
@@ -120,7 +121,7 @@ def test_groups_keep_to_the_size_of_segments(ground: tuple[Disk, str]) -> None:
     log = new_log(ground[0], ground[1], compact_config())
     filled(log, 6)
     size = log.segments[0].size
-    log.apply_config(compact_config(segment_bytes=2 * size + 10))
+    log.config = compact_config(segment_bytes=2 * size + 10)
     assert [len(group) for group in group_segments(log, log.log_end_offset)] == [2, 2, 2]
     assert [len(group) for group in group_segments(log, 7)] == [2, 1]
 
@@ -251,7 +252,7 @@ class Managed:
 
     def later(self, by_ms: int = 1000) -> None:
         self.clock.advance(by_ms)
-        self.manager.maintain(self.clock.now_ms())
+        list(self.manager.upkeep.maintain(self.clock.now_ms()))
 
 
 @pytest.mark.spec("L5")
@@ -405,7 +406,7 @@ def test_a_round_whose_log_was_cut_meanwhile_ends_and_leaves_nothing(ground: tup
     executor.finish()  # the map of keys
     executor.finish()  # the new segment
     assert [name for name in subject.disk.listdir(subject.log.directory) if name.endswith(".swap")]
-    subject.log.truncate_to(4, NOW_MS)
+    truncate_to(subject.log, 4, NOW_MS)
     executor.finish()  # its name forced to the disk
     assert executor.works == []
     assert not subject.cleaner.is_cleaning(KEY)

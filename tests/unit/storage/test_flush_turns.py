@@ -39,7 +39,7 @@ def test_flushes_of_an_interval_are_spread_over_it() -> None:
         flushed: list[PartitionLog] = []
         for _ in range(5):
             clock.advance(1000)
-            manager.maintain(clock.now_ms())
+            list(manager.upkeep.maintain(clock.now_ms()))
             now = [log for log in logs if log.recovery_point == log.log_end_offset and log not in flushed]
             assert 5 <= len(now) <= 40, "about a fifth of them each second"
             flushed += now

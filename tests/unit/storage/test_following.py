@@ -14,9 +14,11 @@ from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record
 from ottla.storage.files import SegmentFile
+from ottla.storage.following import append_as_follower
 from ottla.storage.log import AppendRefusal, LogRead, PartitionLog
 from ottla.storage.results import EpochEnd, FollowerAppend
 from ottla.storage.transaction_index import AbortedTransaction
+from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
@@ -52,13 +54,13 @@ def sent(*batches: memoryview, first: int = 0, epoch: int = 0) -> memoryview:
 
 
 def follow(log: PartitionLog, data: memoryview, epoch: int = 9) -> FollowerAppend:
-    done = log.append_as_follower(data, leader_epoch=epoch, now_ms=NOW_MS)
+    done = append_as_follower(log, data, leader_epoch=epoch, now_ms=NOW_MS)
     assert isinstance(done, FollowerAppend), done
     return done
 
 
 def refused(log: PartitionLog, data: memoryview, epoch: int = 9) -> AppendRefusal:
-    refusal = log.append_as_follower(data, leader_epoch=epoch, now_ms=NOW_MS)
+    refusal = append_as_follower(log, data, leader_epoch=epoch, now_ms=NOW_MS)
     assert isinstance(refusal, AppendRefusal), refusal
     return refusal
 
@@ -143,7 +145,7 @@ def test_an_epoch_later_than_the_leaders_is_not_believed(ground: Ground) -> None
 def test_an_empty_log_may_begin_within_a_batch(ground: Ground) -> None:
     """The leader's log may start there after DeleteRecords."""
     log = new_log(ground.disk, ground.root)
-    log.truncate_fully_and_start_at(12, NOW_MS)
+    truncate_fully_and_start_at(log, 12, NOW_MS)
     data = sent(batch(5), first=10, epoch=2)
     follow(log, data)
     assert (log.log_start_offset, log.log_end_offset) == (10, 15)
@@ -229,7 +231,7 @@ def test_a_batch_is_never_cut(ground: Ground, offset: int) -> None:
     log = new_log(ground.disk, ground.root, log_config(segment_bytes=700, index_interval_bytes=0))
     for number in range(10):
         follow(log, sent(batch(3), first=3 * number, epoch=number // 4))
-    log.truncate_to(offset, NOW_MS)
+    truncate_to(log, offset, NOW_MS)
     assert log.log_end_offset == offset - offset % 3
     assert log.epochs.entries == [
         (epoch, start) for epoch, start in ((0, 0), (1, 12), (2, 24)) if start < offset // 3 * 3
@@ -248,7 +250,7 @@ def test_a_truncation_needs_no_room_on_the_disk(offset: int) -> None:
         if number == 4:
             log.flush()
     disk.fail("write", error=errno.ENOSPC)
-    log.truncate_to(offset, NOW_MS)
+    truncate_to(log, offset, NOW_MS)
     disk.heal()
     follow(log, sent(batch(3), first=log.log_end_offset, epoch=5))
     assert [record.offset for record in read_all(committed(log))] == list(range(offset - offset % 3 + 3))
@@ -263,17 +265,17 @@ def test_the_epoch_of_a_leader_without_records_goes(ground: Ground) -> None:
     log = new_log(ground.disk, ground.root)
     follow(log, sent(batch(3), epoch=2))
     log.assign_leader_epoch(5)
-    assert log.truncate_to(3, NOW_MS) == []
+    assert truncate_to(log, 3, NOW_MS) == []
     assert log.epochs.entries == [(2, 0)]
     follow(log, sent(batch(3), first=3, epoch=4))
-    assert log.epoch_end_offset(3) == EpochEnd(2, 3)
+    assert log.epochs.end_of(3, log.log_end_offset) == EpochEnd(2, 3)
 
 
 def test_truncation_between_batches_that_compaction_left(ground: Ground) -> None:
     log = new_log(ground.disk, ground.root)
     follow(log, sent(batch(3)))
     follow(log, sent(batch(3), first=10))
-    log.truncate_to(7, NOW_MS)
+    truncate_to(log, 7, NOW_MS)
     assert log.log_end_offset == 7
     follow(log, sent(batch(3), first=8))
     assert [record.offset for record in read_all(committed(log))] == [0, 1, 2, 8, 9, 10]
@@ -284,11 +286,11 @@ def test_truncation_takes_transactions_and_the_high_watermark_back(ground: Groun
     follow(log, sent(transactional(1, 0), transactional(2, 0), marker(1, ControlRecordType.COMMIT)))
     follow(log, sent(marker(2, ControlRecordType.ABORT), first=7))
     log.update_high_watermark(5)
-    log.truncate_to(7, NOW_MS)
+    truncate_to(log, 7, NOW_MS)
     assert list(log.producers.open_transactions) == [2]
     assert log.aborted_transactions(0, 10) == []
     assert (log.last_stable_offset, log.high_watermark) == (0, 5), "the commit of the first is not replicated"
-    log.truncate_to(3, NOW_MS)
+    truncate_to(log, 3, NOW_MS)
     assert (log.last_stable_offset, log.high_watermark) == (0, 3)
     assert list(log.producers.open_transactions) == [1]
 
@@ -301,7 +303,7 @@ def test_what_is_about_to_be_sent_of_the_removed_range_is_not_sent(ground: Groun
     assert isinstance(read, LogRead)
     assert isinstance(read.slice, FileSlice)
     before = read.slice.read()
-    log.truncate_to(3, NOW_MS)
+    truncate_to(log, 3, NOW_MS)
     follow(log, sent(batch(3), batch(3), batch(3), first=3, epoch=1))
     assert read.slice.read() == before[: len(before) // 3]
     assert [segment.base_offset for segment in log.segments] == [0, 3]
@@ -317,7 +319,7 @@ def test_what_is_about_to_be_sent_of_a_removed_file_is_sent_as_it_was(ground: Gr
     assert isinstance(read, LogRead)
     assert isinstance(read.slice, FileSlice)
     before = read.slice.read()
-    log.truncate_to(0, NOW_MS)
+    truncate_to(log, 0, NOW_MS)
     follow(log, sent(batch(3, size=77), batch(3), epoch=1))
     assert read.slice.read() == before
     assert read.slice.release is not None
@@ -335,7 +337,7 @@ def test_beginning_anew(ground: Ground, clean: bool) -> None:
         each = batch(3, producer_id=7, producer_epoch=0, base_sequence=3 * number)
         follow(log, sent(each, first=3 * number, epoch=2))
     log.flush()
-    for path in log.truncate_fully_and_start_at(100, NOW_MS):
+    for path in truncate_fully_and_start_at(log, 100, NOW_MS):
         ground.disk.remove(path)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (100,) * 4
     assert (log.leader_epoch, len(log.producers), log.size_bytes) == (-1, 0, 0)
@@ -353,7 +355,7 @@ def test_beginning_anew(ground: Ground, clean: bool) -> None:
 def test_beginning_anew_before_the_log(ground: Ground) -> None:
     log = new_log(ground.disk, ground.root)
     follow(log, sent(batch(3), first=50))
-    log.truncate_fully_and_start_at(20, NOW_MS)
+    truncate_fully_and_start_at(log, 20, NOW_MS)
     follow(log, sent(batch(3), first=20))
     assert [record.offset for record in read_all(committed(log))] == [20, 21, 22]
 
@@ -369,5 +371,5 @@ def test_a_failed_beginning_refuses_appends(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(disk, "rename", broken)
     with pytest.raises(DiskError):
-        log.truncate_fully_and_start_at(20, NOW_MS)
+        truncate_fully_and_start_at(log, 20, NOW_MS)
     assert refused(log, sent(batch(3), first=3)).error == ErrorCode.KAFKA_STORAGE_ERROR

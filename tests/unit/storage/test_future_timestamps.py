@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.env.disk import Disk
-from ottla.storage.future_timestamps import CLOCKS_DIFFER_MS
 from ottla.storage.manager import LogManager
+from ottla.storage.upkeep import CLOCKS_DIFFER_MS
 from support.storage_logs import NOW_MS, append, batch
 from support.storage_managers import ManagerSetup as Setup
 
@@ -25,7 +25,7 @@ def test_a_timestamp_in_the_future_is_noted_once_for_each_partition(ground: tupl
         append(log, batch(3, timestamp=NANOSECONDS))
         append(log, batch(3, timestamp=NOW_MS - 2 * HOUR_MS))
     for _ in range(3):
-        manager.apply_retention(NOW_MS)
+        list(manager.upkeep.apply_retention(NOW_MS))
     assert log.log_start_offset == 3
     assert [note.partition(" ")[0] for note in manager.notes] == ["clicks-0", "clicks-1"]
     (note, _) = manager.notes
@@ -39,9 +39,9 @@ def test_a_partition_that_was_deleted_is_noted_again(ground: tuple[Disk, str]) -
     manager = opened(ground, retention_ms=HOUR_MS)
     for _ in range(2):
         append(manager.create("clicks", None, 0), batch(3, timestamp=NANOSECONDS))
-        manager.apply_retention(NOW_MS)
+        list(manager.upkeep.apply_retention(NOW_MS))
         assert manager.delete("clicks", 0)
-        manager.apply_retention(NOW_MS)
+        list(manager.upkeep.apply_retention(NOW_MS))
     assert len(manager.notes) == 2
 
 
@@ -56,5 +56,5 @@ def test_a_partition_that_was_deleted_is_noted_again(ground: tuple[Disk, str]) -
 def test_what_keeps_nothing_is_not_noted(ground: tuple[Disk, str], settings: dict[str, object], timestamp: int) -> None:
     manager = opened(ground, **settings)
     append(manager.create("clicks", None, 0), batch(3, timestamp=timestamp))
-    manager.apply_retention(NOW_MS)
+    list(manager.upkeep.apply_retention(NOW_MS))
     assert manager.notes == []

@@ -10,10 +10,14 @@ import pytest
 from ottla.env.disk import DiskError
 from ottla.records.batch import TimestampType, check_crc, frame_batch, parse_batch_header, split_batches
 from ottla.records.record import Record
+from ottla.storage.flushing import begin_flush, end_flush
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, DeleteRefusal, LogRead, PartitionLog, ReadRefusal
+from ottla.storage.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.recovery import create_log
 from ottla.storage.resources import LogResources
 from ottla.storage.results import OffsetTimestamp
+from ottla.storage.retention import drop_segments
+from ottla.storage.truncation import delete_records, truncate_to
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
@@ -331,7 +335,7 @@ def test_offsets_out_of_range(ground: Ground) -> None:
     assert isinstance(refusal, ReadRefusal)
     assert refusal.error == ErrorCode.OFFSET_OUT_OF_RANGE
     assert "only have log segments upto 12." in refusal.message
-    assert log.delete_records(6) == 6
+    assert delete_records(log, 6) == 6
     refusal = log.read(5, 100)
     assert isinstance(refusal, ReadRefusal)
     assert "starting from offset: 6." in refusal.message
@@ -343,7 +347,7 @@ def test_open_files_are_bounded(ground: Ground) -> None:
         append(log)
     assert len(log.segments) > 20
     assert [record.offset for record in read_all(log, max_bytes=250)] == list(range(180))
-    files = log._resources.files
+    files = log.resources.files
     assert len(files) <= 4
     slices = [log.read(3 * number, 100) for number in range(0, 60, 3)]
     assert all(isinstance(read, LogRead) and read.slice is not None for read in slices)
@@ -362,7 +366,7 @@ def test_memory_for_indexes_is_bounded(ground: Ground) -> None:
         append(log)
     for offset in range(0, 600, 7):
         assert decode(read_bytes(log.read(offset, 100)))[0].offset == offset - offset % 3
-    memory = log._resources.index_memory
+    memory = log.resources.index_memory
     loaded = [segment.offset_index for segment in log.segments if segment.offset_index._offsets is not None]
     assert memory.used_bytes == sum(index.entries * 8 for index in loaded) <= 800
 
@@ -374,7 +378,7 @@ def test_deleted_segments_stay_readable_until_released(ground: Ground) -> None:
     read = log.read(0, 1 << 20)
     assert isinstance(read, LogRead)
     assert read.slice is not None
-    renamed = log.drop_segments(3)
+    renamed = drop_segments(log, 3)
     for path in renamed:
         assert path.endswith(".deleted")
         ground.disk.remove(path)
@@ -405,9 +409,9 @@ def test_leader_epochs_follow_the_appends(ground: Ground) -> None:
     log.assign_leader_epoch(3)
     append(log, leader_epoch=3)
     assert ground.disk.read_bytes(f"{log.directory}/leader-epoch-checkpoint") == b"0\n2\n1 0\n3 6\n"
-    assert (log.epoch_at(5), log.epoch_at(6)) == (1, 3)
-    ends = [(log.epoch_end_offset(epoch).leader_epoch, log.epoch_end_offset(epoch).end_offset) for epoch in range(5)]
-    assert ends == [(0, 0), (1, 6), (1, 6), (3, 9), (-1, -1)]
+    assert (log.epochs.epoch_at(5), log.epochs.epoch_at(6)) == (1, 3)
+    ends = [log.epochs.end_of(epoch, log.log_end_offset) for epoch in range(5)]
+    assert [(end.leader_epoch, end.end_offset) for end in ends] == [(0, 0), (1, 6), (1, 6), (3, 9), (-1, -1)]
 
 
 def test_the_high_watermark_is_moved_by_others_and_stays_within_the_log(ground: Ground) -> None:
@@ -425,17 +429,17 @@ def test_delete_records_moves_the_start(ground: Ground) -> None:
     log = small_log(ground)
     for _ in range(3):
         append(log)
-    assert log.delete_records(4) == 4
-    assert log.delete_records(2) == 4
+    assert delete_records(log, 4) == 4
+    assert delete_records(log, 2) == 4
     assert [record.offset for record in read_all(log)] == [4, 5, 6, 7, 8]
-    beyond = log.delete_records(10)
+    beyond = delete_records(log, 10)
     assert isinstance(beyond, DeleteRefusal)
     assert beyond.error == ErrorCode.OFFSET_OUT_OF_RANGE
-    negative = log.delete_records(-2)
+    negative = delete_records(log, -2)
     assert isinstance(negative, DeleteRefusal)
-    assert log.delete_records(-1) == 9
+    assert delete_records(log, -1) == 9
     compacted = small_log(Ground(ground.disk, ground.root + "/compacted"), cleanup_policy="compact")
-    refusal = compacted.delete_records(0)
+    refusal = delete_records(compacted, 0)
     assert isinstance(refusal, DeleteRefusal)
     assert refusal.error == ErrorCode.POLICY_VIOLATION
 
@@ -446,7 +450,7 @@ def test_truncation(ground: Ground, offset: int) -> None:
     for number in range(10):
         append(log, idempotent(3 * number, count=3), leader_epoch=number // 4)
     whole = offset - offset % 3
-    log.truncate_to(whole, NOW_MS)
+    truncate_to(log, whole, NOW_MS)
     assert log.log_end_offset == log.high_watermark == whole
     assert [record.offset for record in read_all(log)] == list(range(whole))
     assert log.leader_epoch == (whole - 1) // 12
@@ -455,16 +459,16 @@ def test_truncation(ground: Ground, offset: int) -> None:
         assert refused(log, idempotent(whole + 3, count=3)).error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     append(log, idempotent(whole, count=3), leader_epoch=5)
     assert [record.offset for record in read_all(log)] == list(range(whole + 3))
-    assert log.truncate_to(whole + 3, NOW_MS) == []
+    assert truncate_to(log, whole + 3, NOW_MS) == []
 
 
 def test_truncation_before_the_first_segment(ground: Ground) -> None:
     log = small_log(ground, segment_bytes=300)
     for _ in range(10):
         append(log)
-    log.drop_segments(4)
+    drop_segments(log, 4)
     assert log.log_start_offset > 5
-    log.truncate_to(5, NOW_MS)
+    truncate_to(log, 5, NOW_MS)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
     append(log)
     assert [record.offset for record in read_all(log)] == [5, 6, 7]
@@ -555,7 +559,7 @@ def test_a_failed_read_is_a_refusal(faulty: FaultyDisk) -> None:
     refusal = log.read(7, 1000)
     assert isinstance(refusal, ReadRefusal)
     assert refusal.error == ErrorCode.KAFKA_STORAGE_ERROR
-    for found in (log.offset_for_timestamp(NOW_MS), log.offset_of_max_timestamp()):
+    for found in (offset_for_timestamp(log, NOW_MS), offset_of_max_timestamp(log)):
         assert isinstance(found, ReadRefusal)
         assert found.error == ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -584,11 +588,11 @@ def test_a_failed_flush_ends_the_appends(faulty: FaultyDisk) -> None:
     log = new_log(faulty, "/data")
     append(log)
     faulty.fail("flush", "*.log", times=1)
-    job = log.begin_flush()
+    job = begin_flush(log)
     assert job is not None
     with pytest.raises(Exception, match="cannot flush") as caught:
         job.run()
-    log.end_flush(job, caught.value, NOW_MS)
+    end_flush(log, job, caught.value, NOW_MS)
     assert log.recovery_point == 0
     assert "may be lost" in refused(log, batch()).message
 
@@ -601,16 +605,16 @@ def test_flushing_moves_the_recovery_point(ground: Ground) -> None:
     for _ in range(10):
         append(log)
     assert (log.unflushed.bytes, log.unflushed.records) == (log.size_bytes, 30)
-    job = log.begin_flush()
+    job = begin_flush(log)
     assert job is not None
     append(log)
     job.run()
-    log.end_flush(job, None, NOW_MS + 5)
+    end_flush(log, job, None, NOW_MS + 5)
     assert (log.recovery_point, log.unflushed.records, log.unflushed.last_flush_ms) == (30, 3, NOW_MS + 5)
     assert log.unflushed.bytes == len(batch())
     assert log.flush() == len(batch())
     assert not log.flush_needed()
-    assert log.begin_flush() is None
+    assert begin_flush(log) is None
     assert log.flush() == 0
 
 
@@ -624,13 +628,13 @@ def test_a_closed_log_neither_takes_nor_gives(ground: Ground) -> None:
     refusal = log.read(0, 100)
     assert isinstance(refusal, ReadRefusal)
     assert decode(read_bytes(read)), "a range that is being sent stays readable"
-    assert len(log._resources.files) == 0
+    assert len(log.resources.files) == 0
     assert "orders-0" in repr(log)
 
 
 def test_other_settings_hold_from_now_on(ground: Ground) -> None:
     log = small_log(ground)
-    log.apply_config(log_config(max_message_bytes=10))
+    log.config = log_config(max_message_bytes=10)
     assert refused(log, batch()).error == ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -646,13 +650,13 @@ def test_a_flush_says_nothing_of_what_was_appended_after_a_truncation(ground: Gr
     log = new_log(*ground)
     for _ in range(3):
         append(log)
-    job = log.begin_flush()
+    job = begin_flush(log)
     assert job is not None
-    log.truncate_to(3, NOW_MS)
+    truncate_to(log, 3, NOW_MS)
     append(log)
     append(log)
     job.run()
-    log.end_flush(job, None, NOW_MS)
+    end_flush(log, job, None, NOW_MS)
     assert log.recovery_point == 3
     log.flush()
     assert log.recovery_point == 9
@@ -663,8 +667,8 @@ def test_deleted_records_do_not_count_as_forced_to_disk(ground: Ground) -> None:
     log = new_log(*ground, log_config(segment_bytes=200))
     for _ in range(3):
         append(log)
-    log.delete_records(8)
-    log.drop_segments(9)
+    delete_records(log, 8)
+    drop_segments(log, 9)
     assert log.recovery_point == log.segments[0].base_offset == 6
     log.flush()
     assert log.recovery_point == 9
@@ -717,7 +721,7 @@ def test_a_damaged_length_is_not_taken_for_that_of_an_answer(ground: Ground, num
             assert refusal.error is ErrorCode.CORRUPT_MESSAGE
     # What lies before it is given, the rest of the segment with it.
     assert not number or len(read_bytes(again.read(0, 1 << 20))) == 4 * size
-    found = again.offset_for_timestamp(NOW_MS)
+    found = offset_for_timestamp(again, NOW_MS)
     if number == 0:
         assert isinstance(found, ReadRefusal)
         assert "damaged batch at position 0" in found.message
@@ -735,13 +739,13 @@ def test_a_segment_that_cannot_be_renamed_is_still_there_or_gone_but_nothing_bet
     log.flush()
     disk.fail("rename", plan)
     with pytest.raises(DiskError):
-        log.drop_segments(4)
+        drop_segments(log, 4)
     start = 3 if plan == "*3.log" else 6
     assert log.log_start_offset == log.segments[0].base_offset == start
     assert [record.offset for record in read_all(log)] == list(range(start, 18))
     append(log)
     disk.heal()
-    renamed = log.drop_segments(4 - start // 3)
+    renamed = drop_segments(log, 4 - start // 3)
     assert log.log_start_offset == 12
     assert sorted(renamed) == sorted(
         f"{log.directory}/{name}" for name in disk.listdir(log.directory) if name.endswith(".deleted")
@@ -783,5 +787,5 @@ def test_readers_of_a_closed_segment_that_was_cut_short_are_reported(ground: Gro
             offset = got[-1] + 1
         # Cut between two batches it looks like one that was mended, and readers go on behind it.
         assert (told > 0) == (kept not in starts)
-        assert again.offset_for_timestamp(NOW_MS + 13) == OffsetTimestamp(NOW_MS + 13, 35, 0)
+        assert offset_for_timestamp(again, NOW_MS + 13) == OffsetTimestamp(NOW_MS + 13, 35, 0)
         again.release_files()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
 
@@ -16,11 +17,13 @@ from ottla.storage.flushing import FlushJob
 from ottla.storage.log import AppendInfo, AppendRefusal, PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.settings import StorageSettings
+from ottla.storage.truncation import delete_records
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, HandExecutor, append, batch, broker_config, log_config, read_all
 from support.storage_managers import ManagerSetup as Setup
+from support.storage_managers import was_clean
 
 TOPIC_ID = UUID("c0ffee00-1234-4abc-8def-0123456789ff")
 
@@ -32,7 +35,7 @@ def setup(ground: tuple[Disk, str]) -> Setup:
 
 def kill(manager: LogManager) -> None:
     """The process is gone: its locks are free."""
-    for folder in manager._directories.all:
+    for folder in manager.directories.all:
         folder.release()
 
 
@@ -46,7 +49,7 @@ def test_what_is_created_is_found_again(setup: Setup) -> None:
     assert manager.get("orders", 2) is None
     append(log)
     assert manager.unflushed_bytes == len(batch())
-    assert manager.claim("cluster", 3) is None
+    assert manager.directories.claim("cluster", 3) is None
     assert manager.close() == len(batch())
     assert manager.notes == []
     assert setup.read("recovery-point-offset-checkpoint") == b"0\n2\norders 0 3\norders 1 0\n"
@@ -56,8 +59,8 @@ def test_what_is_created_is_found_again(setup: Setup) -> None:
 
     again = setup.opened()
     assert not setup.disk.exists(f"{setup.folders[0]}/.kafka_cleanshutdown")
-    assert again.was_clean
-    assert again.stored_identity == MetaProperties("cluster", 3)
+    assert was_clean(again)
+    assert again.directories.stored_identity == MetaProperties("cluster", 3)
     assert [(found.topic, found.topic_id, found.partition, found.leader_epoch) for found in again.found] == [
         ("orders", TOPIC_ID, 0, 0),
         ("orders", TOPIC_ID, 1, -1),
@@ -75,11 +78,11 @@ def test_after_a_kill_everything_acknowledged_is_there(setup: Setup) -> None:
     log = manager.create("orders", TOPIC_ID, 0)
     for _ in range(10):
         append(log)
-    manager.checkpoint()
+    manager.checkpoints.write()
     append(log)
     kill(manager)
     again = setup.opened()
-    assert not again.was_clean
+    assert not was_clean(again)
     found = again.get("orders", 0)
     assert found is not None
     assert [record.offset for record in read_all(found)] == list(range(33))
@@ -100,7 +103,7 @@ def test_a_directory_in_use_is_refused(setup: Setup) -> None:
 def test_locking_is_all_or_nothing(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     second = Setup(disk, f"{root}/b").opened()
-    assert Setup(disk, f"{root}/a", f"{root}/b").manager().lock() is not None
+    assert Setup(disk, f"{root}/a", f"{root}/b").manager().directories.lock() is not None
     first = Setup(disk, f"{root}/a").opened()
     first.close()
     second.close()
@@ -109,11 +112,11 @@ def test_locking_is_all_or_nothing(ground: tuple[Disk, str]) -> None:
 
 def test_ids_of_others_are_refused(setup: Setup) -> None:
     manager = setup.opened()
-    assert manager.claim("cluster", 3) is None
-    wrong = manager.claim("other", 3)
+    assert manager.directories.claim("cluster", 3) is None
+    wrong = manager.directories.claim("other", 3)
     assert wrong is not None
     assert "The Cluster ID other doesn't match stored clusterId cluster" in wrong.message
-    wrong = manager.claim("cluster", 4)
+    wrong = manager.directories.claim("cluster", 4)
     assert wrong is not None
     assert "Configured broker.id 4 doesn't match stored broker.id 3" in wrong.message
     manager.close()
@@ -231,10 +234,10 @@ def test_retention_checkpoints_and_producers_in_the_background(ground: tuple[Dis
     assert len(log.producers) == 0
     assert log.log_start_offset == 12
     assert [name for name in setup.disk.listdir(log.directory) if name.endswith(".deleted")]
-    log.delete_records(12)
+    delete_records(log, 12)
     append(log)
     append(log)
-    log.delete_records(13)
+    delete_records(log, 13)
     setup.later(manager, 1000)
     assert not [name for name in setup.disk.listdir(log.directory) if name.endswith(".deleted")]
     setup.later(manager, 3000)
@@ -254,8 +257,8 @@ def test_a_topic_made_again_is_not_taken_for_its_former_self(setup: Setup, resta
     old = manager.create("t", None, 0)
     for _ in range(4):
         append(old)
-    assert old.delete_records(12) == 12
-    manager.checkpoint()
+    assert delete_records(old, 12) == 12
+    manager.checkpoints.write()
     assert b"t 0 12" in setup.read("log-start-offset-checkpoint")
     manager.delete("t", 0)
     if restarted:
@@ -303,16 +306,6 @@ def test_a_wall_clock_that_is_set_back_does_not_stop_the_flushes(setup: Setup) -
     setup.later(manager, 1000)
     setup.later(manager, 5000)
     assert log.recovery_point == 3
-    manager.close()
-
-
-def test_settings_of_a_topic_change(setup: Setup) -> None:
-    manager = setup.opened()
-    ours, other = manager.create("t", None, 0), manager.create("u", None, 0)
-    changed = log_config(max_message_bytes=10)
-    manager.apply_config("t", changed)
-    assert ours.config is changed
-    assert other.config is setup.config
     manager.close()
 
 
@@ -437,7 +430,7 @@ def test_many_files_are_removed_by_one_job_at_a_time(ground: tuple[Disk, str], m
     for _ in range(6):
         append(log)
     setup.clock.advance(60_000)
-    manager.apply_retention(setup.clock.now_ms())
+    list(manager.upkeep.apply_retention(setup.clock.now_ms()))
     folder = f"{setup.folders[0]}/t-0"
     assert len([name for name in setup.disk.listdir(folder) if name.endswith(".deleted")]) > 8
     before = len(executor.works)
@@ -456,7 +449,7 @@ def test_what_no_disk_thread_takes_is_done_later(ground: tuple[Disk, str]) -> No
     manager = LogManager(setup.disk, setup.clock, executor, setup.folders, lambda _: setup.config, StorageSettings())
     assert manager.open() is None
     told: list[BaseException | None] = []
-    manager.on_flushed = lambda _log, _size, error: told.append(error)
+    manager.upkeep.on_flushed = lambda _log, _size, error: told.append(error)
     logs = [manager.create("t", None, number) for number in range(2 * ROUNDS * LOGS_PER_ROUND)]
     for log in logs:
         append(log)
@@ -479,15 +472,30 @@ def test_what_no_disk_thread_takes_is_done_later(ground: tuple[Disk, str]) -> No
 
 
 class EndlesslyUnflushed:
-    """A log as the queue of flushes sees it."""
+    """A log as the queue of flushes sees it, with what it has not flushed."""
 
     closed = False
+    log_end_offset = 0
+    segment_list = ()
+    resources = SimpleNamespace(disk=MemoryDisk())
 
-    def begin_flush(self) -> FlushJob:
-        return FlushJob(MemoryDisk(), None, 0, 0)
+    @property
+    def unflushed(self) -> EndlesslyUnflushed:
+        return self
 
-    def end_flush(self, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
-        job.release()
+    def flush_needed(self) -> bool:
+        return True
+
+    def save_epochs(self) -> None:
+        pass
+
+    def begin(self, *_: object) -> FlushJob:
+        return FlushJob(self.resources.disk, None, 0, 0)
+
+    def complete(self, *_: object) -> None:
+        pass
+
+    repeat = complete
 
 
 def test_a_long_queue_of_flushes_that_nobody_takes_ends() -> None:
@@ -617,7 +625,7 @@ def test_retention_reads_what_is_cold_in_a_disk_thread(
     file_class = type(setup.disk.open(log.segments[0].log.path))
     monkeypatch.setattr(file_class, "is_warm", lambda *_: warm)
     before = len(executor.works)
-    manager.apply_retention(setup.clock.now_ms())
+    list(manager.upkeep.apply_retention(setup.clock.now_ms()))
     assert log.log_start_offset == 0, "nothing is deleted before the disk was asked"
     assert len(executor.works) == before + 1
     warm = True
@@ -648,11 +656,11 @@ def test_background_work_in_threads(tmp_path: Path) -> None:
         for log in logs:
             append(log)
         clock.advance(5000)
-        manager.maintain(clock.now_ms())
+        list(manager.upkeep.maintain(clock.now_ms()))
         await flushed(manager)
         for log in logs:
             append(log)
-        manager.maintain(clock.now_ms())
+        list(manager.upkeep.maintain(clock.now_ms()))
         assert manager.close() == 40 * len(batch())
         assert manager.notes == []
         executor.close()
@@ -699,7 +707,7 @@ def test_a_log_is_made_in_another_directory_where_one_has_failed() -> None:
     disk.heal()
     again = setup.opened()
     assert {log.name for log in again.logs()} == {"t-0", "t-1"}
-    assert again.was_clean
+    assert was_clean(again)
     again.close()
 
 
@@ -751,14 +759,14 @@ def test_after_a_truncation_the_recovery_point_is_stored_before_more_is_appended
     for _ in range(3):
         append(log)
     log.flush()
-    manager.checkpoint()
+    manager.checkpoints.write()
     assert setup.read("recovery-point-offset-checkpoint").endswith(b"t 0 9\n")
     done: list[bool] = []
     manager.truncate(log, 4)
-    manager.store_recovery_points(lambda: done.append(True))
+    manager.checkpoints.store_recovery_points(lambda: done.append(True))
     assert done == [True]
     assert setup.read("recovery-point-offset-checkpoint").endswith(b"t 0 3\n")
-    manager.store_recovery_points(lambda: done.append(True))
+    manager.checkpoints.store_recovery_points(lambda: done.append(True))
     assert done == [True, True], "there is nothing to write"
     manager.close()
 

@@ -18,7 +18,7 @@ def test_new_directories_get_the_topic_id_within_a_second_some_at_a_time(
     ground: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in Apache Kafka it does not wait for the first append; an append writes its own before."""
-    monkeypatch.setattr("ottla.storage.manager.IDENTITIES_AT_ONCE", 4)
+    monkeypatch.setattr("ottla.storage.upkeep.IDENTITIES_AT_ONCE", 4)
 
     setup = Setup(ground[0], f"{ground[1]}/logs")
 
@@ -34,9 +34,9 @@ def test_new_directories_get_the_topic_id_within_a_second_some_at_a_time(
     assert appended is not None
     append(appended)
     manager.delete("t", 1)
-    manager.maintain(NOW_MS)
+    list(manager.upkeep.maintain(NOW_MS))
     assert with_ids() == ["t-0", "t-2", "t-3", "t-6"]
-    manager.maintain(NOW_MS + 1_000)
+    list(manager.upkeep.maintain(NOW_MS + 1_000))
     assert with_ids() == ["t-0", "t-2", "t-3", "t-4", "t-5", "t-6"]
     manager.close()
     again = setup.opened()

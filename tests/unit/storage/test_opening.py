@@ -23,7 +23,7 @@ def test_index_files_that_are_made_anew_are_noted_in_one_line(setup: Setup, is_k
     manager = setup.opened()
     for partition in range(20):
         append(manager.create("orders", None, partition))
-    manager.checkpoint()
+    manager.checkpoints.write()
     manager.close()
     folder = setup.folders[0]
     for partition in range(20):

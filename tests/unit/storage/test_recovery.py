@@ -8,9 +8,11 @@ from ottla.env.disk import Disk
 from ottla.records.batch import patch_batch, split_batches
 from ottla.records.record import Record
 from ottla.storage.damage import SEARCH_RATIO, find_next_batch
+from ottla.storage.flushing import begin_flush, end_flush
 from ottla.storage.log import PartitionLog
 from ottla.storage.recovery import create_log, load_log
 from ottla.storage.resources import LogResources
+from ottla.storage.truncation import delete_records, truncate_to
 from ottla.testing.disk_memory import REPLACE, Change, MemoryDisk, journal_bytes, replay
 from ottla.testing.disk_power import PowerLoss, nothing_more
 from ottla.wire.errors import ErrorCode
@@ -84,11 +86,11 @@ def test_the_small_files_of_a_new_directory_come_with_the_first_append(ground: t
     names = ["00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata"]
     assert disk.listdir(log.directory) == names
     assert disk.read_bytes(f"{log.directory}/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
-    job = log.begin_flush()
+    job = begin_flush(log)
     assert job is not None
     assert job.directory == log.directory
     assert {path.rpartition("/")[2] for path in job.paths} == set(names[1:])
-    log.end_flush(job, None, NOW_MS)
+    end_flush(log, job, None, NOW_MS)
 
 
 def test_a_new_directory_whose_broker_was_killed_gets_its_topic_id_again(ground: tuple[Disk, str]) -> None:
@@ -219,9 +221,9 @@ def test_a_gap_is_known_so_that_a_follower_can_fill_it(ground: tuple[Disk, str],
     missing = older.base_offset + 3 * (kept // LENGTH)
     again = open_log(disk, root, log.config)
     assert (again.gap_offset, again.log_end_offset) == (missing, 90)
-    again.truncate_to(missing + 30, NOW_MS)
+    truncate_to(again, missing + 30, NOW_MS)
     assert again.gap_offset == missing
-    again.truncate_to(missing, NOW_MS)
+    truncate_to(again, missing, NOW_MS)
     assert (again.gap_offset, again.log_end_offset) == (None, missing)
 
 
@@ -515,7 +517,7 @@ def test_a_start_beyond_the_end_of_a_whole_log_is_not_believed(ground: tuple[Dis
 
 def test_the_start_of_the_log_is_kept(ground: tuple[Disk, str]) -> None:
     log = filled(ground)
-    log.delete_records(31)
+    delete_records(log, 31)
     log.close()
     again = open_log(*ground, log.config, clean=True, log_start_offset=31)
     assert [record.offset for record in read_all(again)] == list(range(31, 90))

@@ -6,6 +6,7 @@ from ottla.env.disk import Disk
 from ottla.env.warmth import without_waiting
 from ottla.storage.log import PartitionLog
 from ottla.storage.retention import confirm_expired, delete_old_segments
+from ottla.storage.truncation import delete_records
 from support.storage_logs import NOW_MS, append, batch, log_config, new_log, open_log, read_all
 
 SIZE = len(batch(3))
@@ -107,11 +108,11 @@ def test_without_limits_everything_stays(ground: tuple[Disk, str]) -> None:
 @pytest.mark.spec("L4")
 def test_what_lies_below_the_start(ground: tuple[Disk, str]) -> None:
     log = filled(ground, retention_ms=-1)
-    log.delete_records(10)
+    delete_records(log, 10)
     delete_old_segments(log, NOW_MS)
     assert [segment.base_offset for segment in log.segments] == list(range(9, 30, 3))
     assert log.log_start_offset == 10
-    log.apply_config(log_config(cleanup_policy="compact"))
+    log.config = log_config(cleanup_policy="compact")
     log.raise_log_start(30)
     delete_old_segments(log, NOW_MS)
     assert [segment.base_offset for segment in log.segments] == [27]

@@ -14,6 +14,7 @@ from ottla.records.record import Record
 from ottla.storage.files import TXN_INDEX_SUFFIX, SegmentFile
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, PartitionLog
 from ottla.storage.transaction_index import MOST_CACHED_ENTRIES, AbortedTransaction, TransactionIndex, decode_aborted
+from ottla.storage.truncation import truncate_to
 from ottla.testing.disk_memory import MemoryDisk, MemoryFile
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import FOLDER_NAME, NOW_MS, batch, committed, log_config, new_log, of_records, open_log
@@ -236,7 +237,7 @@ def test_truncation_takes_the_ends_of_transactions_back(log: PartitionLog) -> No
     kept = AbortedTransaction(1, 0, abort(log, 1), 4)
     write(log, 1, 3)
     marker = abort(log, 1)
-    log.truncate_to(marker, NOW_MS)
+    truncate_to(log, marker, NOW_MS)
     assert log.aborted_transactions(0, 100) == [kept]
     assert log.last_stable_offset == 4
 

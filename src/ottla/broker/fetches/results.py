@@ -105,7 +105,7 @@ def diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | Non
 
     Returns the diverging epoch and its end offset, or OFFSET_OUT_OF_RANGE; None if the client did not diverge.
     """
-    end = log.epoch_end_offset(wanted.last_fetched_epoch)
+    end = log.epochs.end_of(wanted.last_fetched_epoch, log.log_end_offset)
     if end.leader_epoch < 0 or end.end_offset < 0:
         return failed(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.leader_epoch == wanted.last_fetched_epoch and end.end_offset >= wanted.fetch_offset:

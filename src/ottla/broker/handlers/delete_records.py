@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.authorization import Operation, ResourceType, on_topics
 from ottla.broker.replicas.purgatory import DelayedDeleteRecords
 from ottla.storage.results import DeleteRefusal
+from ottla.storage.truncation import delete_records
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -102,7 +103,7 @@ class _Deletion:
     def __init__(self, partition: Partition, index: int, offset: int) -> None:
         self.partition = partition
         self._term = partition.term
-        deleted = partition.log.delete_records(offset)
+        deleted = delete_records(partition.log, offset)
         partition.changed()
         is_refused = isinstance(deleted, DeleteRefusal)
         #: The start that all their logs have to reach.

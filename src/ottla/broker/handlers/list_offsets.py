@@ -13,6 +13,7 @@ from ottla.broker.authorization import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.env.disk import DiskError
 from ottla.env.warmth import Range, without_waiting
+from ottla.storage.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.results import OffsetTimestamp, ReadRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
@@ -201,10 +202,10 @@ def _find(partition: Partition, timestamp: int, visible_end: int) -> OffsetTimes
     if timestamp == LATEST:
         return OffsetTimestamp(-1, visible_end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return OffsetTimestamp(-1, log.log_start_offset, log.epoch_at(log.log_start_offset))
+        return OffsetTimestamp(-1, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset))
     if timestamp == LATEST_TIERED:
         return None
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    found = offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
     if isinstance(found, OffsetTimestamp) and found.offset >= visible_end:
         return None
     return found

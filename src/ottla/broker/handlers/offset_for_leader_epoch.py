@@ -62,7 +62,7 @@ def _answer(context: RequestContext, topic: str, asked: OffsetForLeaderPartition
         error = partition.check_leads(asked.current_leader_epoch)
     if partition is None or error is not ErrorCode.NONE:
         return EpochEndOffset(error_code=int(error), partition=asked.partition, leader_epoch=-1, end_offset=-1)
-    found = partition.log.epoch_end_offset(asked.leader_epoch)
+    found = partition.log.epochs.end_of(asked.leader_epoch, partition.log.log_end_offset)
     return EpochEndOffset(
         error_code=0, partition=asked.partition, leader_epoch=found.leader_epoch, end_offset=found.end_offset
     )

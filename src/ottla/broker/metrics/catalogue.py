@@ -262,7 +262,7 @@ def _of_partitions() -> Iterator[BrokerMetric]:
             "log_dir_moves",
             GAUGE,
             "Replicas that are being moved between log directories.",
-            _one(lambda broker: len(broker.logs.futures)),
+            _one(lambda broker: len(broker.logs.placement.futures)),
         ),
         _ottla(
             "unflushed_bytes",

@@ -13,6 +13,7 @@ from ottla.broker.replicas.partition import Partition, Replication
 from ottla.broker.replicas.reports import is_report_due
 from ottla.cluster.image import NO_LEADER
 from ottla.config.topic import LONGEST, LogConfig
+from ottla.storage.following import append_as_follower
 from ottla.storage.results import AppendRefusal, FollowerAppend
 from ottla.wire.errors import ErrorCode
 
@@ -50,7 +51,7 @@ class FlushTimer:
     There is one timer for each log with unflushed records and a `flush.ms` setting.
     """
 
-    def __init__(self, clock_now_ms: Callable[[], int], flush: Callable[[PartitionLog], None]) -> None:
+    def __init__(self, clock_now_ms: Callable[[], int], flush: Callable[[Sequence[PartitionLog]], None]) -> None:
         self._now_ms = clock_now_ms
         self._flush = flush
         self._armed: dict[PartitionLog, asyncio.TimerHandle] = {}
@@ -70,7 +71,7 @@ class FlushTimer:
         if log.closed or not log.unflushed.bytes or log.config.flush_ms > LATEST_FLUSH_MS:
             return
         if self._now_ms() - log.unflushed.last_flush_ms >= log.config.flush_ms:
-            self._flush(log)
+            self._flush([log])
         else:
             self._arm(log)
 
@@ -98,7 +99,7 @@ class ReplicaManager:
     ) -> None:
         self._logs = logs
         self.replication = replication if replication is not None else Replication(clock_now_ms)
-        self.flush_timer = FlushTimer(clock_now_ms, logs.flush_soon)
+        self.flush_timer = FlushTimer(clock_now_ms, logs.upkeep.flushes.add)
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[UUID, dict[int, Partition]] = {}
         self._now_ms = clock_now_ms
@@ -265,7 +266,7 @@ class ReplicaManager:
         """
         topic_id = topic.topic_id if topic.topic_id.int else None
         hosted = self._logs.create(topic.name, topic_id, index, config)
-        hosted.apply_config(config)
+        hosted.config = config
         partition = self.get(topic.name, index)
         if partition is None or partition.log is not hosted:
             partition = Partition(topic.name, topic.topic_id, index, hosted, topic.is_internal, self.replication)
@@ -273,7 +274,7 @@ class ReplicaManager:
         if topic_id is not None and topic_id not in self._by_id:
             partition.topic_id = topic_id
             self._by_id[topic_id] = self._by_name[topic.name]
-        if self.make_mover is not None and self._logs.futures.get(topic.name, index) is not None:
+        if self.make_mover is not None and self._logs.placement.futures.get((topic.name, index)) is not None:
             self.moves().resume(topic.name, index)
         return partition
 
@@ -290,7 +291,7 @@ class ReplicaManager:
         if partition is not None:
             partition.log = hosted
             if partition in self.held:
-                self._logs.flush_soon(hosted)
+                self._logs.upkeep.flushes.add([hosted])
 
     def stop(self, topic: str, index: int) -> bool:
         """Stop leading or following the partition, and keep its log and leader epoch; False: it is not here."""
@@ -401,7 +402,7 @@ class ReplicaManager:
         """Append what the leader of a followed partition sent, as it came."""
         hosted = partition.log
         now_ms = self._now_ms()
-        done = hosted.append_as_follower(records, leader_epoch=partition.leader_epoch, now_ms=now_ms)
+        done = append_as_follower(hosted, records, leader_epoch=partition.leader_epoch, now_ms=now_ms)
         if isinstance(done, AppendRefusal):
             if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._logs.suspect(hosted)
@@ -419,7 +420,7 @@ class ReplicaManager:
         """Make all records of the log wait for the disk before they count."""
         partition.forced_to = partition.log.log_end_offset
         self.held.add(partition)
-        self._logs.flush_soon(partition.log)
+        self._logs.upkeep.flushes.add([partition.log])
 
     def read_refused(self, partition: Partition, refusal: ReadRefusal) -> None:
         """Handle a failed read: report it to the operator if the disk or damaged data is the cause."""

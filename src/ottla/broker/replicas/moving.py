@@ -20,8 +20,10 @@ from ottla.env.futures import settle
 from ottla.env.warmth import bring, without_waiting
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import OFFSET_FILES
-from ottla.storage.future_logs import can_be_moved, has_all
+from ottla.storage.flushing import begin_flush, end_flush
+from ottla.storage.following import append_as_follower
 from ottla.storage.move_marker import forget_moves, read_moves, write_moves
+from ottla.storage.placement import can_be_moved, has_all
 from ottla.storage.results import AppendRefusal, LogRead, ReadRefusal
 from ottla.storage.topic_settings import copy_topic_settings
 from ottla.wire.errors import ErrorCode
@@ -32,10 +34,10 @@ if TYPE_CHECKING:
     from ottla.env.clock import Clock
     from ottla.env.disk import Disk
     from ottla.env.executor import Executor
-    from ottla.storage.future_logs import FutureLog
     from ottla.storage.log import PartitionLog
     from ottla.storage.log_directory import LogDirectory
     from ottla.storage.manager import LogManager
+    from ottla.storage.placement import FutureLog
 
 log = logging.getLogger("ottla.broker")
 
@@ -136,7 +138,7 @@ class ReplicaMover:
         A partition that is not hosted here will be created there.
         """
         key = (topic, index)
-        log_dir = self._logs.log_dir_at(path)
+        log_dir = self._logs.directories.at(path)
         if not can_be_moved(topic, index):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if log_dir is None:
@@ -145,15 +147,15 @@ class ReplicaMover:
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._replicas.get(topic, index)
         if partition is None:
-            self._logs.futures.prefer(key, log_dir)
+            self._logs.placement.prefer(key, log_dir)
             missing = self._replicas.missing(topic, index)
             is_elsewhere = missing is ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else missing
         try:
-            future = self._logs.begin_move(partition.log, log_dir)
+            future = self._logs.placement.begin_move(partition.log, log_dir)
         except DiskError as error:
             log.warning("%s-%d cannot be moved to %s: %s", topic, index, path, error)
-            self._logs.suspect_log_dir(log_dir)
+            self._logs.directories.probe_soon(log_dir)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if future is None:
             self._forget(key)
@@ -166,8 +168,8 @@ class ReplicaMover:
         partition = self._replicas.get(topic, index)
         if partition is None or (topic, index) in self._active:
             return
-        self._logs.futures.agree(partition.log)
-        if self._logs.futures.get(topic, index) is not None:
+        self._logs.placement.agree(partition.log)
+        if self._logs.placement.futures.get((topic, index)) is not None:
             self._begin((topic, index))
 
     def end(self, topic: str, index: int) -> None:
@@ -220,7 +222,7 @@ class ReplicaMover:
 
     def _postpone(self, key: PartitionKey, why: str) -> None:
         """Try again after some time, and say why, but not again and again."""
-        future = self._logs.futures.get(*key)
+        future = self._logs.placement.futures.get(key)
         if future is None or self._is_stopped or key in self._queue:
             return
         partition = self._replicas.get(*key)
@@ -240,7 +242,7 @@ class ReplicaMover:
 
     def lag(self, topic: str, index: int) -> int:
         """How many offsets the future log of a partition is behind, -1 if the partition is not online."""
-        partition, future = self._replicas.get(topic, index), self._logs.futures.get(topic, index)
+        partition, future = self._replicas.get(topic, index), self._logs.placement.futures.get((topic, index))
         if partition is None or future is None:
             return -1
         return partition.log.log_end_offset - future.log.log_end_offset
@@ -248,7 +250,9 @@ class ReplicaMover:
     @property
     def largest_lag(self) -> int:
         """The largest of all moves; 0 if there is none."""
-        return max((self.lag(each.log.topic, each.log.partition) for each in self._logs.futures), default=0)
+        return max(
+            (self.lag(each.log.topic, each.log.partition) for each in self._logs.placement.futures.values()), default=0
+        )
 
 
 class _Move:
@@ -288,7 +292,7 @@ class _Move:
             if future.log.failure is not None:
                 self._give_up(future)
                 return
-            self._logs.futures.follow(source)
+            self._logs.placement.follow(source)
             if future.is_cut:
                 await self._store_cut(future)
             elif self._must_copy(source, future):
@@ -305,7 +309,7 @@ class _Move:
 
     def _found(self) -> tuple[PartitionLog, FutureLog] | None:
         """The log and its future log; None if the partition is not online, or is not moved any more."""
-        partition, future = self._replicas.get(*self._key), self._logs.futures.get(*self._key)
+        partition, future = self._replicas.get(*self._key), self._logs.placement.futures.get(self._key)
         if partition is None or future is None or self._mover._is_stopped:
             return None
         return partition.log, future
@@ -314,7 +318,7 @@ class _Move:
         """End the move: after a failed flush the future log's content on disk is unknown."""
         log.error("the move of %s-%d to %s has ended: %s", *self._key, future.log_dir.path, future.log.failure)
         self._logs.suspect(future.log)
-        self._logs.futures.remove(self._key)
+        self._logs.placement.remove_future(self._key)
 
     def _must_copy(self, source: PartitionLog, future: FutureLog) -> bool:
         """Whether more is missing than the loop may copy in one go."""
@@ -382,7 +386,7 @@ class _Move:
     def _append(self, future: FutureLog, data: bytes) -> None:
         """Append a slice. Raises _Trouble."""
         now_ms = self._mover._clock.now_ms()
-        done = future.log.append_as_follower(memoryview(data), leader_epoch=ANY_EPOCH, now_ms=now_ms)
+        done = append_as_follower(future.log, memoryview(data), leader_epoch=ANY_EPOCH, now_ms=now_ms)
         if isinstance(done, AppendRefusal):
             if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._logs.suspect(future.log)
@@ -418,14 +422,14 @@ class _Move:
 
     async def _flush(self, future: FutureLog) -> None:
         """Force the future log to the disk. Raises DiskError: what is there is not known then."""
-        job = future.log.begin_flush()
+        job = begin_flush(future.log)
         if job is None:
             self._unflushed = 0
             return
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(_result: None, error: BaseException | None) -> None:
-            future.log.end_flush(job, error, self._mover._clock.now_ms())
+            end_flush(future.log, job, error, self._mover._clock.now_ms())
             settle(flushed, None, error)
 
         self._executor.call(job.run, done)
@@ -442,7 +446,7 @@ class _Move:
         self._overtaken += 1
         if self._overtaken > MOST_OVERTAKEN and self._held_back is None:
             self._held_back, self._held_since_ms = source, self._now_ms()
-            self._logs.flushes.hold_back(source)
+            self._logs.upkeep.flushes.hold_back(source)
         # A flush of the source that is under way may cover all that it holds now.
         self._copy_rest(source, future)
         await self._flush(future)
@@ -453,13 +457,13 @@ class _Move:
     def _let_go(self) -> None:
         self._overtaken = 0
         if self._held_back is not None:
-            self._logs.flushes.let_go(self._held_back)
+            self._logs.upkeep.flushes.let_go(self._held_back)
             self._held_back = None
 
     async def _store_cut(self, future: FutureLog) -> None:
         future.is_cut = False
         future.is_prepared = False
-        await self._stored(self._logs.store_recovery_points)
+        await self._stored(self._logs.checkpoints.store_recovery_points)
         self._unflushed = 0
 
     async def _prepare(self, source: PartitionLog, future: FutureLog) -> None:
@@ -478,7 +482,7 @@ class _Move:
         """Store all checkpoints, one in a turn of the loop: with many partitions each takes it tens of milliseconds."""
         for name in OFFSET_FILES:
             await self._mover._slices.pause()
-            await self._stored(partial(self._logs.store_checkpoint, log_dir, name))
+            await self._stored(partial(self._logs.checkpoints.store, log_dir, name))
 
     async def _stored(self, store: Callable[[Callable[[], None]], None]) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -489,7 +493,7 @@ class _Move:
 
     async def _put_in_place(self, source: PartitionLog, future: FutureLog) -> None:
         """Have the future log serve the partition, then remove the former one. Raises DiskError before that."""
-        former = self._logs.put_in_place(future)
+        former = self._logs.placement.put_in_place(future)
         self._replicas.replace_log(*self._key, future.log)
         mover = self._mover
         mover.moved += 1
@@ -499,7 +503,7 @@ class _Move:
             moves = await self._executor.submit(read_moves, self._disk, source.directory)
             await self._executor.submit(self._disk.fsync_dir, future.log_dir.path)
             mover.on_point("synced")
-            self._logs.retire(former)
+            self._logs.placement.retire(former)
             mover.on_point("retired")
             await self._executor.submit(self._disk.fsync_dir, former.log_dir.path)
             for log_dir in (future.log_dir, former.log_dir):
@@ -511,7 +515,7 @@ class _Move:
             mover.on_point("done")
         except (DiskError, NoThread) as error:
             log.warning("what is left of %s is removed at the next start: %s", source.directory, error)
-            self._logs.suspect_log_dir(former.log_dir)
+            self._logs.directories.probe_soon(former.log_dir)
 
 
 def _into(found: list[LogRead | ReadRefusal], read: Callable[[], LogRead | ReadRefusal]) -> None:

@@ -322,7 +322,7 @@ def test_after_a_restart_logs_wait_for_the_controller(tmp_path: Path, caplog: py
         assert list(broker.partitions) == []
         assert broker.logs.unclaimed == set(states)
         checkpoint = tmp_path / "d0" / "replication-offset-checkpoint"
-        broker.logs.checkpoint()
+        broker.logs.checkpoints.write()
         assert all(f"{name} 0 0" in checkpoint.read_text() for name, _ in states), "entries not heard of stay"
         assert await test.update_metadata({}) == 0
         # The same leader epoch as before: in memory it begins at -1.
@@ -359,11 +359,11 @@ def test_retention_leaves_logs_alone_whose_settings_nobody_has_told(tmp_path: Pa
         await test.restart()
         logs = test.broker.logs
         looked: list[str] = []
-        logs._delete_old_segments = lambda log, now_ms: looked.append(log.name)  # type: ignore[method-assign,assignment]
-        logs.apply_retention(0)
+        logs.upkeep._delete_old_segments = lambda log, now_ms: looked.append(log.name)  # type: ignore[method-assign,assignment]
+        list(logs.upkeep.apply_retention(0))
         assert looked == []
         assert await test.lead_or_follow({T0: (1, 0, [1])}) == {T0: 0}
-        logs.apply_retention(0)
+        list(logs.upkeep.apply_retention(0))
         assert looked == ["t-0"]
 
     run(tmp_path, scenario)

@@ -56,7 +56,7 @@ def test_append_in_an_epoch():
 def test_append_without_enough_replicas():
     log, partitions = hosted()
     log_of = partitions.log
-    log_of.apply_config(log_config(**{"min.insync.replicas": 2}))
+    log_of.config = log_config(**{"min.insync.replicas": 2})
     partitions.partition.lead(PartitionImage(1, 3, (1, 2), (1,)), 0)
     batch = bytearray(b"batch")
     assert log.append("t", 0, batch, 3, needs_replicas=True) is ErrorCode.NOT_ENOUGH_REPLICAS

@@ -54,7 +54,7 @@ def test_a_move_takes_a_turn_of_the_loop_for_each_checkpoint() -> None:
     async def play() -> None:
         nonlocal turns
         broker = MovingBroker(new_disk(), VirtualClock(NOW_MS))
-        checkpoints = broker.logs._checkpoints
+        checkpoints = broker.logs.checkpoints
         data = checkpoints._data
 
         def noted(name: str, log_dir: LogDirectory) -> bytes:
@@ -64,7 +64,7 @@ def test_a_move_takes_a_turn_of_the_loop_for_each_checkpoint() -> None:
         checkpoints._data = noted  # type: ignore[method-assign]
         broker.append([Record(0, NOW_MS, b"k", b"v")])
         broker.move(ROOTS[1])
-        while len(broker.logs.futures) or broker.mover._active:
+        while len(broker.logs.placement.futures) or broker.mover._active:
             turns += 1
             await asyncio.sleep(0)
         assert broker.mover.moved == 1

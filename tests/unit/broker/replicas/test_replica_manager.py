@@ -37,7 +37,7 @@ class Setup:
         self.logs = LogManager(self.disk, VirtualClock(NOW_MS), self.executor, [ROOT], lambda topic: CONFIG, settings)
         assert self.logs.open() is None
         self.replicas = ReplicaManager(self.logs, lambda: NOW_MS, flush_on_ack)
-        self.logs.on_flushed = self.replicas.flushed
+        self.logs.upkeep.on_flushed = self.replicas.flushed
 
     def lead(
         self, epoch: int = 0, replicas: tuple[int, ...] = (1,), isr: tuple[int, ...] | None = None, **settings: object

@@ -25,6 +25,7 @@ from ottla.records.record import Record
 from ottla.storage.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
 from ottla.storage.log import COORDINATOR, PartitionLog
 from ottla.storage.results import AppendInfo
+from ottla.storage.retention import drop_segments
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, batch, of_records
@@ -326,7 +327,7 @@ def test_a_follower_far_behind_begins_anew(tmp_path: Path) -> None:
             pair.append(ONE, batch(3, size=100))
         leader = pair.log(ONE)
         leader.update_high_watermark(leader.log_end_offset)
-        leader.drop_segments(2)
+        drop_segments(leader, 2)
         assert leader.log_start_offset > 3
         pair.give_roles(ONE, 1, TWO)
         await until(lambda: pair.log(TWO).log_end_offset == leader.log_end_offset, "the follower to have everything")

@@ -14,6 +14,7 @@ from ottla.spark.backfill.errors import SegmentError
 from ottla.spark.backfill.reading import SegmentRange, read_rows
 from ottla.spark.backfill.segments import SegmentName, segment_names
 from ottla.spark.errors import DataLossError
+from ottla.storage.truncation import truncate_to
 from support.storage_logs import NOW_MS, TOPIC
 from support.transacted_logs import TransactedLog
 
@@ -170,7 +171,7 @@ def test_a_log_that_was_truncated_is_an_error(log: TransactedLog, plan, rows) ->
         log.write(3)
     log.checkpoint()
     [wanted] = plan().ranges
-    log.log.truncate_to(12, NOW_MS)
+    truncate_to(log.log, 12, NOW_MS)
     with pytest.raises(SegmentError, match="ends at offset 12, and was to be read to 30: it was truncated meanwhile"):
         rows(wanted)
 

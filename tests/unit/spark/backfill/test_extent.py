@@ -13,6 +13,7 @@ from ottla.spark.backfill.directories import Replica, check_complete, find_repli
 from ottla.spark.backfill.errors import SegmentError
 from ottla.spark.backfill.extent import LeaderOffsets, extent_by_checkpoints, extent_by_leader
 from ottla.storage.checkpoints import HIGH_WATERMARK_FILE, encode_partition_metadata
+from ottla.storage.truncation import truncate_fully_and_start_at
 from support.storage_logs import TOPIC
 from support.transacted_logs import TransactedLog
 
@@ -76,7 +77,7 @@ def test_a_log_without_epochs_is_taken_as_it_is(log: TransactedLog) -> None:
 def test_a_replica_that_begins_later_than_the_leader(log: TransactedLog) -> None:
     log.write(3)
     assert extent_by_leader(replica_of(log), LeaderOffsets(2, 3, 3), agrees).start == 2
-    log.log.truncate_fully_and_start_at(50, 0)
+    truncate_fully_and_start_at(log.log, 50, 0)
     log.checkpoint()
     assert extent_by_leader(replica_of(log), LeaderOffsets(2, 60, 60), agrees).start == 50
 

@@ -9,6 +9,7 @@ import pytest
 from ottla.spark.backfill.reading import SegmentRange
 from ottla.spark.errors import DataLossError
 from ottla.storage.checkpoints import CLEANER_FILE, encode_offsets
+from ottla.storage.retention import drop_segments
 from support.storage_logs import NOW_MS, TOPIC
 from support.transacted_logs import TransactedLog
 
@@ -87,7 +88,7 @@ def test_first_segments_that_are_missing_are_a_loss(kept: TransactedLog, read, p
 
 
 def test_first_segments_that_retention_deleted_are_none(kept: TransactedLog, read) -> None:
-    kept.log.drop_segments(2)
+    drop_segments(kept.log, 2)
     assert kept.log.log_start_offset > 0
     assert read() == kept.expected()
     for each in kept.directory.glob("*.deleted"):

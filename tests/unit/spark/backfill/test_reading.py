@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.records.compression import Compression
+from ottla.storage.truncation import delete_records
 from support.storage_logs import NOW_MS, TOPIC
 from support.transacted_logs import TransactedLog
 
@@ -66,7 +67,7 @@ def test_nothing_is_read_beyond_the_high_watermark_or_below_the_log_start(tmp_pa
     log = TransactedLog(tmp_path, cleanup_policy="delete")
     for _ in range(50):
         log.write(3)
-    log.log.delete_records(31)
+    delete_records(log.log, 31)
     log.checkpoint(high_watermark=90)
     assert plan().starting == {(TOPIC, 0): 31}
     assert plan().ending == {(TOPIC, 0): 90}

@@ -404,7 +404,7 @@ class ReplicaFetcher:
     def _truncate(self, key: PartitionKey, partition: Partition, action: TruncateTo | TruncateByEpoch) -> None:
         hosted = partition.log
         if isinstance(action, TruncateByEpoch):
-            own = hosted.epoch_end_offset(action.epoch)
+            own = hosted.epochs.end_of(action.epoch, hosted.log_end_offset)
             offset = truncation_offset(action, own.leader_epoch, own.end_offset, hosted.log_end_offset)
         else:
             offset = action.offset
@@ -425,7 +425,7 @@ class ReplicaFetcher:
         while self._was_cut:  # another role may cut another log meanwhile
             self._was_cut = False
             stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._broker.logs.store_recovery_points(partial(settle, stored, None))
+            self._broker.logs.checkpoints.store_recovery_points(partial(settle, stored, None))
             await stored
 
     async def _until_on_disk(self, partition: Partition) -> None:

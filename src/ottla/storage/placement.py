@@ -1,16 +1,18 @@
-"""Future logs: copies of this broker's logs on their way to another of its log directories (KIP-113).
+"""Which log directory a log is in: the choice for a new one, and moves from one to another (KIP-113).
 
-A future log stands in `TOPIC-N.ID-future`, and its offsets in the checkpoints of its log directory, as Apache Kafka
-has them. It takes the appends of a follower, and follows its source: where that one is truncated, or its beginning is
-deleted, so is the copy. Once it has everything it takes the place of its source (`LogManager.put_in_place`).
+A log that moves is copied. The copy, a future log, stands in `TOPIC-N.ID-future`, and its offsets in the checkpoints of
+its log directory, as Apache Kafka has them. It takes the appends of a follower, and follows its source: where that one
+is truncated, or its beginning is deleted, so is the copy. Once it has everything it takes the place of its source
+(`LogPlacement.put_in_place`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
 
 from ottla.env.disk import DiskError
 from ottla.records.errors import BatchError
@@ -24,10 +26,14 @@ from ottla.storage.log_directory import (
     parse_partition_directory,
 )
 from ottla.storage.recovery import LogPlace, create_log
+from ottla.storage.retention import drop_segments
+from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
 
 if TYPE_CHECKING:
+    from ottla.config.topic import LogConfig
     from ottla.env.clock import Clock
-    from ottla.env.disk import Disk
+    from ottla.storage.checkpointing import LogCheckpoints
+    from ottla.storage.cleaning import LogCleaner
     from ottla.storage.log import PartitionLog
     from ottla.storage.log_directories import LogDirectories
     from ottla.storage.removals import Removals
@@ -68,57 +74,57 @@ class FutureLog:
         self.is_prepared = False
 
 
-class FutureLogs:
-    """The future logs of a broker, and the log directories that are preferred for partitions still to come.
+class FormerLog(NamedTuple):
+    """A log whose place another one has taken, and its log directory."""
 
-    `on_cut` is called with each truncated log: it must store the recovery point before more is appended.
+    log: PartitionLog
+    log_dir: LogDirectory
+
+
+class LogPlacement:
+    """Makes the logs of a broker, and moves them between its log directories; `logs` are the manager's, by partition.
 
     Used from the event loop, as the logs are.
     """
 
     def __init__(
         self,
-        disk: Disk,
         clock: Clock,
         directories: LogDirectories,
         resources: LogResources,
         removals: Removals,
+        checkpoints: LogCheckpoints,
+        cleaner: LogCleaner,
+        logs: MutableMapping[TopicPartitionKey, PartitionLog],
         note: Callable[[str], None],
-        on_cut: Callable[[PartitionLog, LogDirectory], None],
     ) -> None:
-        self._on_cut = on_cut
-        self._disk = disk
+        self._disk = resources.disk
         self._clock = clock
         self._directories = directories
         self._resources = resources
         self._removals = removals
+        self._checkpoints = checkpoints
+        self._cleaner = cleaner
+        self._logs = logs
         self._note = note
-        self._futures: dict[TopicPartitionKey, FutureLog] = {}
+        #: The future logs.
+        self.futures: dict[TopicPartitionKey, FutureLog] = {}
+        #: Log directories that are preferred for partitions still to come.
         self._preferred: dict[TopicPartitionKey, LogDirectory] = {}
 
-    def __len__(self) -> int:
-        return len(self._futures)
-
-    def __iter__(self) -> Iterator[FutureLog]:
-        return iter(self._futures.values())
-
-    def get(self, topic: str, partition: int) -> FutureLog | None:
-        """The future log of a partition; None if it has none."""
-        return self._futures.get((topic, partition))
-
-    def in_directory(self, log_dir: LogDirectory) -> dict[TopicPartitionKey, PartitionLog]:
+    def futures_in(self, log_dir: LogDirectory) -> dict[TopicPartitionKey, PartitionLog]:
         """The future logs in a log directory."""
-        return {key: future.log for key, future in self._futures.items() if future.log_dir is log_dir}
+        return {key: future.log for key, future in self.futures.items() if future.log_dir is log_dir}
 
     def without_moving(
         self, logs: Mapping[TopicPartitionKey, PartitionLog]
     ) -> Mapping[TopicPartitionKey, PartitionLog]:
         """These logs but for those that have a future log: as in Kafka they are not compacted meanwhile."""
-        if not self._futures:
+        if not self.futures:
             return logs
-        return {key: log for key, log in logs.items() if key not in self._futures}
+        return {key: log for key, log in logs.items() if key not in self.futures}
 
-    # -- log directories of partitions to come
+    # -- new logs
 
     def prefer(self, key: TopicPartitionKey, log_dir: LogDirectory) -> None:
         """Remember where to create the log of a partition that is not hosted yet."""
@@ -127,24 +133,106 @@ class FutureLogs:
         if len(self._preferred) > MOST_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
 
-    def take_preferred(self, key: TopicPartitionKey) -> LogDirectory | None:
+    def create(self, key: TopicPartitionKey, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
+        """Create a partition's log in the log directory that is preferred, or holds the fewest. Raises DiskError."""
+        self._checkpoints.forget(key, self._directories.live())
+        self._directories.make_room(key)
+        topic, partition = key
+        while True:
+            log_dir = self._take_preferred(key) or self._directories.emptiest()
+            place = LogPlace(f"{log_dir.path}/{topic}-{partition}", topic, partition, config)
+            try:
+                log = create_log(self._resources, place, topic_id, self._clock.now_ms())
+                break
+            except DiskError as error:
+                self._undo_create(log_dir, place.directory, error)
+        self._logs[key] = log
+        self._directories.set_log_dir(key, log_dir)
+        self._checkpoints.note(key)
+        return log
+
+    def _take_preferred(self, key: TopicPartitionKey) -> LogDirectory | None:
         """Take the log directory preferred for the partition's log, if there is one and it is in service."""
         log_dir = self._preferred.pop(key, None)
         return log_dir if log_dir is not None and log_dir.failure is None else None
 
-    # -- coming and going
+    def _undo_create(self, log_dir: LogDirectory, path: str, error: DiskError) -> None:
+        """Raise the error, unless the whole log directory has failed and another one can be tried."""
+        try:
+            self._disk.remove_tree(path)
+        except DiskError as also:
+            self._note(str(also))
+        self._directories.raise_unless_failed(log_dir, error)
 
-    def found(self, key: TopicPartitionKey, log: PartitionLog, log_dir: LogDirectory) -> None:
+    # -- moves
+
+    def begin_move(self, log: PartitionLog, log_dir: LogDirectory) -> FutureLog | None:
+        """Make a future log in this log directory, and remove one in another; None if the log is there.
+
+        Raises DiskError.
+        """
+        key = (log.topic, log.partition)
+        future = self.futures.get(key)
+        if future is not None and future.log_dir is log_dir:
+            return future
+        self.remove_future(key)
+        if self._directories.log_dir_of(key) is log_dir:
+            return None
+        self._cleaner.abort(key)
+        self._checkpoints.forget(key, (log_dir,))
+        return self._create_future(log, log_dir)
+
+    def put_in_place(self, future: FutureLog) -> FormerLog:
+        """Let a future log, which has everything and is on disk, be the partition's log from now on.
+
+        Until `retire` has renamed the former directory there are two of the partition's name: the marker tells which
+        is the newer one. Raises DiskError; then nothing has changed.
+        """
+        log = future.log
+        key = (log.topic, log.partition)
+        former, former_dir = self._logs[key], self._directories.remove_log_dir(key)
+        directory = f"{future.log_dir.path}/{log.name}"
+        try:
+            self._disk.rename(log.directory, directory)
+        except DiskError:
+            self._directories.set_log_dir(key, former_dir)
+            raise
+        log.relocate(directory)
+        self._logs[key] = log
+        self._directories.set_log_dir(key, future.log_dir)
+        self._checkpoints.note(key)
+        del self.futures[key]
+        try:
+            take_over(log, former)
+        except DiskError as error:
+            self._note(f"{log.name} is moved to {log.directory}, but: {error}")
+        former.release_files()
+        return FormerLog(former, former_dir)
+
+    def retire(self, former: FormerLog) -> None:
+        """Rename the directory of a log whose place was taken; it is removed later. Raises DiskError."""
+        log, log_dir = former
+        key = (log.topic, log.partition)
+        present = self._logs.get(key)
+        if present is not None and present.directory == log.directory:
+            return  # the name was needed by a new log, and made free
+        path = self._directories.rename_partition(log_dir, log.directory, key, DELETE_SUFFIX)
+        log.relocate(path)
+        self._removals.discard(log, [path])
+
+    # -- future logs, coming and going
+
+    def found_future(self, key: TopicPartitionKey, log: PartitionLog, log_dir: LogDirectory) -> None:
         """A future log was found at the start. Of two of one partition the longer one is kept."""
-        other = self._futures.get(key)
+        other = self.futures.get(key)
         if other is not None and other.log.log_end_offset >= log.log_end_offset:
             self._remove_files(key, FutureLog(log, log_dir))
             return
         if other is not None:
             self._remove_files(key, other)
-        self._futures[key] = FutureLog(log, log_dir)
+        self.futures[key] = FutureLog(log, log_dir)
 
-    def create(self, source: PartitionLog, log_dir: LogDirectory) -> FutureLog:
+    def _create_future(self, source: PartitionLog, log_dir: LogDirectory) -> FutureLog:
         """Make an empty future log of `source` in another log directory. Raises DiskError."""
         key = (source.topic, source.partition)
         name = f"{source.topic}-{source.partition}.{self._directories.unique_id()}{FUTURE_SUFFIX}"
@@ -158,15 +246,14 @@ class FutureLogs:
             with suppress(DiskError):
                 self._disk.remove_tree(place.directory)
             raise
-        future = self._futures[key] = FutureLog(log, log_dir)
+        future = self.futures[key] = FutureLog(log, log_dir)
         return future
 
-    def remove(self, key: TopicPartitionKey) -> bool:
-        """Give a future log up, and remove its files soon; False: there is none."""
-        future = self._futures.pop(key, None)
+    def remove_future(self, key: TopicPartitionKey) -> None:
+        """Give a future log up, if there is one, and remove its files soon."""
+        future = self.futures.pop(key, None)
         if future is not None:
             self._remove_files(key, future)
-        return future is not None
 
     def _remove_files(self, key: TopicPartitionKey, future: FutureLog) -> None:
         future.log.release_files()
@@ -177,17 +264,13 @@ class FutureLogs:
             self._note(str(error))
             self._directories.probe_soon(log_dir)
             return
-        self._removals.add(self._clock.now_ms() + future.log.config.file_delete_delay_ms, renamed)
+        self._removals.discard(future.log, [renamed])
         self._directories.sync_soon(log_dir)
 
-    def taken(self, key: TopicPartitionKey) -> None:
-        """The future log has become the partition's log."""
-        del self._futures[key]
-
-    def drop(self, log_dir: LogDirectory) -> None:
+    def drop_futures(self, log_dir: LogDirectory) -> None:
         """Take the future logs of a failed log directory out of service."""
-        for key in self.in_directory(log_dir):
-            self._futures.pop(key).log.release_files()
+        for key in self.futures_in(log_dir):
+            self.futures.pop(key).log.release_files()
 
     # -- following the source
 
@@ -196,17 +279,17 @@ class FutureLogs:
 
         A future log that cannot be made to agree is removed.
         """
-        future = self._futures[source.topic, source.partition]
+        future = self.futures[source.topic, source.partition]
         log = future.log
         key = (source.topic, source.partition)
         if log.topic_id is not None and source.topic_id is not None and log.topic_id != source.topic_id:
             self._note(f"{log.directory} is of another topic of this name, and removed")
-            self.remove(key)
+            self.remove_future(key)
             return
         if future.log_dir is self._directories.log_dir_of(key):
             # The disk of the former source was lost, and the log restarted here.
             self._note(f"{log.directory} is removed: the log is in this log directory now")
-            self.remove(key)
+            self.remove_future(key)
             return
         end = _common_end(log, source)
         if log.log_start_offset > source.log_start_offset or end <= log.log_start_offset:
@@ -217,22 +300,21 @@ class FutureLogs:
 
     def follow(self, source: PartitionLog) -> None:
         """Bring settings, log start and high watermark of a future log to those of its source. Raises DiskError."""
-        future = self._futures[source.topic, source.partition]
+        future = self.futures[source.topic, source.partition]
         log = future.log
-        if log.config is not source.config:
-            log.apply_config(source.config)
+        log.config = source.config
         start = source.log_start_offset
         if start > log.log_end_offset:
             self._begin_anew(future, start)
         elif start > log.log_start_offset:
             log.raise_log_start(start)
             passed = sum(1 for segment in log.segments[1:] if segment.base_offset <= start)
-            self._discard(log, log.drop_segments(passed))
+            self._removals.discard(log, drop_segments(log, passed))
         log.update_high_watermark(source.high_watermark)
 
     def cut(self, source: PartitionLog) -> None:
         """Truncate the future log as its source was; one that cannot be is removed."""
-        future = self._futures.get((source.topic, source.partition))
+        future = self.futures.get((source.topic, source.partition))
         if future is None:
             return
         future.cuts += 1
@@ -244,13 +326,13 @@ class FutureLogs:
     def _truncate(self, future: FutureLog, offset: int) -> None:
         log = future.log
         future.is_cut = True
-        self._attempt(future, lambda: self._discard(log, log.truncate_to(offset, self._clock.now_ms())))
-        self._on_cut(log, future.log_dir)
+        self._attempt(future, lambda: self._removals.discard(log, truncate_to(log, offset, self._clock.now_ms())))
+        self._checkpoints.note_cut(log, future.log_dir)
 
     def _begin_anew(self, future: FutureLog, offset: int) -> None:
         log = future.log
         future.is_cut = True
-        self._discard(log, log.truncate_fully_and_start_at(offset, self._clock.now_ms()))
+        self._removals.discard(log, truncate_fully_and_start_at(log, offset, self._clock.now_ms()))
 
     def _attempt(self, future: FutureLog, work: Callable[[], None]) -> None:
         try:
@@ -258,13 +340,8 @@ class FutureLogs:
         except (DiskError, BatchError) as error:
             log = future.log
             self._note(f"the move of {log.name} to {future.log_dir.path} has ended: {error}")
-            self.remove((log.topic, log.partition))
+            self.remove_future((log.topic, log.partition))
             self._directories.probe_soon(future.log_dir)
-
-    def _discard(self, log: PartitionLog, renamed: list[str]) -> None:
-        due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
-        for path in renamed:
-            self._removals.add(due_ms, path)
 
 
 def _common_end(log: PartitionLog, source: PartitionLog) -> int:
