@@ -258,9 +258,7 @@ class LogManager:
     def create(
         self, topic: str, topic_id: UUID | None, partition: int, log_config: LogConfig | None = None
     ) -> PartitionLog:
-        """Create a partition's log in the log directory that holds the fewest, or return the existing one.
-        DiskError.
-        """
+        """Create a partition's log, or return the existing one. Raises DiskError."""
         key = (topic, partition)
         log = self._logs.get(key)
         self.unclaimed.discard(key)
