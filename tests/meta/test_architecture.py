@@ -9,36 +9,6 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGE = PROJECT / "src" / "ottla"
 TEXT = (PROJECT / "ARCHITECTURE.md").read_text()
-ROWS = {row[1]: row[2] for row in re.finditer(r"^\| `(\w+)` \| (.*) \|$", TEXT, re.MULTILINE)}
-
-
-def names_in(package: Path) -> set[str]:
-    """The modules and packages of a package, by their names in each of its own packages."""
-    found = set()
-    for path in package.rglob("*.py"):
-        parts = path.relative_to(package).with_suffix("").parts
-        found |= {"/".join(parts[at:]) for at in range(len(parts))}
-        found |= {*parts[:-1], *(f"{part}/" for part in parts[:-1])}
-    return found
-
-
-def test_every_package_has_a_row() -> None:
-    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert packages - ROWS.keys() == set()
-
-
-def test_modules_in_the_table_exist() -> None:
-    missing = []
-    for package, text in ROWS.items():
-        if (PACKAGE / package).is_dir():
-            known = names_in(PACKAGE / package)
-            words = re.findall(r"`([a-z_]+/?)`", text)
-            missing += [f"{package}: {word}" for word in words if word not in known and word not in ALSO]
-    assert missing == []
-
-
-#: Not modules of the package in whose row they stand.
-ALSO = {"poll", "serve", "zookeeper"}
 
 
 def test_files_that_the_text_names_exist() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -152,8 +153,28 @@ def client_metrics_page() -> str:
     return "\n".join(rows) + "\n"
 
 
+def architecture_page() -> str:
+    """The page as it is, with a table of all packages, the lowest layers first, by their docstrings."""
+    text = (PROJECT / "ARCHITECTURE.md").read_text()
+    contracts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["id"] == "layers")
+    order = [name.strip("() ") for layer in reversed(layers) for name in layer.split("|")]
+    package = PROJECT / "src" / "ottla"
+    rows = []
+    for path in package.glob("*/**/__init__.py"):
+        parts = path.parent.relative_to(package).parts
+        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        what = docstring.partition("\n\n")[0].replace("\n", " ")
+        rows.append((order.index(parts[0]), parts, f"| `{'.'.join(parts)}` | {what} |"))
+    before, heading, rest = text.partition("## Where things are\n")
+    after = rest[rest.index("\n\nEach handler opens") :]
+    table = "\n".join(row for _, _, row in sorted(rows))
+    return f"{before}{heading}\n| package | what |\n|---|---|\n{table}{after}"
+
+
 #: Page to what makes it.
 PAGES: dict[str, Callable[[], str]] = {
+    "ARCHITECTURE.md": architecture_page,
     "docs/apis.md": apis_page,
     "docs/cli.md": cli_page,
     "docs/client-metrics.md": client_metrics_page,

@@ -1,1 +1,1 @@
-"""Settings: one declaration for each, and the parsing of what a user gives."""
+"""Settings: a row for each in `settings.tsv`, and the parsing of what a user sets."""

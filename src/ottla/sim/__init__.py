@@ -1,1 +1,1 @@
-"""The simulator: ottla's state machines on a virtual clock and an unreliable network, reproducible by a seed."""
+"""The simulator: consumer groups on a virtual clock, by both designs, reproducible by a seed."""
