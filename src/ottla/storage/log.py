@@ -23,10 +23,7 @@ from ottla.storage.resources import LogResources
 from ottla.storage.results import (
     AppendInfo,
     AppendRefusal,
-    DeleteRefusal,
-    EpochEnd,
     LogRead,
-    OffsetTimestamp,
     ReadRefusal,
     UnreadableRange,
 )
@@ -53,10 +50,7 @@ __all__ = [
     "COORDINATOR",
     "AppendInfo",
     "AppendRefusal",
-    "DeleteRefusal",
-    "EpochEnd",
     "LogRead",
-    "OffsetTimestamp",
     "PartitionLog",
     "ReadRefusal",
 ]

@@ -96,8 +96,8 @@ class LogManager:
         #: Messages to the operator (what recovery removed, what failed in the background); take and clear them.
         self.notes: list[str] = []
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
-        #: Logs of which the cluster has not said that they belong here. What they hold, and their high watermarks, is
-        #: kept: their settings are not known, and retention by the broker's own could delete what is to be kept.
+        #: Logs that the cluster has not confirmed to belong here. Their records and high watermarks are kept: their
+        #: settings are unknown, and retention by the broker's own could delete too much.
         self.unclaimed: set[TopicPartitionKey] = set()
         #: Partitions whose directories exist but cannot be opened because of their contents.
         self.unreadable: set[TopicPartitionKey] = set()

@@ -11,11 +11,11 @@ from ottla.env.disk import DiskError
 from ottla.records.batch import TimestampType, check_crc, frame_batch, parse_batch_header, split_batches
 from ottla.records.record import Record
 from ottla.storage.flushing import begin_flush, end_flush
-from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, DeleteRefusal, LogRead, PartitionLog, ReadRefusal
+from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, LogRead, PartitionLog, ReadRefusal
 from ottla.storage.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.recovery import create_log
 from ottla.storage.resources import LogResources
-from ottla.storage.results import OffsetTimestamp
+from ottla.storage.results import DeleteRefusal, OffsetTimestamp
 from ottla.storage.retention import drop_segments
 from ottla.storage.truncation import delete_records, truncate_to
 from ottla.testing.disk_faulty import FaultyDisk

@@ -9,8 +9,9 @@ from ottla.records.batch import TimestampType
 from ottla.records.compression import Compression
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record
-from ottla.storage.log import OffsetTimestamp, PartitionLog
+from ottla.storage.log import PartitionLog
 from ottla.storage.lookups import offset_for_timestamp, offset_of_max_timestamp
+from ottla.storage.results import OffsetTimestamp
 from ottla.storage.truncation import delete_records
 from support.storage_logs import NOW_MS, append, log_config, new_log, of_records, open_log
 
