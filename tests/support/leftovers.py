@@ -20,8 +20,10 @@ OWN_CHILDREN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver"
 MOST_OPEN_FILES = 300
 
 
-#: References to a file that nothing has any more: of the list, the loop and the call that counts them.
-_REFERENCES_OF_DROPPED = 3
+def _references_of_dropped() -> int:
+    """References to an object that only a list has, as a loop over the list counts them."""
+    return next(sys.getrefcount(each) for each in [object()])
+
 
 _opened: list[RealFile] = []
 
@@ -43,13 +45,12 @@ def leftover_files() -> int:
     if len(os.listdir("/dev/fd")) <= MOST_OPEN_FILES:
         return 0
     gc.collect()
-    held = []
-    for file in _opened:
-        if sys.getrefcount(file) > _REFERENCES_OF_DROPPED:
-            held.append(file)
-        else:
+    dropped = _references_of_dropped()
+    counts = [sys.getrefcount(each) for each in _opened]
+    for file, count in zip(_opened, counts, strict=True):
+        if count <= dropped:
             file.close()
-    _opened[:] = held
+    _opened[:] = [file for file, count in zip(_opened, counts, strict=True) if count > dropped]
     found = len(os.listdir("/dev/fd"))
     return found if found > MOST_OPEN_FILES else 0
 

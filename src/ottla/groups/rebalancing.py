@@ -18,8 +18,10 @@ from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
 
 TOMBSTONES_PER_BATCH = 500
-SECOND_ROUND = "rebalance failed due to MemberIdRequiredException"
-"""The reason with which clients send the second JoinGroup of a new member (KIP-394). That it joined is the cause."""
+SECOND_ROUND = ("need to re-join with the given member-id", "rebalance failed due to MemberIdRequiredException")
+"""How the reasons begin that clients send with the second JoinGroup of a new member (KIP-394): Java's since 3.4, and
+older ones' and ours. The cause is that the member joined.
+"""
 POSTPONED_JOIN_MS = 100
 """Minimum delay between two attempts to complete a join for which nobody has come."""
 
@@ -210,7 +212,7 @@ class RebalancingGroup(Group):
 
 def cause_of(cause: Cause, member: GroupMemberState, now_ms: int, detail: str | None = None) -> CauseEntry:
     """A rebalance cause with the member that led to it; `detail` is the reason that the member gives."""
-    if detail == SECOND_ROUND:
+    if detail is not None and detail.startswith(SECOND_ROUND):
         detail = None
     return CauseEntry(
         cause, now_ms, member.member_id, member.group_instance_id, member.client_id, member.client_host, detail

@@ -214,7 +214,12 @@ def test_the_line_for_the_log():
 
 @pytest.mark.parametrize(
     ("reason", "detail"),
-    [(None, None), ("lunch", "lunch"), ("rebalance failed due to MemberIdRequiredException", None)],
+    [
+        (None, None),
+        ("lunch", "lunch"),
+        ("rebalance failed due to MemberIdRequiredException", None),
+        ("need to re-join with the given member-id: c-1-af3", None),
+    ],
 )
 def test_the_second_round_of_a_first_join_is_no_cause(reason: str | None, detail: str | None):
     assert cause_of(Cause.MEMBER_JOINED, member("a", []), 1000, reason).detail == detail

@@ -56,6 +56,7 @@ from ottla.spark.errors import OptionError
 #: Readers for as many schemas that values were written with are kept.
 MAX_WRITERS = 200
 WRONG = "not Avro of its schema"
+TOO_DEEP = "types are nested too deep"
 
 #: pyruhvro does not say how many bytes it has read: with this behind a record, and a field for it, it does.
 _END = struct.Struct("<d")
@@ -212,6 +213,8 @@ class FramedAvro:
             return AvroBatches(parse_node(found.text, found.references), self._reader, framed=True)
         except AvroSchemaError as problem:
             return f"schema {schema_id} cannot be read: {problem}"
+        except RecursionError:
+            return f"schema {schema_id} cannot be read: {TOO_DEEP}"
 
 
 def read_columns(found: SchemaText, option: str, wanted: Sequence[str]) -> AvroColumns:
@@ -232,6 +235,8 @@ def _refused(option: str) -> Iterator[None]:
         yield
     except AvroSchemaError as problem:
         raise OptionError(f"option {option}: {problem}") from None
+    except RecursionError:
+        raise OptionError(f"option {option}: {TOO_DEEP}") from None
 
 
 def _looks_framed(values: pyarrow.BinaryArray) -> numpy.ndarray:

@@ -89,7 +89,9 @@ class _TooDeep(Exception):
 
 
 def _extent(node: AvroNode, level: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """The levels and the types of a type at a level; what is within itself counts once."""
+    """The levels and the types of a type at a level; what is within itself counts once. Raises _TooDeep."""
+    if level > MAX_COLUMN_LEVELS:
+        raise _TooDeep
     if id(node) not in known:
         known[id(node)] = 0, 1
         inner = [*node.branches, *(each.node for each in node.fields), *([node.items] if node.items else [])]

@@ -428,6 +428,22 @@ def test_a_chain_of_types_is_a_column_or_is_refused(types: int) -> None:
 
 
 @pytest.mark.spec("D1")
+def test_a_chain_of_types_that_is_met_at_its_deep_end_is_refused() -> None:
+    schema = chained(1_200)
+    with pytest.raises(OptionError, match="option valueSchema: t1199: types are nested too deep"):
+        decode([], valueSchema=json.dumps(schema), valueColumns="t1199")
+    fields = [{"name": "n", "type": "int"}, {"name": "last", "type": "T1199"}]
+    record = json.dumps({"type": "record", "name": "Last", "fields": fields})
+    with PlayedRegistry({7: _record('"int"').replace('"a"', '"n"'), 8: record}) as registry:
+        registry.references[8] = [{"name": "R", "subject": "chain", "version": 1}]
+        registry.subjects = {"/subjects/chain/versions/1": {"schema": json.dumps(schema)}}
+        values = [framed(7, b"\x02"), framed(8, b"\x04" * 2), framed(7, b"\x06")]
+        rows = decode(values, schemaRegistry=registry.address, valueSchemaId="7")
+    assert [row["n"] for row in rows] == [1, None, 3]
+    assert "nested too deep" in rows[1]["_bad_reason"]
+
+
+@pytest.mark.spec("D1")
 @pytest.mark.parametrize("name", [{"name": "R", "namespace": "com.my-company"}, {"name": "com.my-company.R"}])
 def test_a_namespace_may_have_any_characters(name: dict[str, str]) -> None:
     inner = {"type": "record", "name": "2nd.Inner", "fields": [{"name": "n", "type": "int"}]}
