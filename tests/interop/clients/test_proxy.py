@@ -58,14 +58,18 @@ def test_a_plan_does_the_same_to_a_connection_whatever_the_others_do() -> None:
 def test_refused_connections_come_again(proxied_ottla: ProxiedBroker) -> None:
     proxy = proxied_ottla.proxy
     proxy.heal()
-    proxy.refuse(0.2)
 
     def is_refused() -> bool:
         try:
-            socket.create_connection((LOOPBACK, proxy.port), 1.0).close()
-        except ConnectionRefusedError:
+            socket.create_connection((LOOPBACK, proxy.port), 60.0).close()
+        except (ConnectionRefusedError, ConnectionResetError):
+            # Reset is the connection that was about to be accepted.
             return True
         return False
 
+    proxy.refuse(600)
     wait_until(is_refused, "a refusal")
+    proxy.heal()
     wait_until(lambda: not is_refused(), "the end of the refusals")
+    proxy.refuse(0.1)
+    wait_until(lambda: not is_refused(), "the end of the refusals by their time")
