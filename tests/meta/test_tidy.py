@@ -32,14 +32,14 @@ LARGE_CLASSES = {
 }
 #: Docstrings name the thing or the verb.
 VAGUE_OPENING = re.compile(r"(What|Those|Where|So|Who)\b")
-#: Phrases that plain English does without, and how many of them are left in the sources and documents. It only falls.
+#: Phrases that plain English does without, and the most of them in the sources and documents: it only falls.
 UNWANTED_PHRASES = re.compile(
     r"^Who\b|(?<=[.!?:;] )Who\b|\bWhoever\b|\bLost is\b|\bAs many\b|\b(is|are) no [a-z]|\bstands? in place of\b"
     r"|\b(is|are) to be\b|\bso many\b|\btold\b|\banew\b|\b(goes|go|went|going) on\b|\b[Nn]obody\b|\b[Ss]omebody\b"
     r"|\bg(iven|ives) up\b|\bbehind the last record\b",
     re.MULTILINE,
 )
-UNWANTED_PHRASES_LEFT = 318
+MOST_UNWANTED_PHRASES = 317
 VAGUE_NAMES = re.compile(r"(^|_)(util|utils|helper|helpers|misc|common)(_|$)", re.IGNORECASE)
 #: Hosts of package registries and absolute paths of somebody's machine, put together here so as not to find themselves.
 FORBIDDEN_TEXTS = [
@@ -123,7 +123,7 @@ def test_docstrings_name_the_thing() -> None:
 def test_unwanted_phrases_get_fewer() -> None:
     files = [*modules("src"), PACKAGE / "config" / "settings.tsv", *(PROJECT / "docs").rglob("*.md")]
     files += [PROJECT / f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "README")]
-    assert sum(len(UNWANTED_PHRASES.findall(path.read_text())) for path in files) == UNWANTED_PHRASES_LEFT
+    assert sum(len(UNWANTED_PHRASES.findall(path.read_text())) for path in files) <= MOST_UNWANTED_PHRASES
 
 
 def test_a_long_function_would_be_found(tmp_path: Path) -> None:
