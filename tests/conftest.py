@@ -32,14 +32,7 @@ from support.java import (
     streams_libs,
     zookeeper_082_libs,
 )
-from support.leftovers import (
-    end_all,
-    leftover_children,
-    leftover_files,
-    leftovers_of_run,
-    mark_this_run,
-    note_opened_files,
-)
+from support.leftovers import end_all, leftover_children, leftover_files, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
 from support.programs import built_programs, promtool_executable
 from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
@@ -134,7 +127,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # So shells start what runs in their background; tests press Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    note_opened_files()
     config.stash[REPORT] = SpecReport()
     os.environ[TIER_VARIABLE] = wanted_tier(config).name
     part = Worker(config) if hasattr(config, "workerinput") else WholeRun(config)

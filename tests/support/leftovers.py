@@ -4,53 +4,22 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 
 import psutil
-
-from ottla.env.disk import RealDisk, RealFile
 
 #: In the environment of all that a run starts: the ids of the runs that it is part of, the innermost last.
 RUN_VARIABLE = "OTTLA_TEST_RUN"
 #: Helpers of Python's own that end with the interpreter.
 OWN_CHILDREN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-
-
 #: Files and sockets that a process may have open between two files of tests: select() takes no number above 1,023.
 MOST_OPEN_FILES = 300
 
 
-def _references_of_dropped() -> int:
-    """References to an object that only a list has, as a loop over the list counts them."""
-    return next(sys.getrefcount(each) for each in [object()])
-
-
-_opened: list[RealFile] = []
-
-
-def note_opened_files() -> None:
-    """Note the files of logs that this process opens from now on. A broker closes them; tests may drop them instead."""
-    opened_by_disk = RealDisk.open
-
-    def noted(self: RealDisk, path: str, create: bool = False) -> RealFile:
-        file = opened_by_disk(self, path, create)
-        _opened.append(file)
-        return file
-
-    RealDisk.open = noted  # type: ignore[method-assign]
-
-
 def leftover_files() -> int:
-    """The number of files and sockets that are open, if there are too many, else 0. Dropped ones are closed before."""
+    """The number of files and sockets that are open, garbage not counted, if there are too many, else 0."""
     if len(os.listdir("/dev/fd")) <= MOST_OPEN_FILES:
         return 0
     gc.collect()
-    dropped = _references_of_dropped()
-    counts = [sys.getrefcount(each) for each in _opened]
-    for file, count in zip(_opened, counts, strict=True):
-        if count <= dropped:
-            file.close()
-    _opened[:] = [file for file, count in zip(_opened, counts, strict=True) if count > dropped]
     found = len(os.listdir("/dev/fd"))
     return found if found > MOST_OPEN_FILES else 0
 

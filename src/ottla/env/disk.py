@@ -382,6 +382,11 @@ class RealFile:
         if descriptor >= 0:
             os.close(descriptor)
 
+    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
+        # A log that is dropped and not closed would keep its files open until the process ends.
+        if self._descriptor >= 0:
+            _close(self._descriptor)
+
 
 def _disk_error(operation: str, path: str, error: OSError) -> DiskError:
     return DiskError(operation, path, error.errno or errno.EIO)
