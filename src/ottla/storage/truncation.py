@@ -61,7 +61,7 @@ def truncate_fully_and_start_at(log: PartitionLog, offset: int, now_ms: int) -> 
         log.producers.clear()
         log.producers.end_offset = offset
     except DiskError as error:
-        log.failure = f"{error}; the log could not be begun anew at offset {offset}. Restart the broker"
+        log.failure = f"{error}; the log could not be emptied, to begin at offset {offset}. Restart the broker"
         raise
     return renamed
 

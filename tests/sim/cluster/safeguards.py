@@ -325,7 +325,7 @@ SAFEGUARDS: Mapping[str, Safeguard] = {
     "proposed ISRs name registrations": Safeguard(_proposes_without_epochs, ProposedBeforeItsRestart),
     "proposed ISRs are checked": Safeguard(_accepts_any_isr, DeposedLeaderProposes),
     "who joins the ISR has everything": Safeguard(_joins_behind, ReturnsSlowly),
-    "nobody leads without a log": Safeguard(_leads_without_log, WrongDisk),
+    "no broker leads without a log": Safeguard(_leads_without_log, WrongDisk),
     # Fences of controllers.
     "a deposed controller cannot write": Safeguard(_writes_unfenced, DeposedControllerWrites),
     "older controllers are refused": Safeguard(_obeys_old_controllers, LateDeletion),
@@ -348,7 +348,7 @@ SAFEGUARDS: Mapping[str, Safeguard] = {
     "duplicates are found": Safeguard(_takes_duplicates, ("dropped connections", *DEATHS, "one-way partition")),
     "gaps of sequence numbers are refused": Safeguard(_takes_gaps, RefusedBetween),
     # Moves.
-    "a new controller goes on with moves": Safeguard(_resumes_nothing, MoverDies),
+    "a new controller continues moves": Safeguard(_resumes_nothing, MoverDies),
 }
 
 

@@ -23,7 +23,7 @@ ALWAYS = (
     "end offsets of a new leader wait",
     "truncation covers the producers' state",
     "gaps of sequence numbers are refused",
-    "a new controller goes on with moves",
+    "a new controller continues moves",
 )
 
 CASES = [

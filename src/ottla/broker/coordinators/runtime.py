@@ -313,8 +313,9 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         )
 
     def _high_watermark_moved(self, hosted: _Hosted[Shard], error: ErrorCode) -> None:
-        """Deliver what is committed now. With an error this broker's role has ended: the replies carry it. The requests
-        of steps stay for the newer epoch, should `load` begin one.
+        """Deliver what is committed now. With an error this broker's role has ended: the replies carry it.
+
+        The requests of steps stay for the newer epoch, should `load` begin one.
         """
         hosted.is_watched = False
         shard = hosted.shard

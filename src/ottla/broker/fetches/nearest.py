@@ -31,7 +31,7 @@ class RackReads:
 def nearest_follower(context: RequestContext, partition: Partition, rack: str, offset: int) -> int | None:
     """The follower from which a consumer in `rack` should read `offset`; None for the leader, this broker.
 
-    None is where the leader is in the rack, too, or no follower there is alive, in sync, has the offset, and is reached
+    None, too, where the leader is in the rack, or no follower there is alive, in sync, has the offset, and is reached
     on the listener of this client. Of several the most caught up one is taken, then the one with the highest id. A
     lagging follower is never named: the consumer would stay behind with it. Source: Apache Kafka 3.9,
     `ReplicaManager.findPreferredReadReplica`, `RackAwareReplicaSelector`, `ReplicaView.comparator`.
