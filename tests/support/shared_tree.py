@@ -12,10 +12,10 @@ from ottla.config.listeners import Endpoint
 from ottla.env.clock import SystemClock
 from ottla.env.futures import settle
 from ottla.testing.disk_memory import MemoryDisk
-from ottla.zk.client import LocalClient, SessionEvent, SessionListener, Watcher
+from ottla.zk.client import ForwardingZk, LocalClient, SessionEvent, SessionListener, Watcher
 from ottla.zk.layout import BrokerIdZnode, BrokerRegistration, TopicAssignment, TopicZnode
 from ottla.zk.store import TreeStore
-from ottla.zk.tree import ANY_VERSION, NoNodeError, Operation, Result, Stat, WatchEvent, WatchTable
+from ottla.zk.tree import NoNodeError, WatchEvent, WatchTable
 
 T = TypeVar("T")
 
@@ -87,18 +87,15 @@ class SharedTree:
         return self.run(look)
 
 
-class TreeSession:
+class TreeSession(ForwardingZk):
     """A `ZkClient` of one loop."""
 
     def __init__(self, tree: SharedTree, local: LocalClient) -> None:
+        super().__init__(local)
         self._tree = tree
         self._local = local
         self._loop = asyncio.get_running_loop()
         self._listeners: list[SessionListener] = []
-
-    @property
-    def session_id(self) -> int:
-        return self._local.session_id
 
     def on_session(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
@@ -114,34 +111,15 @@ class TreeSession:
 
         self._tree.run(expire)
 
-    async def create(self, path: str, data: bytes | None = None, **options: Any) -> str:
-        return await self._call(self._local.create, path, data, **options)
-
-    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        return await self._call(self._local.get, path, self._here(watch))
-
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
-        return await self._call(self._local.get_many, paths)
-
-    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        return await self._call(self._local.set, path, data, version)
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._call(self._local.delete, path, version)
-
-    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        return await self._call(self._local.children, path, self._here(watch))
-
-    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        return await self._call(self._local.exists, path, self._here(watch))
-
-    async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
-        return await self._call(self._local.multi, operations)
+    async def _forward(
+        self, paths: Sequence[str], call: Callable[[], Coroutine[Any, Any, T]], *, changes: bool = False
+    ) -> T:
+        return await self._call(call)
 
     async def close(self) -> None:
         await self._call(self._local.close)
 
-    async def _call(self, work: Callable[..., Coroutine[Any, Any, T]], *args: Any, **options: Any) -> T:
+    async def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if not self._tree.answers:
             await asyncio.get_running_loop().create_future()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -150,7 +128,7 @@ class TreeSession:
             result: Any = None
             error: BaseException | None = None
             try:
-                result = await work(*args, **options)
+                result = await work()
             except Exception as raised:
                 error = raised
             with suppress(RuntimeError):
@@ -160,7 +138,7 @@ class TreeSession:
         self._tree.thread.call(lambda: tasks.append(asyncio.ensure_future(there())))
         return await done
 
-    def _here(self, watch: Watcher | None) -> Watcher | None:
+    def _watcher(self, watch: Watcher | None) -> Watcher | None:
         if watch is None:
             return None
 

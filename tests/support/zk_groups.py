@@ -16,7 +16,7 @@ from ottla.zk.layout import ConsumerRegistration, PartitionOwnerZnode, TopicAssi
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import ANY_VERSION, NoNodeError, Stat, WatchTable
 from ottla.zkconsumer.commits import OffsetCommits
-from ottla.zkconsumer.figures import RebalanceFigures, RebalanceStep
+from ottla.zkconsumer.counters import RebalanceCounters, RebalanceStep
 from ottla.zkconsumer.group_member import HighLevelMember
 from ottla.zkconsumer.offset_stores import ZooKeeperOffsets
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
@@ -48,7 +48,7 @@ class NotedFetching:
         self.fetched = assignments
 
 
-class RecordedFigures(RebalanceFigures):
+class RecordedCounters(RebalanceCounters):
     """Notes the steps, and calls `at_step` in the middle of each."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Member:
     name: str
     zk: FaultyClient
     fetching: NotedFetching
-    figures: RecordedFigures
+    counters: RecordedCounters
     commits: OffsetCommits
     group_member: HighLevelMember
     task: asyncio.Task[None]
@@ -167,7 +167,7 @@ class World:
 
     def join(self, name: str, registration: ConsumerRegistration, **settings: Any) -> Member:
         """A consumer begins; `start` makes it register and rebalance."""
-        zk, fetching, figures = self.session(), NotedFetching(), RecordedFigures()
+        zk, fetching, counters = self.session(), NotedFetching(), RecordedCounters()
         always = settings.pop("always_watch_brokers", False)
         commits = OffsetCommits(ZooKeeperOffsets(zk, GROUP), 5, 1000, asyncio.sleep)
         queues: dict[tuple[ConsumerThread, str], Sink] = {}
@@ -179,11 +179,11 @@ class World:
             commits,
             lambda thread, topic: queues.setdefault((thread, topic), Sink()),
             asyncio.sleep,
-            figures,
+            counters,
             always_watch_brokers=always,
         )
         task = asyncio.create_task(group_member.watch())
-        member = self.members[name] = Member(name, zk, fetching, figures, commits, group_member, task)
+        member = self.members[name] = Member(name, zk, fetching, counters, commits, group_member, task)
         return member
 
     async def start(self, name: str, registration: ConsumerRegistration, **settings: Any) -> Member:

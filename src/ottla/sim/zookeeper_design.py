@@ -31,7 +31,7 @@ from ottla.zk.layout import (
 )
 from ottla.zk.tree import Create, Operation, Set
 from ottla.zkconsumer.commits import OffsetCommits
-from ottla.zkconsumer.figures import RebalanceFigures
+from ottla.zkconsumer.counters import RebalanceCounters
 from ottla.zkconsumer.group_member import HighLevelMember
 from ottla.zkconsumer.offset_stores import ZooKeeperOffsets
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
@@ -88,7 +88,7 @@ class _Fetching:
         self.consumption.claimed(self.member, [partition for _, partition in self.read], self.loop.now_ms)
 
 
-class _Counted(RebalanceFigures):
+class _Counted(RebalanceCounters):
     """Also counts successful rebalances, and notes on which view the member decides."""
 
     def __init__(self, member: str, decisions: Decisions) -> None:
@@ -98,11 +98,11 @@ class _Counted(RebalanceFigures):
         self._decisions = decisions
 
     def decides(self, consumers: Sequence[str], partitions: Mapping[str, tuple[int, ...]]) -> None:
-        """See `RebalanceFigures.decides`."""
+        """See `RebalanceCounters.decides`."""
         self._decisions.decided(self._member, (sorted(consumers), partitions))
 
     def rebalanced(self, owned: int) -> None:
-        """See `RebalanceFigures.rebalanced`."""
+        """See `RebalanceCounters.rebalanced`."""
         self._decisions.ended(self._member)
         self.ended += 1
 
@@ -125,7 +125,7 @@ class ZooKeeperDesign:
         self._chance = random.Random(seed)
         self._loop = VirtualTimeLoop()
         self._members: dict[str, _Member] = {}
-        self._figures: list[_Counted] = []
+        self._counters: list[_Counted] = []
         self._server: SimulatedZooKeeper
         self._recorder: Recorder
         self._consumption: Consumption
@@ -176,7 +176,7 @@ class ZooKeeperDesign:
         self._server.reads = self._server.writes = self._server.events = 0
         self._server.uncertain.clear()
         self._recorder.result.stale_offsets_stored = 0
-        self._figures = [_restarted(figures) for figures in self._figures]
+        self._counters = [_restarted(counters) for counters in self._counters]
 
     async def _end(self, now_ms: int) -> DesignResult:
         result = self._recorder.end(now_ms)
@@ -185,10 +185,10 @@ class ZooKeeperDesign:
         await asyncio.gather(*(member.task for member in self._members.values()), return_exceptions=True)
         result.znode_reads, result.znode_writes = self._server.reads, self._server.writes
         result.watch_events = self._server.events
-        result.rebalances = sum(figures.ended for figures in self._figures)
-        result.tries = sum(figures.tries for figures in self._figures)
-        result.conflicts = sum(figures.conflicts for figures in self._figures)
-        result.given_up = sum(figures.failed for figures in self._figures)
+        result.rebalances = sum(counters.ended for counters in self._counters)
+        result.tries = sum(counters.tries for counters in self._counters)
+        result.conflicts = sum(counters.conflicts for counters in self._counters)
+        result.given_up = sum(counters.failed for counters in self._counters)
         result.uncertain = sum(not path.startswith(_OFFSETS) for path in self._server.uncertain)
         return result
 
@@ -243,7 +243,7 @@ class ZooKeeperDesign:
 
     def _start(self, name: str) -> None:
         zk = self._server.connect(self._weather.slowness(name), self._weather.loss)
-        figures = _Counted(name, self._recorder.decisions)
+        counters = _Counted(name, self._recorder.decisions)
         fetching = _Fetching(name, self._consumption, self._recorder.decisions, self._loop, self._chance)
         queue = _Queue()
         group_member = HighLevelMember(
@@ -260,12 +260,12 @@ class ZooKeeperDesign:
             OffsetCommits(ZooKeeperOffsets(zk, GROUP_ID), OFFSET_RETRIES, OFFSET_BACKOFF_MS, zk.sleep),
             lambda _thread, _topic: queue,
             zk.sleep,
-            figures,
+            counters,
             session_timeout_ms=self._times.zookeeper_session_timeout_ms,
             always_watch_brokers=self._times.always_watch_brokers,
         )
         group_member.trigger()
-        self._figures.append(figures)
+        self._counters.append(counters)
         self._members[name] = _Member(zk, fetching, asyncio.create_task(group_member.watch()))
 
     async def _stop(self, name: str, member: _Member) -> None:
@@ -276,6 +276,6 @@ class ZooKeeperDesign:
         await asyncio.gather(member.task, return_exceptions=True)
 
 
-def _restarted(figures: _Counted) -> _Counted:
-    figures.ended = figures.tries = figures.conflicts = figures.failed = 0
-    return figures
+def _restarted(counters: _Counted) -> _Counted:
+    counters.ended = counters.tries = counters.conflicts = counters.failed = 0
+    return counters

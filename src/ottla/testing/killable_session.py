@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
-from ottla.zk.client import LocalClient, Watcher
-from ottla.zk.tree import Operation, Result, SessionExpiredError, Stat
+from ottla.zk.client import ForwardingZk, LocalClient
+from ottla.zk.store import TreeStore
+from ottla.zk.tree import SessionExpiredError
 from ottla.zk.watches import LocalWatch
 
+T = TypeVar("T")
 
-class KillableSession(LocalClient):
-    """A session that `kill` ends: its ephemeral nodes go, and whoever still uses it gets SessionExpiredError."""
 
-    _is_killed = False
+class KillableSession(ForwardingZk):
+    """A session that `kill` ends: its ephemeral nodes are deleted, and later calls raise SessionExpiredError."""
+
+    def __init__(self, store: TreeStore, session_id: int) -> None:
+        self._store, self._local = store, LocalClient(store, session_id)
+        super().__init__(self._local)
+        self._is_killed = False
 
     def kill(self) -> None:
         """End the session at once; its own watches are not called."""
-        self._is_killed = self._closed = True
+        self._is_killed = True
         killed = self.session_id
-        self._watches.drop_if(lambda watch: isinstance(watch, LocalWatch) and watch.session_id == killed)
-        self.notify(self._store.expire_session(killed))
+        self._store.watches.drop_if(lambda watch: isinstance(watch, LocalWatch) and watch.session_id == killed)
+        self._local.notify(self._store.expire_session(killed))
 
-    def _check(self, path: str) -> None:
+    async def _forward(
+        self, paths: Sequence[str], call: Callable[[], Coroutine[Any, Any, T]], *, changes: bool = False
+    ) -> T:
         if self._is_killed:
-            raise SessionExpiredError(path)
+            raise SessionExpiredError(paths[0] if paths else "/")
+        return await call()
 
-    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        """See `ZkClient.get`."""
-        self._check(path)
-        return await super().get(path, watch)
-
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
-        """See `ZkClient.get_many`."""
-        self._check(paths[0] if paths else "/")
-        return await super().get_many(paths)
-
-    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """See `ZkClient.children`."""
-        self._check(path)
-        return await super().children(path, watch)
-
-    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        """See `ZkClient.exists`."""
-        self._check(path)
-        return await super().exists(path, watch)
-
-    async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
-        """See `ZkClient.multi`."""
-        self._check(operations[0].path if operations else "/")
-        return await super().multi(operations)
+    async def close(self) -> None:
+        """See `ZkClient.close`."""
+        if not self._is_killed:
+            await super().close()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from ottla.env.disk import DiskError
 from ottla.zk.tree import (
@@ -32,6 +32,7 @@ from ottla.zk.watches import LocalWatch
 if TYPE_CHECKING:
     from ottla.zk.store import TreeStore
 
+T = TypeVar("T")
 Watcher: TypeAlias = Callable[[WatchEvent], None]
 """Called once, on the event loop, after the change that it watches for; the watcher has to set the watch again."""
 
@@ -281,6 +282,69 @@ class LocalClient(ByTransactions):
     def notify(self, transaction: Transaction) -> None:
         """Call the watchers of a transaction."""
         self._watches.notify(transaction.events, transaction.zxid, asyncio.get_running_loop().call_soon)
+
+
+class ForwardingZk:
+    """A `ZkClient` that passes each call to another one; subclasses override `_forward` and `_watcher`."""
+
+    def __init__(self, zk: ZkClient) -> None:
+        self._zk = zk
+
+    async def _forward(
+        self, paths: Sequence[str], call: Callable[[], Coroutine[Any, Any, T]], *, changes: bool = False
+    ) -> T:
+        """Make a call that concerns these nodes; `changes`: it is not only a read."""
+        return await call()
+
+    def _watcher(self, watch: Watcher | None) -> Watcher | None:
+        """The watcher to register for this one."""
+        return watch
+
+    @property
+    def session_id(self) -> int:
+        """See `ZkClient.session_id`."""
+        return self._zk.session_id
+
+    def on_session(self, listener: SessionListener) -> None:
+        """See `ZkClient.on_session`."""
+        self._zk.on_session(listener)
+
+    async def create(self, path: str, data: bytes | None = None, **options: bool) -> str:
+        """See `ZkClient.create`."""
+        return await self._forward([path], lambda: self._zk.create(path, data, **options), changes=True)
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
+        """See `ZkClient.get`."""
+        return await self._forward([path], lambda: self._zk.get(path, self._watcher(watch)))
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """See `ZkClient.get_many`."""
+        return await self._forward(paths, lambda: self._zk.get_many(paths))
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """See `ZkClient.set`."""
+        return await self._forward([path], lambda: self._zk.set(path, data, version), changes=True)
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """See `ZkClient.delete`."""
+        await self._forward([path], lambda: self._zk.delete(path, version), changes=True)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """See `ZkClient.children`."""
+        return await self._forward([path], lambda: self._zk.children(path, self._watcher(watch)))
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        """See `ZkClient.exists`."""
+        return await self._forward([path], lambda: self._zk.exists(path, self._watcher(watch)))
+
+    async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
+        """See `ZkClient.multi`."""
+        paths = [operation.path for operation in operations]
+        return await self._forward(paths, lambda: self._zk.multi(operations), changes=True)
+
+    async def close(self) -> None:
+        """See `ZkClient.close`."""
+        await self._zk.close()
 
 
 async def ensure_path(zk: ZkClient, path: str, data: bytes | None = None) -> bool:

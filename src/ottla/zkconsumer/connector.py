@@ -26,8 +26,8 @@ from ottla.zk.address import ZkAddressError
 from ottla.zk.client import ZkClient, ZkUnreachableError
 from ottla.zk.layout import SubscriptionPattern
 from ottla.zkconsumer.arguments import check_listener, check_threads, checked_offsets, checked_streams
+from ottla.zkconsumer.async_connector import AsyncConnector, OpenZk
 from ottla.zkconsumer.chunk_queue import ChunkQueue
-from ottla.zkconsumer.core import ConnectorCore, OpenZk
 from ottla.zkconsumer.highlevel_config import KIND, HighLevelConsumerConfig, parse_highlevel_config
 from ottla.zkconsumer.listener_thread import ListenerThread
 from ottla.zkconsumer.streams import Decoders, KafkaStream
@@ -67,13 +67,13 @@ class ConsumerConnector:
 
     def __init__(self, config: HighLevelConsumerConfig, open_zk: OpenZk) -> None:
         self.config = config
-        self._core = ConnectorCore(config, open_zk)
+        self._connector = AsyncConnector(config, open_zk)
         self._created = False
         self._creating = Lock()
         self._listener: ListenerThread | None = None
-        self._thread = LoopThread(f"{config.client_id}-connector", self._core.shutdown)
+        self._thread = LoopThread(f"{config.client_id}-connector", self._connector.shutdown)
         try:
-            self._thread.run(self._core.open)
+            self._thread.run(self._connector.open)
         except BaseException:
             self._thread.finish()
             raise
@@ -81,7 +81,7 @@ class ConsumerConnector:
     @property
     def consumer_id(self) -> str:
         """The consumer's name in ZooKeeper."""
-        return self._core.consumer
+        return self._connector.consumer
 
     def __enter__(self) -> Self:
         return self
@@ -149,7 +149,7 @@ class ConsumerConnector:
         `offsets.commit.max.retries` (or the only) attempts failed, InvalidArgumentError.
         """
         wanted = None if offsets is None else checked_offsets(offsets)
-        self._thread.run(self._core.commit, wanted, retry_on_failure)
+        self._thread.run(self._connector.commit, wanted, retry_on_failure)
 
     def shutdown(self) -> None:
         """Leave the group: streams end, the last offsets are committed (`auto.commit.enable`). From any thread.
@@ -168,7 +168,7 @@ class ConsumerConnector:
                 raise IllegalStateError("a connector makes its streams once; make another connector for others")
             self._created = True
         try:
-            self._thread.run(self._core.start, subscription, pattern, queues, queue_of, self._listener)
+            self._thread.run(self._connector.start, subscription, pattern, queues, queue_of, self._listener)
         except BaseException:
             self.shutdown()
             raise

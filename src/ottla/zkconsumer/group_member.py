@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from ottla.assign.threads import ConsumerThread
 from ottla.client.errors import ClientClosedError
 from ottla.env.futures import settle
-from ottla.zk.client import ConnectionLossError, SessionEvent, ZkClient
+from ottla.zk.client import ConnectionLossError, ForwardingZk, SessionEvent, Watcher, ZkClient
 from ottla.zk.layout import ConsumerRegistration
-from ottla.zk.tree import SessionExpiredError, SessionMovedError, ZkError
-from ottla.zkconsumer.figures import CountedZk, RebalanceFigures
+from ottla.zk.tree import SessionExpiredError, SessionMovedError, WatchEvent, ZkError
+from ottla.zkconsumer.counters import RebalanceCounters
 from ottla.zkconsumer.listeners import Listeners
 from ottla.zkconsumer.partition_info import ChunkSink, FetchControl
 from ottla.zkconsumer.rebalancer import (
@@ -28,10 +29,39 @@ from ottla.zkconsumer.rebalancer import (
 )
 from ottla.zkconsumer.registration import ConsumerIdInUseError, register
 
+T = TypeVar("T")
+
 _PASSING = (ConnectionLossError, SessionExpiredError, SessionMovedError)
 """Errors of the connection to ZooKeeper, which are retried for ever."""
 
 _log = logging.getLogger("ottla.zkconsumer")
+
+
+class _CountingZk(ForwardingZk):
+    """Counts operations and watch events."""
+
+    def __init__(self, zk: ZkClient, counters: RebalanceCounters) -> None:
+        super().__init__(zk)
+        self._counters = counters
+
+    async def _forward(
+        self, paths: Sequence[str], call: Callable[[], Coroutine[Any, Any, T]], *, changes: bool = False
+    ) -> T:
+        if changes:
+            self._counters.writes += len(paths)
+        else:
+            self._counters.reads += len(paths)
+        return await call()
+
+    def _watcher(self, watch: Watcher | None) -> Watcher | None:
+        if watch is None:
+            return None
+
+        def counted(event: WatchEvent) -> None:
+            self._counters.events += 1
+            watch(event)
+
+        return counted
 
 
 class HighLevelMember:
@@ -46,12 +76,12 @@ class HighLevelMember:
         offsets: Offsets,
         queue_of: Callable[[ConsumerThread, str], ChunkSink],
         sleep: Callable[[float], Awaitable[object]],
-        figures: RebalanceFigures,
+        counters: RebalanceCounters,
         *,
         session_timeout_ms: int = 6000,
         always_watch_brokers: bool = False,
     ) -> None:
-        counted = CountedZk(zk, figures)
+        counted = _CountingZk(zk, counters)
         self._zk = counted
         self._settings = settings
         self._registration = registration
@@ -71,7 +101,7 @@ class HighLevelMember:
             exclude_internal_topics=settings.exclude_internal_topics,
             always_watch_brokers=always_watch_brokers,
         )
-        self.rebalancer = Rebalancer(counted, settings, self._listeners, fetching, offsets, queue_of, sleep, figures)
+        self.rebalancer = Rebalancer(counted, settings, self._listeners, fetching, offsets, queue_of, sleep, counters)
         zk.on_session(self._on_session)
 
     def trigger(self) -> None:

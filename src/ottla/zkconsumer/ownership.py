@@ -15,7 +15,7 @@ from ottla.client.model import TopicPartition
 from ottla.zk.client import ZkClient
 from ottla.zk.layout import PartitionOwnerZnode
 from ottla.zk.tree import NodeExistsError, NoNodeError, SessionExpiredError, Stat, ZkError
-from ottla.zkconsumer.figures import RebalanceFigures
+from ottla.zkconsumer.counters import RebalanceCounters
 from ottla.zkconsumer.znodes import make_node
 
 _log = logging.getLogger("ottla.zkconsumer")
@@ -24,10 +24,10 @@ _log = logging.getLogger("ottla.zkconsumer")
 class PartitionOwnership:
     """The owner nodes of one consumer."""
 
-    def __init__(self, zk: ZkClient, group: str, figures: RebalanceFigures) -> None:
+    def __init__(self, zk: ZkClient, group: str, counters: RebalanceCounters) -> None:
         self._zk = zk
         self._group = group
-        self._figures = figures
+        self._counters = counters
         #: The session that made each node, with which it goes; None where it is not known whether it is ours.
         self._held: dict[TopicPartition, int | None] = {}
         self.in_conflict: list[str] = []
@@ -49,7 +49,7 @@ class PartitionOwnership:
             await self._roll_back()
             raise
         if self.in_conflict:
-            self._figures.conflicts += len(self.in_conflict)
+            self._counters.conflicts += len(self.in_conflict)
             await self.release()
         return not self.in_conflict
 

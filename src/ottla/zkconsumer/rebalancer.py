@@ -20,7 +20,7 @@ from ottla.client.model import TopicPartition
 from ottla.zk.client import ConnectionLossError, ZkClient
 from ottla.zk.tree import ZkError
 from ottla.zkconsumer.context import read_context
-from ottla.zkconsumer.figures import RebalanceFigures, RebalanceStep
+from ottla.zkconsumer.counters import RebalanceCounters, RebalanceStep
 from ottla.zkconsumer.listeners import Listeners
 from ottla.zkconsumer.ownership import PartitionOwnership
 from ottla.zkconsumer.partition_info import ChunkSink, FetchControl, PartitionTopicInfo
@@ -93,7 +93,7 @@ class Rebalancer:
         offsets: Offsets,
         queue_of: Callable[[ConsumerThread, str], ChunkSink],
         sleep: Callable[[float], Awaitable[object]],
-        figures: RebalanceFigures,
+        counters: RebalanceCounters,
         hooks: RebalanceHooks | None = None,
     ) -> None:
         self._zk = zk
@@ -103,8 +103,8 @@ class Rebalancer:
         self._offsets = offsets
         self._queue_of = queue_of
         self._sleep = sleep
-        self._figures = figures
-        self._ownership = PartitionOwnership(zk, settings.group, figures)
+        self._counters = counters
+        self._ownership = PartitionOwnership(zk, settings.group, counters)
         self._session_is_over = False
         #: What was owned when the rebalance under way began.
         self._had: set[TopicPartition] = set()
@@ -144,12 +144,12 @@ class Rebalancer:
         Raises ConsumerRebalanceFailedError, SessionOverError.
         """
         settings = self._settings
-        self._figures.rebalances += 1
+        self._counters.rebalances += 1
         failed = 0
         problem: Exception | None = None
         self._had = set()
         while failed < settings.max_retries:
-            self._figures.tries += 1
+            self._counters.tries += 1
             try:
                 self._check_session()
                 if await self._try():
@@ -166,7 +166,7 @@ class Rebalancer:
             self._check_session()
             await self._fetching.stop()
             await self._sleep(settings.backoff_ms / 1000)
-        self._figures.failed += 1
+        self._counters.failed += 1
         await self._let_go()
         why = f"the last time since {problem}" if problem else "as other consumers did not release their partitions"
         raise ConsumerRebalanceFailedError(
@@ -188,7 +188,7 @@ class Rebalancer:
         if missing := [topic for topic, numbers in context.partitions.items() if not numbers]:
             _log.warning("%s waits for topics that do not exist (yet): %s", settings.consumer, ", ".join(missing))
         self._begin(RebalanceStep.ASSIGN)
-        self._figures.decides(context.consumers, context.partitions)
+        self._counters.decides(context.consumers, context.partitions)
         assignments = context.assign(settings.strategy)
         decision = context.mine(assignments)
         self._begin(RebalanceStep.FETCH_OFFSETS)
@@ -211,7 +211,7 @@ class Rebalancer:
             for partition, thread in decision.items()
         }
         self._fetching.start(self.registry)
-        self._figures.rebalanced(len(self.registry))
+        self._counters.rebalanced(len(self.registry))
         return True
 
     async def _release(self) -> None:
@@ -250,7 +250,7 @@ class Rebalancer:
 
     def _begin(self, step: RebalanceStep) -> None:
         self._check_session()
-        self._figures.step(step)
+        self._counters.step(step)
 
     def _check_session(self) -> None:
         if self._session_is_over:

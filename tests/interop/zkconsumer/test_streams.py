@@ -14,7 +14,7 @@ from ottla.client.group_offsets import NO_GENERATION
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin
 from ottla.zkconsumer import Whitelist
-from ottla.zkconsumer.figures import RebalanceFigures, RebalanceStep
+from ottla.zkconsumer.counters import RebalanceCounters, RebalanceStep
 from support.java import PROJECT
 from support.processes import ServerProcess
 from support.waiting import Stopwatch, wait_until
@@ -134,7 +134,7 @@ def test_a_topic_that_a_filter_takes_and_partitions_that_are_added(cluster: Clus
 
 def expire(cluster: Cluster, consumer: Consumer) -> None:
     """End the consumer's session from outside, as if ZooKeeper had not heard of it for too long."""
-    client_id = consumer.connector._core._parts.zk._client.client_id
+    client_id = consumer.connector._connector._services.zk._client.client_id
     thief = KazooClient(hosts=cluster.zookeeper, client_id=client_id)
     thief.start()
     thief.stop()  # which ends the session that both have
@@ -165,13 +165,13 @@ def test_a_session_that_expires_in_the_middle_of_a_rebalance(
     second = group.connect(consumer_id="c2")
     expired: list[RebalanceStep] = []
 
-    class Expiring(RebalanceFigures):
+    class Expiring(RebalanceCounters):
         def step(self, now: RebalanceStep) -> None:
             if now is step and not expired:
                 expired.append(now)
                 expire(cluster, second)  # the rebalance goes on before it learns of it
 
-    second.connector._core.figures = Expiring()
+    second.connector._connector.counters = Expiring()
     second.read(second.connector.create_message_streams({unique: 1})[unique])
     group.wait_until_owned_by(unique, {0: "c1-0", 1: "c1-0", 2: "c2-0"})
     assert expired == [step]

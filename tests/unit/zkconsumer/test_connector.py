@@ -24,7 +24,7 @@ from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import PartitionOwnerZnode
-from ottla.zkconsumer import chunk_queue, core
+from ottla.zkconsumer import async_connector, chunk_queue
 from ottla.zkconsumer.commits import OffsetsNotCommittedError
 from ottla.zkconsumer.connector import ZooKeeperUnreachableError, create_connector
 from ottla.zkconsumer.rebalancer import ConsumerRebalanceFailedError
@@ -466,7 +466,7 @@ def test_shutdown_in_the_middle_of_the_first_rebalance(group):
 
     thread = threading.Thread(target=create)
     thread.start()
-    wait_until(lambda: connector._core.figures.conflicts > 0, "a conflict")
+    wait_until(lambda: connector._connector.counters.conflicts > 0, "a conflict")
     assert seconds_to_shut_down(connector) < 1
     thread.join(60)
     assert len(problems) == 1
@@ -475,8 +475,8 @@ def test_shutdown_in_the_middle_of_the_first_rebalance(group):
 @pytest.fixture
 def impatient(monkeypatch):
     """Neither the last commit nor the end of the session is waited for long."""
-    monkeypatch.setattr(core, "LAST_COMMIT_S", 0.2)
-    monkeypatch.setattr(core, "LEAVE_S", 0.2)
+    monkeypatch.setattr(async_connector, "LAST_COMMIT_S", 0.2)
+    monkeypatch.setattr(async_connector, "LEAVE_S", 0.2)
 
 
 @pytest.mark.slow

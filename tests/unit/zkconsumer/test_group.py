@@ -10,7 +10,7 @@ from ottla.client.model import TopicPartition
 from ottla.sim.virtual_loop import run_in_virtual_time
 from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import ConsumerIdZnode, ConsumerOffsetZnode, ConsumerRegistration, PartitionOwnerZnode
-from ottla.zkconsumer.figures import RebalanceStep
+from ottla.zkconsumer.counters import RebalanceStep
 from ottla.zkconsumer.rebalancer import ConsumerRebalanceFailedError
 from ottla.zkconsumer.registration import ConsumerIdInUseError
 from support.zk_groups import GROUP, World, static
@@ -111,11 +111,11 @@ def test_the_steps_in_their_order():
     async def scenario(world):
         await world.begin(t=1)
         member = await world.start("c1", ONE)
-        assert member.figures.steps == STEPS
-        assert (member.figures.rebalances, member.figures.tries, member.figures.owned) == (1, 1, [1])
-        member.figures.steps.clear()
+        assert member.counters.steps == STEPS
+        assert (member.counters.rebalances, member.counters.tries, member.counters.owned) == (1, 1, [1])
+        member.counters.steps.clear()
         no_commit = await world.start("c2", ONE, auto_commit=False)
-        assert no_commit.figures.steps == [step for step in STEPS if step is not RebalanceStep.COMMIT]
+        assert no_commit.counters.steps == [step for step in STEPS if step is not RebalanceStep.COMMIT]
 
     virtually(scenario)
 
@@ -144,7 +144,7 @@ def test_many_events_make_few_rebalances():
         await world.settle()
         world.check()
         assert len(world.owners()) == 51
-        assert member.figures.rebalances <= 3
+        assert member.counters.rebalances <= 3
 
     virtually(scenario)
 
@@ -224,11 +224,11 @@ def test_without_a_broker_a_consumer_waits_for_one():
         await world.broker_comes()
         await world.settle()
         assert member.owned == {"t": {0}}
-        rebalances = member.figures.rebalances
+        rebalances = member.counters.rebalances
         await world.broker_goes()
         await world.broker_comes()
         await world.settle()
-        assert member.figures.rebalances == rebalances  # brokers are watched while there is none
+        assert member.counters.rebalances == rebalances  # brokers are watched while there is none
 
     virtually(scenario)
 
@@ -238,12 +238,12 @@ def test_brokers_are_watched_always_where_that_is_wanted():
     async def scenario(world):
         await world.begin(t=1)
         member = await world.start("c1", ONE, always_watch_brokers=True)
-        rebalances = member.figures.rebalances
+        rebalances = member.counters.rebalances
         await world.broker_goes()
         await world.settle()
         await world.broker_comes()
         await world.settle()
-        assert member.figures.rebalances == rebalances + 2
+        assert member.counters.rebalances == rebalances + 2
         world.check()
 
     virtually(scenario)
@@ -260,7 +260,7 @@ def test_a_partition_that_another_holds_rolls_all_claims_back():
         await world.settle(1)
         assert world.owners() == {TopicPartition("t", 1): "rival-0"}
         assert member.owned == {}
-        assert member.figures.conflicts == 1
+        assert member.counters.conflicts == 1
         await rival.close()
         await task
         world.check()
@@ -279,7 +279,7 @@ def test_a_partition_that_is_never_released_makes_the_rebalance_fail():
             await world.start("c1", ONE, backoff_ms=500)
         assert 2.0 <= asyncio.get_running_loop().time() - began < 2.5
         member = world.members["c1"]
-        assert (member.figures.tries, member.figures.conflicts, member.figures.failed) == (4, 4, 1)
+        assert (member.counters.tries, member.counters.conflicts, member.counters.failed) == (4, 4, 1)
         await rival.close()
         await world.grow("t", 3)  # the next event
         await world.settle()
@@ -332,7 +332,7 @@ def test_the_session_expires_at_each_step(step):
                 expired.append(member.zk.session_id)
                 member.zk.expire(world.sessions)
 
-        member.figures.at_step = expire
+        member.counters.at_step = expire
         await member.group_member.rebalance_now()
         await world.settle()
         assert expired
@@ -495,18 +495,18 @@ def test_what_a_rebalance_costs():
         await world.begin(t=2)
         await world.start("c1", ONE)
         member = await world.start("c2", ONE)
-        figures = member.figures
+        counters = member.counters
         # Watches: ids, the topic. A try: brokers, ids, two consumers, the topic, an offset.
-        tries = figures.tries
-        assert figures.reads >= 2 + 5 * tries
-        assert figures.writes >= 2
-        assert figures.conflicts == tries - 1
+        tries = counters.tries
+        assert counters.reads >= 2 + 5 * tries
+        assert counters.writes >= 2
+        assert counters.conflicts == tries - 1
         await world.settle()
-        reads, events = figures.reads, figures.events
+        reads, events = counters.reads, counters.events
         await world.start("c3", ONE)
         await world.settle()
-        assert figures.events > events
-        assert figures.reads > reads
+        assert counters.events > events
+        assert counters.reads > reads
 
     virtually(scenario)
 
@@ -524,7 +524,7 @@ def test_claims_are_rolled_back_at_once_when_one_of_them_fails():
         member.zk.before = before
         task = asyncio.create_task(member.group_member.rebalance_now())
         await world.settle(1)
-        assert member.figures.tries == 1
+        assert member.counters.tries == 1
         assert world.owners() == {}  # long before the next try
         member.zk.before = None
         await task

@@ -68,7 +68,7 @@ def test_an_owner_that_commits_between_the_look_at_the_offsets_and_the_claim():
         second.zk.before = between
         await second.group_member.rebalance_now()
         assert claims.is_set()
-        assert second.figures.conflicts == 0
+        assert second.counters.conflicts == 0
         await world.settle()
         world.check()
         assert offset_of(world, Q) == 10
@@ -231,7 +231,7 @@ def test_a_rebalance_that_is_given_up_leaves_no_owner_nodes():
         member.group_member.rebalancer.hooks = Failing()
         await world.grow("t", 2)
         await world.settle()
-        assert member.figures.failed == 1
+        assert member.counters.failed == 1
         assert world.owners() == {}
         assert member.owned == {}
 

@@ -1,4 +1,4 @@
-"""The connector within its event loop: the parts of a high-level consumer, started and ended together.
+"""The connector within its event loop: a high-level consumer, started and ended as a whole.
 
 Source: Apache Kafka 0.8.2.2, `kafka.consumer.ZookeeperConsumerConnector`.
 """
@@ -22,9 +22,9 @@ from ottla.zk.tree import ZkError
 from ottla.zkconsumer.brokers import ZkBrokers
 from ottla.zkconsumer.chunk_queue import ChunkQueue
 from ottla.zkconsumer.commits import OffsetCommits
+from ottla.zkconsumer.counters import RebalanceCounters
 from ottla.zkconsumer.fetcher import FetcherSettings
 from ottla.zkconsumer.fetcher_manager import FetcherManager
-from ottla.zkconsumer.figures import RebalanceFigures
 from ottla.zkconsumer.group_member import HighLevelMember
 from ottla.zkconsumer.highlevel_config import HighLevelConsumerConfig
 from ottla.zkconsumer.listener_thread import ListenerThread
@@ -44,8 +44,8 @@ LEAVE_S = 1.0
 OpenZk = Callable[[HighLevelConsumerConfig], Awaitable[ZkClient]]
 
 
-class _Parts(NamedTuple):
-    """The parts that a connector has from the beginning."""
+class _Services(NamedTuple):
+    """Connections and what works with them, made by `open`."""
 
     zk: ZkClient
     brokers: ZkBrokers
@@ -53,15 +53,15 @@ class _Parts(NamedTuple):
     commits: OffsetCommits
 
 
-class ConnectorCore:
+class AsyncConnector:
     """Open it, start its streams once, shut it down."""
 
     def __init__(self, config: HighLevelConsumerConfig, open_zk: OpenZk, clock: Clock | None = None) -> None:
-        self.figures = RebalanceFigures()
+        self.counters = RebalanceCounters()
         self.config = config
         self._open_zk = open_zk
         self._clock = clock or SystemClock()
-        self._made: _Parts | None = None
+        self._opened: _Services | None = None
         self._member: HighLevelMember | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._queues: Collection[ChunkQueue] = ()
@@ -86,13 +86,13 @@ class ConnectorCore:
             config.offsets_channel_backoff_ms,
             asyncio.sleep,
         )
-        self._made = _Parts(zk, brokers, manager, commits)
+        self._opened = _Services(zk, brokers, manager, commits)
 
     @property
-    def _parts(self) -> _Parts:
-        if self._made is None:
+    def _services(self) -> _Services:
+        if self._opened is None:
             raise IllegalStateError("the connector is not open")
-        return self._made
+        return self._opened
 
     def _store(self, zk: ZkClient, brokers: ZkBrokers) -> OffsetStore:
         config = self.config
@@ -111,11 +111,11 @@ class ConnectorCore:
         listener: ListenerThread | None,
     ) -> None:
         """Register, watch, commit from time to time; returns when the first rebalance has ended. Raises its error."""
-        config, parts = self.config, self._parts
+        config, services = self.config, self._services
         self._queues = queues
-        parts.manager.add_queues(queues)
+        services.manager.add_queues(queues)
         self._member = member = HighLevelMember(
-            parts.zk,
+            services.zk,
             RebalanceSettings(
                 config.group_id,
                 self.consumer,
@@ -126,11 +126,11 @@ class ConnectorCore:
                 config.exclude_internal_topics,
             ),
             ConsumerRegistration(subscription, pattern, self._clock.now_ms()),
-            parts.manager,
-            parts.commits,
+            services.manager,
+            services.commits,
             queue_of,
             asyncio.sleep,
-            self.figures,
+            self.counters,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             always_watch_brokers=config.ottla_watch_brokers == "always",
         )
@@ -143,7 +143,7 @@ class ConnectorCore:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, retry_on_failure: bool) -> None:
         """Commit these offsets, or what was consumed of all that is owned. OffsetsNotCommittedError."""
-        commits = self._parts.commits
+        commits = self._services.commits
         if offsets is not None:
             await commits.commit_all(offsets, retry_on_failure=retry_on_failure)
         elif self._member is not None:
@@ -170,8 +170,8 @@ class ConnectorCore:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=TASKS_S)
-        if self._made is not None:
-            await self._made.manager.stop()
+        if self._opened is not None:
+            await self._opened.manager.stop()
         for queue in self._queues:
             await queue.end()
         if self._listener is not None:
@@ -180,9 +180,9 @@ class ConnectorCore:
             self._member.end()
             if self.config.auto_commit_enable:
                 await _in_time("the last commit", self.commit(None, retry_on_failure=False), LAST_COMMIT_S)
-        if self._made is not None:
-            await _in_time("taking leave of ZooKeeper", self._made.zk.close(), LEAVE_S)
-            await self._made.brokers.close()
+        if self._opened is not None:
+            await _in_time("taking leave of ZooKeeper", self._opened.zk.close(), LEAVE_S)
+            await self._opened.brokers.close()
 
 
 async def _in_time(what: str, work: Awaitable[None], limit_s: float) -> None:
