@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.rebalance.comparison import ComparisonRequest, run
-from ottla.sim.churn_script import Action, ChurnScript, ScriptPlan, Turn, make_script
-from ottla.sim.comparison import Comparison, GrowthRow, compare, growth
-from ottla.sim.decisions import Decisions
-from ottla.sim.design import DesignResult
+from ottla.rebalance.designs.churn_script import Action, ChurnScript, ScriptPlan, Turn, make_script
+from ottla.rebalance.designs.comparison import Comparison, GrowthRow, compare, growth, run
+from ottla.rebalance.designs.results import Decisions, DesignResult
 from ottla.sim.group_stage import Weather
 
 pytestmark = pytest.mark.spec("Z8")
@@ -166,8 +164,8 @@ def test_what_tells_the_designs_apart_when_members_differ_in_speed(seed: int) ->
 
 @pytest.mark.slow
 def test_the_run_of_the_document_shows_an_abandoned_rebalance() -> None:
-    request = ComparisonRequest(8, 96, 20, 1, 6_000, ("range",), slowest=10.0, loss=0.001)
-    zookeeper, coordinator = run(request).results
+    comparison = Comparison(("range",), slowest=10.0, loss=0.001)
+    zookeeper, coordinator = run(ScriptPlan(8, 96, 20), comparison, 1).results
     assert (zookeeper.given_up, coordinator.given_up) == (1, 0)
     assert coordinator.stale_offsets_refused > 0
 

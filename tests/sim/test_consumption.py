@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.sim.consumption import Consumption, Reading
+from ottla.rebalance.designs.consumption import Consumption, Reading
 
 pytestmark = pytest.mark.spec("Z8")
 

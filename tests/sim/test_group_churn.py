@@ -21,7 +21,7 @@ from ottla.groups.machine import GroupMachine
 from ottla.groups.records import GroupMetadataValue, OffsetRecord
 from ottla.groups.shard import GroupShard
 from ottla.sim.group_consumer import MemberTimes
-from ottla.sim.ownership import Ownership
+from ottla.sim.group_stage import Ownership
 from ottla.sim.witness import Witness, Wrong
 from ottla.wire.errors import ErrorCode
 from support.group_churn import ChurnPlan, GroupChurn

@@ -15,8 +15,7 @@ from ottla.assign.assignor import PartitionAssignor
 from ottla.groups.group import GroupLimits
 from ottla.sim.group_consumer import MemberTimes, SimulatedConsumer
 from ottla.sim.group_coordinator import SimulatedCoordinator
-from ottla.sim.group_stage import GroupStage, Weather
-from ottla.sim.ownership import Ownership
+from ottla.sim.group_stage import GroupStage, Ownership, Weather
 from ottla.sim.witness import Wrong
 from ottla.wire.errors import ErrorCode
 

@@ -1,1 +1,1 @@
-"""The simulator: consumer groups on a virtual clock, by both designs, reproducible by a seed."""
+"""The simulator: an event loop, processes, a ZooKeeper and consumer groups in virtual time."""

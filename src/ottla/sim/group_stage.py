@@ -2,7 +2,7 @@
 
 Messages have a latency; requests and responses are lost with their connection, but messages sent earlier on it may
 still arrive. So a retried request may be handled twice. A member's messages stay in order, as on TCP. The events are
-chosen elsewhere: at random (`tests/support/group_churn.py`), or by a script (`coordinator_design`).
+chosen elsewhere: at random (`tests/support/group_churn.py`), or by a script (`rebalance.designs.coordinator`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from heapq import heappop, heappush
 
 from ottla.assign.assignor import PartitionAssignor
 from ottla.groups.events import CommitResult, PartitionsChanged, Result
@@ -19,7 +20,6 @@ from ottla.groups.group import GroupLimits
 from ottla.groups.states import GroupState
 from ottla.sim.group_consumer import GROUP_ID, TOPIC, MemberTimes, OwnershipListener, Request, SimulatedConsumer
 from ottla.sim.group_coordinator import Answered, SimulatedCoordinator
-from ottla.sim.timetable import Timetable
 from ottla.sim.witness import Wrong
 from ottla.wire.errors import ErrorCode
 
@@ -41,6 +41,60 @@ class Weather:
 def errors_of(result: Result) -> Iterable[ErrorCode]:
     """The error codes in a response."""
     return result.errors if isinstance(result, CommitResult) else (result.error,)
+
+
+class Timetable:
+    """Calls by time, milliseconds; those of one moment in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self._entries: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+
+    def at(self, at_ms: int, call: Callable[[], None]) -> None:
+        """Add a call; one in the past is run next."""
+        self._sequence += 1
+        heappush(self._entries, (max(at_ms, self.now_ms), self._sequence, call))
+
+    def step(self) -> bool:
+        """Run the next call; False if there is none."""
+        if not self._entries:
+            return False
+        self.now_ms, _, call = heappop(self._entries)
+        call()
+        return True
+
+
+class Ownership:
+    """The rebalance listener of all members; detects two owners at once.
+
+    Members that the coordinator has removed may still believe that they own partitions, until they are notified (their
+    commits are refused): they are not counted. Nor are static members whose place was kept while they did not join.
+    `member_ids` returns the members that joined the current generation.
+    """
+
+    def __init__(self, member_ids: Callable[[], frozenset[str]], story: Callable[[], str]) -> None:
+        self._member_ids = member_ids
+        self._story = story
+        self._owners: dict[int, list[SimulatedConsumer]] = {}
+
+    def claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
+        """See `OwnershipListener`. Raises Wrong if another member of the group owns one of them."""
+        present = self._member_ids()
+        for partition in partitions:
+            owners = self._owners.setdefault(partition, [])
+            for other in owners:
+                if other.member_id in present and member.member_id in present:
+                    raise Wrong(
+                        f"partition {partition} is owned by {other.name} (generation {other.generation_id}) and by "
+                        f"{member.name} (generation {member.generation_id})\n{self._story()}"
+                    )
+            owners.append(member)
+
+    def released(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
+        """See `OwnershipListener`."""
+        for partition in partitions:
+            self._owners[partition].remove(member)
 
 
 @dataclass(eq=False)

@@ -26,7 +26,7 @@ from ottla.cli.terminal import Column, Terminal, write_json
 if TYPE_CHECKING:
     from ottla.assign.simulation import GroupChange, Outcome, SimulatedGroup
     from ottla.peer.cluster import Cluster
-    from ottla.rebalance.comparison import ComparisonResult
+    from ottla.rebalance.designs.comparison import ComparisonResult
 
 MOST_NEWCOMERS = 100_000
 MOST_MEMBERS, MOST_PARTITIONS, MOST_TURNS = 500, 10_000, 1_000
@@ -125,24 +125,21 @@ def compare(
     output: Format = OutputFormat.table,
 ) -> None:
     """Compare ZooKeeper's group design with the coordinator's. Both get the same churn, in virtual time."""
-    from ottla.rebalance.comparison import ComparisonRequest, UnknownAssignor, run
+    from ottla.rebalance.designs.churn_script import ScriptPlan
+    from ottla.rebalance.designs.comparison import USUAL_ASSIGNORS, Comparison, UnknownAssignor, run
 
-    request = ComparisonRequest(
-        members,
-        partitions,
-        turns,
-        seed,
+    plan = ScriptPlan(members, partitions, turns)
+    comparison = Comparison(
+        tuple(assignor or USUAL_ASSIGNORS),
         session_timeout_ms,
-        tuple(assignor or ()),
-        watch_brokers,
-        growth,
-        slowest,
-        loss,
+        watch_brokers=watch_brokers,
+        slowest=slowest,
+        loss=loss,
     )
 
     def work() -> int:
         try:
-            result = run(request)
+            result = run(plan, comparison, seed, with_growth=growth)
         except UnknownAssignor as problem:
             raise CommandError(f"--assignor: {problem}") from problem
         _write_comparison(result, as_json=as_json or output is OutputFormat.json, story=story)
@@ -251,7 +248,7 @@ def _draw(outcomes: list[Outcome], path: Path) -> None:
 
 
 def _draw_timeline(result: ComparisonResult, path: Path) -> None:
-    from ottla.rebalance.timeline import draw_timeline
+    from ottla.rebalance.designs.timeline import draw_timeline
 
     _write_picture(lambda: draw_timeline(result.script, result.results), path, "play fewer turns, or fewer partitions")
 

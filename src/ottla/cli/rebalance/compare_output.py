@@ -7,9 +7,9 @@ from statistics import median
 from typing import Any
 
 from ottla.cli.terminal import Column, Terminal
-from ottla.sim.churn_script import ChurnScript
-from ottla.sim.comparison import GrowthRow
-from ottla.sim.design import DesignResult
+from ottla.rebalance.designs.churn_script import ChurnScript
+from ottla.rebalance.designs.comparison import GrowthRow
+from ottla.rebalance.designs.results import DesignResult
 
 Figure = Callable[[DesignResult], str]
 

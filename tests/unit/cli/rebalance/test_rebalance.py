@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from ottla.assign.registry import BUILT_IN
 from ottla.cli.main import app
-from ottla.rebalance import picture, timeline
+from ottla.rebalance import picture
+from ottla.rebalance.designs import timeline
 from ottla.rebalance.examples import EXAMPLES, play
 from ottla.rebalance.group_source import group_of, read_file, to_json
 

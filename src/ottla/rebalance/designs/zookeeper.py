@@ -12,10 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.client.model import TopicPartition
-from ottla.sim.churn_script import Action, ChurnScript, Turn
-from ottla.sim.consumption import Consumption
-from ottla.sim.decisions import Decisions
-from ottla.sim.design import DesignResult, Recorder
+from ottla.rebalance.designs.churn_script import Action, ChurnScript, Turn
+from ottla.rebalance.designs.consumption import Consumption
+from ottla.rebalance.designs.results import Decisions, DesignResult, Recorder
 from ottla.sim.group_consumer import GROUP_ID, MOST_RECORDS_AT_ONCE, TOPIC
 from ottla.sim.group_stage import Weather
 from ottla.sim.virtual_loop import VirtualTimeLoop, run_in_virtual_time

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ottla.assign.registry import BUILT_IN
-from ottla.sim.churn_script import Action, ChurnScript, ScriptPlan, make_script
-from ottla.sim.coordinator_design import CoordinatorDesign
-from ottla.sim.design import DesignResult
+from ottla.rebalance.designs.churn_script import Action, ChurnScript, ScriptPlan, make_script
+from ottla.rebalance.designs.coordinator import CoordinatorDesign
+from ottla.rebalance.designs.results import DesignResult
+from ottla.rebalance.designs.zookeeper import ZooKeeperDesign, ZooKeeperTimes
 from ottla.sim.group_consumer import MemberTimes
 from ottla.sim.group_stage import Weather
-from ottla.sim.zookeeper_design import ZooKeeperDesign, ZooKeeperTimes
 
 #: As in Kafka's own consumers: three heartbeats per session timeout.
 HEARTBEATS_PER_SESSION = 3
@@ -20,7 +21,6 @@ HEARTBEATS_PER_SESSION = 3
 GROWTH_TURNS = 6
 GROWTH_WEIGHTS = {Action.START: 1, Action.LEAVE: 1}
 GROWTH_FACTORS = (1, 2, 4)
-
 
 USUAL_ASSIGNORS = ("range", "cooperative-sticky")
 
@@ -91,3 +91,38 @@ def growth(members: int, partitions: int, comparison: Comparison, seed: int) -> 
             zookeeper.watch_events / GROWTH_TURNS,
             coordinator.requests_of_rebalances / GROWTH_TURNS,
         )
+
+
+class UnknownAssignor(Exception):
+    """No assignor has this name; the message lists the names."""
+
+
+class ComparisonResult(NamedTuple):
+    """The churn, the figures of each design, and where asked for what one change costs in larger groups."""
+
+    script: ChurnScript
+    results: Sequence[DesignResult]
+    growth: Sequence[GrowthRow]
+
+
+def run(plan: ScriptPlan, comparison: Comparison, seed: int, *, with_growth: bool = False) -> ComparisonResult:
+    """Play the comparison. Raises UnknownAssignor.
+
+    Events are far enough apart for a group that lost a member to settle; absences are around a session's length.
+    """
+    unknown = [name for name in comparison.assignors if name not in BUILT_IN]
+    if unknown:
+        raise UnknownAssignor(f"there is no assignor {unknown[0]}; choose from {', '.join(BUILT_IN)}")
+    # The warnings of simulated members are in the figures.
+    logging.getLogger("ottla.zkconsumer").setLevel(logging.CRITICAL)
+    session_ms = comparison.session_timeout_ms
+    spread = replace(
+        plan,
+        interval_ms=(max(plan.interval_ms[0], 5 * session_ms), max(plan.interval_ms[1], 6 * session_ms)),
+        begin_ms=max(plan.begin_ms, 10 * session_ms),
+        away_ms=(session_ms // 3, 3 * session_ms),
+    )
+    script = make_script(seed, spread)
+    results = compare(script, comparison, seed)
+    rows = growth(plan.members, plan.partitions, comparison, seed) if with_growth else ()
+    return ComparisonResult(script, results, list(rows))

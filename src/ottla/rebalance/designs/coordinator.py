@@ -10,13 +10,12 @@ from functools import partial
 from ottla.assign.assignor import PartitionAssignor
 from ottla.groups.events import CommitResult, JoinResult, OffsetCommit, SyncGroup
 from ottla.groups.group import GroupLimits
-from ottla.sim.churn_script import Action, ChurnScript, Turn
-from ottla.sim.consumption import Consumption
-from ottla.sim.design import CHANGES, DesignResult, Recorder
+from ottla.rebalance.designs.churn_script import Action, ChurnScript, Turn
+from ottla.rebalance.designs.consumption import Consumption
+from ottla.rebalance.designs.results import CHANGES, DesignResult, Recorder
 from ottla.sim.group_consumer import MemberTimes, SimulatedConsumer
 from ottla.sim.group_coordinator import Answered, SimulatedCoordinator
-from ottla.sim.group_stage import GroupStage, MemberPlace, Weather, errors_of
-from ottla.sim.ownership import Ownership
+from ottla.sim.group_stage import GroupStage, MemberPlace, Ownership, Weather, errors_of
 from ottla.wire.errors import ErrorCode
 
 OUTDATED = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from ottla.rebalance.designs.churn_script import ChurnScript
+from ottla.rebalance.designs.consumption import Reading
+from ottla.rebalance.designs.results import DesignResult
 from ottla.rebalance.picture import COLOURS, FAINT, INK, PictureTooLarge
-from ottla.sim.churn_script import ChurnScript
-from ottla.sim.consumption import Reading
-from ottla.sim.design import DesignResult
 
 MOST_READINGS = 50_000
 """Pieces of lines of all strips together; more are not drawn."""

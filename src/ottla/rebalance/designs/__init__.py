@@ -1,0 +1,1 @@
+"""The two designs of groups, ZooKeeper and the coordinator, played through the same churn in virtual time."""
