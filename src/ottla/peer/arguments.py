@@ -18,103 +18,103 @@ MAX_INT32 = 0x7FFFFFFF
 MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 
 
-def whole_number(what: str, given: Any, least: int = 0, most: int = MAX_INT64) -> int:
+def whole_number(what: str, value: Any, least: int = 0, most: int = MAX_INT64) -> int:
     """A whole number within bounds, as an int; those of numpy will do. InvalidArgumentError."""
     try:
-        number = index(given)
+        number = index(value)
     except TypeError:
         number = least - 1
-    if isinstance(given, bool) or not least <= number <= most:
-        raise InvalidArgumentError(f"{what} is a whole number from {least} to {most}, not {given!r:.80}")
+    if isinstance(value, bool) or not least <= number <= most:
+        raise InvalidArgumentError(f"{what} is a whole number from {least} to {most}, not {value!r:.80}")
     return number
 
 
-def milliseconds(what: str, given: Any) -> float:
+def milliseconds(what: str, value: Any) -> float:
     """A time in milliseconds, which may have a fraction, from 0 on. InvalidArgumentError."""
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number:
-        is_number = hasattr(given, "__index__") and not isinstance(given, bool)
-    if not is_number or isnan(given) or given < 0:
-        raise InvalidArgumentError(f"{what} is a number of milliseconds from 0 on, not {given!r:.80}")
-    return float(given)
+        is_number = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not is_number or isnan(value) or value < 0:
+        raise InvalidArgumentError(f"{what} is a number of milliseconds from 0 on, not {value!r:.80}")
+    return float(value)
 
 
-def milliseconds_or_none(what: str, given: Any) -> float | None:
+def milliseconds_or_none(what: str, value: Any) -> float | None:
     """As `milliseconds`; None stays."""
-    return None if given is None else milliseconds(what, given)
+    return None if value is None else milliseconds(what, value)
 
 
-def one_of(what: str, given: Any, choices: Iterable[str]) -> str:
+def one_of(what: str, value: Any, choices: Iterable[str]) -> str:
     """One of some words. InvalidArgumentError."""
-    if not isinstance(given, str) or given not in choices:
-        raise InvalidArgumentError(f"{what} {given!r:.80} cannot be; there are {', '.join(choices)}")
-    return given
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidArgumentError(f"{what} {value!r:.80} cannot be; there are {', '.join(choices)}")
+    return value
 
 
-def text(what: str, given: Any) -> str:
+def text(what: str, value: Any) -> str:
     """A text that is not empty. InvalidArgumentError."""
-    if not isinstance(given, str) or not given.strip():
-        raise InvalidArgumentError(f"{what} is a text that is not empty, not {given!r:.80}")
-    return fitting(what, given)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidArgumentError(f"{what} is a text that is not empty, not {value!r:.80}")
+    return fitting(what, value)
 
 
-def fitting(what: str, given: str) -> str:
+def fitting(what: str, value: str) -> str:
     """A text that can be sent: InvalidArgumentError for one that is longer than strings of Kafka's protocol are."""
-    if (problem := too_long(given)) is not None:
-        raise InvalidArgumentError(f"{what} {problem}: {given[:30]!r}…")
-    return given
+    if (problem := too_long(value)) is not None:
+        raise InvalidArgumentError(f"{what} {problem}: {value[:30]!r}…")
+    return value
 
 
-def partition(given: Any, what: str = "a partition") -> TopicPartition:
+def partition(value: Any, what: str = "a partition") -> TopicPartition:
     """A partition, given as TopicPartition or as a pair of topic and number. InvalidArgumentError."""
-    if isinstance(given, tuple | list) and len(given) == len(TopicPartition._fields):
-        topic, number = given
+    if isinstance(value, tuple | list) and len(value) == len(TopicPartition._fields):
+        topic, number = value
         if isinstance(topic, str) and topic:
             fitting("the name of a topic", topic)
             return TopicPartition(topic, whole_number(f"the number of {what} of topic {topic}", number, 0, MAX_INT32))
-    raise InvalidArgumentError(f"{what} is a TopicPartition(topic, number), not {given!r:.80}")
+    raise InvalidArgumentError(f"{what} is a TopicPartition(topic, number), not {value!r:.80}")
 
 
-def partitions(given: Any) -> list[TopicPartition]:
+def partitions(value: Any) -> list[TopicPartition]:
     """Partitions in a list. InvalidArgumentError."""
-    return [partition(each) for each in several("partitions", given)]
+    return [partition(each) for each in several("partitions", value)]
 
 
-def mapping(what: str, given: Any) -> Mapping[Any, Any]:
+def mapping(what: str, value: Any) -> Mapping[Any, Any]:
     """A dict, or what is like one. InvalidArgumentError."""
-    if not isinstance(given, Mapping):
-        raise InvalidArgumentError(f"{what} are given as a dict, not as {given!r:.80}")
-    return given
+    if not isinstance(value, Mapping):
+        raise InvalidArgumentError(f"{what} are given as a dict, not as {value!r:.80}")
+    return value
 
 
-def by_partition(what: str, given: Any) -> dict[TopicPartition, Any]:
+def by_partition(what: str, value: Any) -> dict[TopicPartition, Any]:
     """A dict whose keys are partitions. InvalidArgumentError."""
-    return {partition(each): value for each, value in mapping(what, given).items()}
+    return {partition(each): value for each, value in mapping(what, value).items()}
 
 
-def function(what: str, given: Any) -> Any:
+def function(what: str, value: Any) -> Any:
     """Something that can be called, or None. InvalidArgumentError."""
-    if given is not None and not callable(given):
-        raise InvalidArgumentError(f"{what} is a function or None, not {given!r:.80}")
-    return given
+    if value is not None and not callable(value):
+        raise InvalidArgumentError(f"{what} is a function or None, not {value!r:.80}")
+    return value
 
 
-def several(what: str, given: Iterable[T]) -> list[T]:
+def several(what: str, value: Iterable[T]) -> list[T]:
     """The things that a call is about, as a list; `what` they are, in the plural.
 
     InvalidArgumentError for one thing alone: the letters of a text would be taken for names, those of topics to delete.
     """
-    is_alone = isinstance(given, str | bytes) or hasattr(given, "_fields")
-    if is_alone or not isinstance(given, Iterable):
+    is_alone = isinstance(value, str | bytes) or hasattr(value, "_fields")
+    if is_alone or not isinstance(value, Iterable):
         raise InvalidArgumentError(
-            f"{what} are given as a list, also where there is one: [{given!r:.80}], not {given!r:.80}"
+            f"{what} are given as a list, also where there is one: [{value!r:.80}], not {value!r:.80}"
         )
-    return list(given)
+    return list(value)
 
 
-def several_names(what: str, given: Iterable[str]) -> list[str]:
+def several_names(what: str, value: Iterable[str]) -> list[str]:
     """As `several`, of texts; InvalidArgumentError for what is none."""
-    names = several(what, given)
+    names = several(what, value)
     for name in names:
         if not isinstance(name, str):
             raise InvalidArgumentError(f"{what} are texts, not {name!r:.80}")

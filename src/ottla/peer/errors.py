@@ -190,15 +190,15 @@ class BrokerError(ClientError):
     """
 
     #: By error code, the subclass for it. Packages above add theirs.
-    _kinds: ClassVar[dict[int, type[BrokerError]]] = {}
+    _by_code: ClassVar[dict[int, type[BrokerError]]] = {}
 
     def __init_subclass__(cls, *, codes: Iterable[int] = ()) -> None:
         super().__init_subclass__()
-        BrokerError._kinds.update(dict.fromkeys(codes, cls))
+        BrokerError._by_code.update(dict.fromkeys(codes, cls))
 
     def __new__(cls, code: int, *args: Any, **options: Any) -> Self:
         """Choose the class by the code."""
-        return super().__new__(cast("type[Self]", cls._kinds.get(code, cls)) if cls is BrokerError else cls)
+        return super().__new__(cast("type[Self]", cls._by_code.get(code, cls)) if cls is BrokerError else cls)
 
     def __init__(self, code: int, context: str, detail: str | None = None) -> None:
         known = KNOWN_CODES.get(code)

@@ -1,4 +1,4 @@
-"""A producer process of a run: `python -m ottla.profiles.producing`, driven by `ottla.profiles.crew`.
+"""A producer process of a run: `python -m ottla.profiles.producing`, driven by `ottla.profiles.producer_processes`.
 
 It reads its task (a JSON object) from standard input, says that it is ready, and begins at the line `go`. It reports
 its progress and in the end its result, each as a JSON object in a line. It ends when its standard input does.

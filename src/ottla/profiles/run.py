@@ -16,9 +16,9 @@ from ottla.client.errors import ClientError
 from ottla.client.model import LATEST, TopicPartition
 from ottla.client.sync import Client
 from ottla.profiles.checker import Checked, Checker, Sent
-from ottla.profiles.crew import Crew
-from ottla.profiles.figures import ProfileFigures, figures_of
+from ottla.profiles.producer_processes import ProducerProcesses
 from ottla.profiles.producing import ProducerResult, ProducerTask
+from ottla.profiles.result import ProfileResult, result_of
 from ottla.profiles.workload import MOST_RECORDS, ProfileError, ProfileLoad
 from ottla.records.extras import require_extra
 
@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 async def run_profile(
     load: ProfileLoad, servers: str, say: Say, cluster: DisturbedCluster | None = None
-) -> ProfileFigures:
+) -> ProfileResult:
     """Produce, check, and return the figures; the topic is deleted unless the caller owns the cluster.
 
     Raises ProfileError, ClientError, MissingExtraError (numpy, pyarrow).
@@ -105,11 +105,11 @@ def tasks_of(load: ProfileLoad, servers: str, topic: str) -> list[ProducerTask]:
 
 async def _measure(
     load: ProfileLoad, servers: str, topic: str, admin: Admin, say: Say, cluster: DisturbedCluster | None
-) -> ProfileFigures:
-    crew = Crew()
+) -> ProfileResult:
+    processes = ProducerProcesses()
     disturbing: list[asyncio.Task[None]] = []
     try:
-        await crew.start(tasks_of(load, servers, topic))
+        await processes.start(tasks_of(load, servers, topic))
         say(f"producing to {topic}")
         cpu_s = None if cluster is None else cluster.cpu_seconds()
         began_s = time.monotonic()
@@ -123,7 +123,7 @@ async def _measure(
                 return acknowledged >= load.records / 2
             return load.seconds is not None and time.monotonic() - began_s >= load.seconds / 2
 
-        results = await crew.produce(halfway, is_half)
+        results = await processes.produce(halfway, is_half)
         await asyncio.gather(*disturbing)
         if load.is_disturbed and not disturbing:
             raise ProfileError("all was produced before a broker could be killed; give more --records or --seconds")
@@ -131,12 +131,12 @@ async def _measure(
     finally:
         for each in disturbing:
             each.cancel()
-        await crew.stop()
+        await processes.stop()
     ends = await _settled_ends(admin, load, topic, sum(each.acknowledged for each in results))
     say(f"reading {sum(ends.values()):,} records back")
     began_s = time.monotonic()
     checked = await _check(load, servers, results, ends)
-    return figures_of(load, results, checked, check_s=time.monotonic() - began_s, brokers_cpu_s=spent_s)
+    return result_of(load, results, checked, check_s=time.monotonic() - began_s, brokers_cpu_s=spent_s)
 
 
 def _difference(after: float | None, before: float) -> float | None:

@@ -113,21 +113,22 @@ class ProfileLoad:
 
     def replicas_on(self, brokers: int) -> int:
         """The replicas of each partition on this number of brokers. Raises ProfileError where they are too few."""
-        workload, given = self.workload, self.replication_factor
-        if given is not None and given < workload.least_replicas:
+        workload, factor = self.workload, self.replication_factor
+        if factor is not None and factor < workload.least_replicas:
             raise ProfileError(
-                f"replication factor {given}: {workload.name} promises {workload.least_replicas} replicas; give as many"
+                f"replication factor {factor}: {workload.name} promises {workload.least_replicas} replicas; "
+                "give as many"
             )
         if brokers < workload.least_replicas:
             raise ProfileError(
                 f"{workload.name} needs {workload.least_replicas} brokers, a replica on each, and the cluster has "
                 f"{brokers}; start more of them"
             )
-        if given is None:
+        if factor is None:
             return min(workload.replication_factor, brokers)
-        if given > brokers:
+        if factor > brokers:
             raise ProfileError(
-                f"replication factor {given} needs as many brokers, and the cluster has {brokers}; "
+                f"replication factor {factor} needs as many brokers, and the cluster has {brokers}; "
                 f"give {brokers} or less"
             )
-        return given
+        return factor

@@ -51,9 +51,9 @@ def read_file(path: Path) -> SimulatedGroup:
 
 def group_of(value: Any) -> SimulatedGroup:
     """The group in parsed JSON. Raises BadSource."""
-    parts = _object(value, "the description of a group", {"topics", "members"})
-    topics = {name: _topic(name, one) for name, one in _object(parts.get("topics"), '"topics"').items()}
-    members = parts.get("members")
+    fields = _object(value, "the description of a group", {"topics", "members"})
+    topics = {name: _topic(name, one) for name, one in _object(fields.get("topics"), '"topics"').items()}
+    members = fields.get("members")
     if isinstance(members, list):
         members = {_text(name, "the name of a member"): {} for name in members}
     found = {name: _member(name, one, topics) for name, one in _object(members, '"members"').items()}
@@ -143,10 +143,10 @@ def _racks(partitions: list[Any], racks: Mapping[int, str | None]) -> tuple[froz
 def _topic(name: str, value: Any) -> SubscribedTopic:
     racks = None
     if isinstance(value, dict):
-        parts = _object(value, f"topic {name}", {"partitions", "racks"})
-        value = parts.get("partitions")
-        if parts.get("racks") is not None:
-            rows = _array(parts["racks"], f"the racks of topic {name}")
+        fields = _object(value, f"topic {name}", {"partitions", "racks"})
+        value = fields.get("partitions")
+        if fields.get("racks") is not None:
+            rows = _array(fields["racks"], f"the racks of topic {name}")
             racks = tuple(frozenset(_texts(row, f"the racks of a partition of topic {name}")) for row in rows)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_PARTITIONS:
         raise BadSource(f"topic {name} needs its number of partitions, 0 to {MOST_PARTITIONS}, not {_short(value)}")
@@ -156,10 +156,10 @@ def _topic(name: str, value: Any) -> SubscribedTopic:
 
 
 def _member(name: str, value: Any, topics: Mapping[str, SubscribedTopic]) -> SimulatedMember:
-    parts = _object(value, f"member {name}", {"topics", "owned", "instance", "rack"})
-    subscribed = _texts(parts.get("topics", list(topics)), f"the topics of member {name}")
+    fields = _object(value, f"member {name}", {"topics", "owned", "instance", "rack"})
+    subscribed = _texts(fields.get("topics", list(topics)), f"the topics of member {name}")
     owned: Partitions = {}
-    for topic, indexes in _object(parts.get("owned", {}), f"what member {name} owns").items():
+    for topic, indexes in _object(fields.get("owned", {}), f"what member {name} owns").items():
         numbers = _array(indexes, f"the partitions of {topic} that member {name} owns")
         known = topics[topic].partitions if topic in topics else 0
         for number in numbers:
@@ -167,7 +167,7 @@ def _member(name: str, value: Any, topics: Mapping[str, SubscribedTopic]) -> Sim
                 raise BadSource(f"member {name} owns partition {_short(number)} of {topic}, which has {known}")
         owned[topic] = tuple(numbers)
     instance, rack = (
-        None if parts.get(key) is None else _text(parts[key], f"the {key} of member {name}")
+        None if fields.get(key) is None else _text(fields[key], f"the {key} of member {name}")
         for key in ("instance", "rack")
     )
     return SimulatedMember(tuple(subscribed), owned, instance, rack)

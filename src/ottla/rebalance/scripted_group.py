@@ -72,7 +72,7 @@ class ScriptedGroup:
         #: How many of the state machine's transitions have been written.
         self._transitions_written = 0
         #: Name of the consumer that waits for the response, by request token.
-        self._asked: dict[object, str] = {}
+        self._pending: dict[object, str] = {}
         self._tokens = itertools.count(1)
         self._members: dict[str, list[str]] = {}
 
@@ -157,7 +157,7 @@ class ScriptedGroup:
     def _asking(self, name: str, what: str) -> object:
         """Write a request; returns the token for its response."""
         token = f"{name}-{next(self._tokens)}"
-        self._asked[token] = name
+        self._pending[token] = name
         self.lines.append(f"  {name} → {what}")
         return token
 
@@ -187,7 +187,7 @@ class ScriptedGroup:
         self._transitions_written = len(transitions)
 
     def _take_answer(self, reply: Reply) -> None:
-        consumer = self.consumers[self._asked.pop(reply.token)]
+        consumer = self.consumers[self._pending.pop(reply.token)]
         self.lines.append(f"  {consumer.name} ← {self._answer(consumer, reply)}")
 
     def _answer(self, consumer: ScriptedConsumer, reply: Reply) -> str:

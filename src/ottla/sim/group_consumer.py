@@ -100,7 +100,7 @@ class OwnershipListener(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
+class _PendingRequest:
     """A pending request: the token of its event. It times out at `until_ms`.
 
     `request` is the membership's own; None for the consumer's other requests: FindCoordinator, OffsetFetch, commits.
@@ -150,10 +150,10 @@ class SimulatedConsumer:
         self._partition_count = partition_count
         self._new_id = new_id
         self._chance = chance
-        self._asked: dict[_Asked, None] = {}
+        self._pending: dict[_PendingRequest, None] = {}
         #: The pending commit and the pending OffsetFetch, of which there is one at a time.
-        self._commit: _Asked | None = None
-        self._fetch: _Asked | None = None
+        self._commit: _PendingRequest | None = None
+        self._fetch: _PendingRequest | None = None
         self._commit_due_ms = self._metadata_due_ms = 0.0
         #: Number of partitions in the metadata of the last assignment, if this member leads.
         self._assigned_from: int | None = None
@@ -205,9 +205,9 @@ class SimulatedConsumer:
         if not self.membership.is_active:
             return
         gone = ConnectionLostError("the connection broke", retriable=True)
-        asked, self._asked = self._asked, {}
+        pending, self._pending = self._pending, {}
         self._commit = self._fetch = None
-        for one in asked:
+        for one in pending:
             if one.request is not None:
                 self.membership.request_failed(one.request, gone, now_ms)
             elif self.membership.coordinator_known:
@@ -220,7 +220,7 @@ class SimulatedConsumer:
         """Time has passed."""
         if not self.membership.is_active:
             return
-        if any(now_ms >= one.until_ms for one in self._asked):
+        if any(now_ms >= one.until_ms for one in self._pending):
             self.disconnected(now_ms)
         self.membership.wake(now_ms)
         self._go_on(now_ms)
@@ -230,7 +230,7 @@ class SimulatedConsumer:
         membership = self.membership
         if not membership.is_active:
             return None
-        due = [one.until_ms for one in self._asked]
+        due = [one.until_ms for one in self._pending]
         own_ms = membership.next_deadline_ms(now_ms)
         due += [] if own_ms is None else [own_ms]
         if self.is_stable:
@@ -240,27 +240,27 @@ class SimulatedConsumer:
 
     def receive(self, request: Request, answer: Answer, now_ms: int) -> None:
         """Handle a response; one to a request that is not pending any more is ignored."""
-        asked = request.token
-        if not isinstance(asked, _Asked) or asked not in self._asked:
+        pending = request.token
+        if not isinstance(pending, _PendingRequest) or pending not in self._pending:
             return
-        del self._asked[asked]
+        del self._pending[pending]
         if isinstance(answer, dict):
             self._fetch = None
             self.positions.update({one: offset for one, offset in answer.items() if one in self.owned})
         elif isinstance(answer, events.CommitResult):
             self._commit = None
-            self._committed(asked, answer, now_ms)
-        elif asked.request is None:
+            self._committed(pending, answer, now_ms)
+        elif pending.request is None:
             self.membership.coordinator_found(now_ms)
         else:
-            self.membership.receive(asked.request, response_of(answer), now_ms)
+            self.membership.receive(pending.request, response_of(answer), now_ms)
         self._go_on(now_ms)
 
-    def _committed(self, asked: _Asked, answer: events.CommitResult, now_ms: int) -> None:
+    def _committed(self, pending: _PendingRequest, answer: events.CommitResult, now_ms: int) -> None:
         error = next((error for error in answer.errors if error is not ErrorCode.NONE), ErrorCode.NONE)
         if error in COORDINATOR_MOVED:
             self.membership.coordinator_lost(error.name, now_ms)
-        elif error in KICKED_OUT and asked.generation == self.membership.generation:
+        elif error in KICKED_OUT and pending.generation == self.membership.generation:
             self.membership.kicked_out(error, "offset commit")
 
     # -- polling
@@ -284,21 +284,21 @@ class SimulatedConsumer:
             actions, membership.actions = membership.actions, []
             for action in actions:
                 if isinstance(action, Send):
-                    asked = self._ask(now_ms + action.timeout_ms, action.request)
-                    self.outbox.append(event_of(action.request, asked, self.name, self._new_id()))
+                    pending = self._new_request(now_ms + action.timeout_ms, action.request)
+                    self.outbox.append(event_of(action.request, pending, self.name, self._new_id()))
                 elif isinstance(action, FindCoordinator):
-                    self.outbox.append(LookUpCoordinator(self._ask(now_ms + self._times.request_timeout_ms)))
+                    self.outbox.append(LookUpCoordinator(self._new_request(now_ms + self._times.request_timeout_ms)))
                 elif isinstance(action, Assign):
                     membership.assigned(action.answer, self._assign(action.answer))
                 else:
                     assert isinstance(action, DropCoordinator)
-                    self._asked.clear()
+                    self._pending.clear()
                     self._commit = self._fetch = None
 
-    def _ask(self, until_ms: float, request: GroupRequest | None = None) -> _Asked:
-        asked = _Asked(until_ms, self.membership.generation, request)
-        self._asked[asked] = None
-        return asked
+    def _new_request(self, until_ms: float, request: GroupRequest | None = None) -> _PendingRequest:
+        pending = _PendingRequest(until_ms, self.membership.generation, request)
+        self._pending[pending] = None
+        return pending
 
     def _poll(self, now_ms: int) -> None:
         membership = self.membership
@@ -380,7 +380,7 @@ class SimulatedConsumer:
         """Consume: fetch committed offsets, commit at intervals."""
         unknown = sorted(self.owned - self.positions.keys())
         if unknown and self._fetch is None and self.membership.coordinator_known:
-            self._fetch = self._ask(now_ms + self._times.request_timeout_ms)
+            self._fetch = self._new_request(now_ms + self._times.request_timeout_ms)
             self.outbox.append(FetchOffsets(self._fetch, unknown))
         if self._commit is None and now_ms >= self._commit_due_ms:
             self._commit_due_ms = now_ms + self._times.auto_commit_interval_ms
@@ -394,7 +394,7 @@ class SimulatedConsumer:
         for one in known:
             self.positions[one] += self._chance.randint(0, MOST_RECORDS_AT_ONCE)
         offsets = [(TOPIC, one, StoredOffset(self.positions[one], -1, "", now_ms)) for one in known]
-        self._commit = self._ask(now_ms + self._times.request_timeout_ms)
+        self._commit = self._new_request(now_ms + self._times.request_timeout_ms)
         who = (GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
         self.outbox.append(events.OffsetCommit(self._commit, *who, offsets))
 

@@ -150,7 +150,7 @@ class GroupStage:
         self._times = times
         self._listener = listener(self.coordinator)
         #: The sender of each request, and which of its connections it used.
-        self._asked: dict[int, tuple[Request, MemberPlace, int]] = {}
+        self._in_flight: dict[int, tuple[Request, MemberPlace, int]] = {}
         self._numbers = 0
         self._expiry_at_ms: int | None = None
 
@@ -315,12 +315,12 @@ class GroupStage:
             self._broken(place, link)
             return
         self.requests[type(request).__name__] += 1
-        self._asked[id(request)] = (request, place, link)
+        self._in_flight[id(request)] = (request, place, link)
         self.coordinator.take(request, self.now_ms)
         self._set_expiry()
 
     def _answered(self, answered: Answered) -> None:
-        _, place, link = self._asked.pop(id(answered.request))
+        _, place, link = self._in_flight.pop(id(answered.request))
         self.on_response(place.member, answered)
         if not isinstance(answered.answer, dict):
             self.answers.update(error.name for error in errors_of(answered.answer))

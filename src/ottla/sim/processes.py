@@ -77,7 +77,7 @@ class SimulatedProcess:
         """Continue it, as SIGCONT does; one that was killed stays so."""
         if self.state is ProcessState.PAUSED:
             self.state = ProcessState.RUNNING
-            self._loop.take_up(self.held)
+            self._loop.resume(self.held)
 
     def kill(self) -> None:
         """End it, as SIGKILL does."""
@@ -165,7 +165,7 @@ class ProcessLoop(VirtualTimeLoop):
         """Keep the tasks of a process that was killed until the end."""
         self._dead += [task for task in asyncio.all_tasks(self) if self._processes.get(task) is killed]
 
-    def take_up(self, held: deque[asyncio.Handle]) -> None:
+    def resume(self, held: deque[asyncio.Handle]) -> None:
         """Run the held callbacks of a resumed process, and look at its descriptors."""
         self._ready.extend(held)
         held.clear()

@@ -193,8 +193,8 @@ class EmbeddedCluster(StartedAndStopped):
         if self._racks is not None:
             own["broker.rack"] = self._racks[broker_id]
         factors = settings_of_internal_topics(self._count)
-        given = {**DEFAULTS, **LEADERS_STAY, **factors, **self._settings, **own}
-        parsed = parse_broker_config(given, strict=frozenset(self._settings))
+        settings = {**DEFAULTS, **LEADERS_STAY, **factors, **self._settings, **own}
+        parsed = parse_broker_config(settings, strict=frozenset(self._settings))
         if isinstance(parsed, ConfigRefusal):
             raise TestBrokerError("\n".join(parsed.problems))
         return parsed
@@ -359,9 +359,9 @@ class EmbeddedCluster(StartedAndStopped):
         self._running.run(self._create_topic(name, partitions, replication_factor, configs))
 
     async def _create_declared(self, name: str, declared: TopicDeclaration) -> None:
-        given = {"partitions": declared} if isinstance(declared, int) else dict(declared)
-        partitions, factor = int(given.pop("partitions", 1)), given.pop("replication_factor", None)
-        await self._create_topic(name, partitions, None if factor is None else int(factor), given)
+        settings = {"partitions": declared} if isinstance(declared, int) else dict(declared)
+        partitions, factor = int(settings.pop("partitions", 1)), settings.pop("replication_factor", None)
+        await self._create_topic(name, partitions, None if factor is None else int(factor), settings)
 
     async def _create_topic(
         self, name: str, partitions: int, factor: int | None, configs: Mapping[str, str | int]

@@ -34,20 +34,20 @@ def _text(value: Any) -> str:
 
 def log_directory(data: Any) -> str:
     """The directory that `data=` names, as `log.dirs` has it. Raises `TestBrokerError`."""
-    given: Any = os.fspath(data)
+    path: Any = os.fspath(data)
     if not has_disk():
         raise TestBrokerError(
-            f"data={given!r}: on this system ({sys.platform}) the broker keeps its data in memory only: leave data= out"
+            f"data={path!r}: on this system ({sys.platform}) the broker keeps its data in memory only: leave data= out"
         )
-    if not isinstance(given, str) or not given:
-        raise TestBrokerError(f"data={given!r}: it must be the path of a directory, as text; leave it out for memory")
+    if not isinstance(path, str) or not path:
+        raise TestBrokerError(f"data={path!r}: it must be the path of a directory, as text; leave it out for memory")
     # `log.dirs` is a list.
-    if "," in given or given.strip() != given:
+    if "," in path or path.strip() != path:
         raise TestBrokerError(
-            f"data={given!r}: Kafka's log.dirs cannot name a directory with a comma, or with spaces at its ends: "
+            f"data={path!r}: Kafka's log.dirs cannot name a directory with a comma, or with spaces at its ends: "
             "choose another one"
         )
-    return str(given)
+    return str(path)
 
 
 def check_settings(settings: Mapping[str, str], *, has_address: bool) -> None:

@@ -157,8 +157,8 @@ class EmbeddedBroker(Interventions, StartedAndStopped):
         from ottla.config.listeners import Endpoint
 
         listener = Endpoint("PLAINTEXT", "PLAINTEXT", *self._address)
-        given = {"listeners": listener.connection_string, "log.dirs": self._data or IN_MEMORY, **self._settings}
-        parsed = parse_broker_config({**DEFAULTS, **given}, strict=frozenset(self._settings))
+        settings = {"listeners": listener.connection_string, "log.dirs": self._data or IN_MEMORY, **self._settings}
+        parsed = parse_broker_config({**DEFAULTS, **settings}, strict=frozenset(self._settings))
         if isinstance(parsed, ConfigRefusal):
             raise TestBrokerError("\n".join(parsed.problems))
         return parsed

@@ -103,11 +103,11 @@ def wanted_requests(api: str | ApiKey, topic: str | None, group: str | None, cli
     from ottla.testing.faults.named import api_named
     from ottla.testing.faults.rules import Matching, conditions
 
-    given = Matching()
+    matching = Matching()
     if topic is not None:
-        given["topic"] = topic
+        matching["topic"] = topic
     if group is not None:
-        given["group"] = group
+        matching["group"] = group
     if client_id is not None:
-        given["client_id"] = client_id
-    return conditions(api_named(api), given)
+        matching["client_id"] = client_id
+    return conditions(api_named(api), matching)

@@ -51,12 +51,12 @@ async def _create_topic(broker: Broker, name: str, declared: TopicDeclaration) -
         raise TestBrokerError(
             f'the topic {name}: {declared!r} is no number of partitions, nor settings as in {{"partitions": 3}}'
         )
-    given = {"partitions": declared} if isinstance(declared, int) else declared
-    configs = {setting.replace("_", "."): str(value) for setting, value in given.items() if setting != "partitions"}
+    settings = {"partitions": declared} if isinstance(declared, int) else declared
+    configs = {setting.replace("_", "."): str(value) for setting, value in settings.items() if setting != "partitions"}
     try:
-        partitions = int(given.get("partitions", 1))
+        partitions = int(settings.get("partitions", 1))
     except (ValueError, TypeError):
-        raise TestBrokerError(f"the topic {name}: {given['partitions']!r} is no number of partitions") from None
+        raise TestBrokerError(f"the topic {name}: {settings['partitions']!r} is no number of partitions") from None
     created = await broker.control.create_topic(TopicSpec(name, partitions, 1, {}, configs))
     if isinstance(created, TopicRefusal):
         raise TestBrokerError(f"the topic {name} cannot be created: {created.message}")

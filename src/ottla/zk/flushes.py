@@ -2,7 +2,7 @@
 
 Passing a flush to a thread and receiving its result costs more processor time than the flush, and the loop is idle
 while the thread is scheduled. A server without other work thus waits on the loop for a fast disk, as long as only
-clients with pending changes send requests. Their requests that arrive meanwhile are handled in the next turn, and
+clients with pending changes send requests. Their requests that arrive meanwhile are handled in the next slice, and
 flushed together. A client that only reads waits for one flush at most.
 """
 

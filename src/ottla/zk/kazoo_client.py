@@ -259,14 +259,14 @@ class KazooZk(ByTransactions):
 
     async def _rearm(self) -> None:
         """Set all watches again, and fire those whose node has changed meanwhile."""
-        asked = [self._rearm_data(path) for path in self._watches.data_paths]
-        asked += [self._rearm_children(path) for path in self._watches.children_paths]
+        reads = [self._rearm_data(path) for path in self._watches.data_paths]
+        reads += [self._rearm_children(path) for path in self._watches.children_paths]
         try:
-            while asked:
-                now = [self._loop.create_task(asked.pop(0)) for _ in range(min(len(asked), MOST_REARMED_AT_ONCE))]
+            while reads:
+                now = [self._loop.create_task(reads.pop(0)) for _ in range(min(len(reads), MOST_REARMED_AT_ONCE))]
                 await asyncio.gather(*now)
         finally:
-            for left in asked:
+            for left in reads:
                 left.close()
 
     async def _rearm_data(self, path: str) -> None:
@@ -421,15 +421,15 @@ class KazooZk(ByTransactions):
         """Send `ask(path, watch)`, again if the connection is lost before the response, and `read` the response."""
         check_path(path)
         event = self._event if watch is not None else None
-        asked = 0
+        attempts = 0
         async with self._in_flight:
             while True:
                 await self._connection(path)
-                asked += 1
+                attempts += 1
                 try:
                     return await self._once(path, partial(ask, self._full(path), event), read)
                 except ConnectionLossError:
-                    if asked >= MOST_READS:
+                    if attempts >= MOST_READS:
                         raise
 
     async def _connection(self, path: str) -> None:

@@ -252,7 +252,7 @@ class TreeStore:
         self._marker.note(Marked(zxid, self._snapshot_zxid))
 
     def snapshot_soon(self) -> None:
-        """Like `snapshot`, in turns of the loop and a disk thread: the log, which grows meanwhile, is cut at the end.
+        """Like `snapshot`, in slices and a disk thread: the log, which grows meanwhile, is cut at the end.
 
         A disk error here loses nothing: the log is complete. The snapshot is retried later.
         """
@@ -261,15 +261,15 @@ class TreeStore:
         elif self._cut_at is None:
             self._cut_at = self._end
             self._capture = TreeCapture(self.tree)
-            self._capture_some()
+            self._capture_slice()
 
-    def _capture_some(self) -> None:
+    def _capture_slice(self) -> None:
         """Copy some of the tree; once all of it is copied, have a disk thread write it."""
         capture, executor = self._capture, self._executor
         if capture is None or executor is None:
             return  # cancelled
-        if not capture.step(pass_over_copy):
-            asyncio.get_running_loop().call_soon(self._capture_some)
+        if not capture.copy_slice(pass_over_copy):
+            asyncio.get_running_loop().call_soon(self._capture_slice)
             return
         self._capture = None
         found = capture.end()

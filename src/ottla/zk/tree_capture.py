@@ -1,4 +1,4 @@
-"""A copy of the znode tree as it is at one moment, made in steps between which the tree changes. Pure.
+"""A copy of the znode tree as it is at one moment, made in slices between which the tree changes. Pure.
 
 A node is copied before its first change since that moment, so the copy is of one state however long it takes.
 """
@@ -16,8 +16,8 @@ from ottla.zk.tree_format import Captured, outlasts, session_fields
 if TYPE_CHECKING:
     from ottla.zk.tree import Tree, Znode
 
-#: Nodes that are copied in one step, a third of a microsecond each.
-NODES_PER_STEP: Final = 5_000
+#: Nodes that are copied in one slice, a third of a microsecond each.
+NODES_PER_SLICE: Final = 5_000
 #: A copy of this many nodes costs the garbage collector tens of milliseconds in one go.
 LARGE_TREE_NODES: Final = 50_000
 
@@ -40,13 +40,13 @@ class TreeCapture:
         if self._left.pop(path, None) is not None and outlasts(node.ephemeral_owner):
             self._nodes.append(_fields(path, node))
 
-    def step(self, pass_over: Callable[[], None] = lambda: None) -> bool:
+    def copy_slice(self, pass_over: Callable[[], None] = lambda: None) -> bool:
         """Copy some nodes; whether all are copied now. `pass_over` keeps a large copy out of the next collections."""
         left = self._left
         with _collector_off():
             self._nodes.extend(
                 _fields(path, node)
-                for path in islice(self._paths, NODES_PER_STEP)
+                for path in islice(self._paths, NODES_PER_SLICE)
                 if (node := left.pop(path, None)) is not None and outlasts(node.ephemeral_owner)
             )
             if len(self._nodes) >= LARGE_TREE_NODES:
@@ -63,7 +63,7 @@ def captured(tree: Tree) -> Captured:
     """Copy the tree in one go."""
     capture = TreeCapture(tree)
     with _collector_off():
-        while not capture.step():
+        while not capture.copy_slice():
             pass
     return capture.end()
 

@@ -68,21 +68,21 @@ def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
         raise InvalidArgumentError(
             f"offsets are given by partition, {{TopicPartition('clicks', 0): 42}}, not as {offsets!r}"
         )
-    return {_checked_partition(partition): _checked_offset(partition, given) for partition, given in offsets.items()}
+    return {_checked_partition(partition): _checked_offset(partition, offset) for partition, offset in offsets.items()}
 
 
-def _checked_partition(given: Any) -> TopicPartition:
-    if not isinstance(given, tuple) or len(given) != 2:
-        raise InvalidArgumentError(f"a partition is given as TopicPartition('clicks', 0), not as {given!r}")
-    topic, number = given
+def _checked_partition(value: Any) -> TopicPartition:
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise InvalidArgumentError(f"a partition is given as TopicPartition('clicks', 0), not as {value!r}")
+    topic, number = value
     check_topic(topic)
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= LARGEST_PARTITION:
         raise InvalidArgumentError(f"partition {number!r} of {topic}: partitions are numbers from 0 on")
     return TopicPartition(topic, number)
 
 
-def _checked_offset(partition: object, given: Any) -> OffsetAndMetadata:
-    committed = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+def _checked_offset(partition: object, value: Any) -> OffsetAndMetadata:
+    committed = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
     offset: object = committed.offset
     if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= LARGEST_OFFSET:
         raise InvalidArgumentError(f"offset {offset!r} of {partition}: offsets are numbers from 0 on, below 2**63")

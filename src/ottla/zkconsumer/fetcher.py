@@ -110,9 +110,9 @@ class ConsumerFetcher:
     async def _fetch(self, wanted: Mapping[TopicPartition, PartitionTopicInfo], max_wait_ms: int) -> bool:
         """Send one request; returns whether it brought any records."""
         max_bytes, min_bytes = self._settings.max_bytes, self._settings.min_bytes
-        asked = {each: WantedFetch(info.fetched_offset, NO_LEADER_EPOCH, max_bytes) for each, info in wanted.items()}
+        fetches = {each: WantedFetch(info.fetched_offset, NO_LEADER_EPOCH, max_bytes) for each, info in wanted.items()}
         limits = FetchLimits(max(MAX_FETCH_BYTES, max_bytes), min_bytes, max_wait_ms)
-        request = fetch_without_session(asked, limits)
+        request = fetch_without_session(fetches, limits)
         try:
             answer: FetchResponse = await self._cluster.request(self._node_id, request, purpose=self._purpose)
         except asyncio.CancelledError:

@@ -21,8 +21,8 @@ class TopicFilter:
     PATTERN: SubscriptionPattern
 
     def __init__(self, pattern: str) -> None:
-        given: object = pattern
-        if not isinstance(given, str):
+        text: object = pattern
+        if not isinstance(text, str):
             raise InvalidArgumentError(f"a topic filter is the text of a regular expression, not {pattern!r}")
         self.regex = pattern.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:

@@ -157,9 +157,9 @@ def test_a_copy_made_in_steps_is_of_the_moment_at_which_it_was_begun(
         pass
     then, zxid = whole_image(tree), tree.last_zxid
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ottla.zk.tree_capture.NODES_PER_STEP", nodes_per_step)
+        patch.setattr("ottla.zk.tree_capture.NODES_PER_SLICE", nodes_per_step)
         capture, changes = TreeCapture(tree), execute(meanwhile)
-        while not capture.step():
+        while not capture.copy_slice():
             next(changes, None)
     content = snapshot_records(capture.end())
     for _ in changes:

@@ -87,7 +87,7 @@ def test_the_data_of_a_large_topic_is_made_in_parts(count: int) -> None:
     replicas = {index: (index % 7, index % 7 + 1) for index in range(count)}
     moves = dict.fromkeys(range(0, count, 2), (9,))
     assignment = TopicAssignment(UUID(int=5), replicas, moves, {})
-    parts = list(TopicZnode.encoded_parts(assignment))
+    parts = list(TopicZnode.encoded_slices(assignment))
     assert max(map(len, parts)) < 20_000
     data = b"".join(parts)
     assert data == TopicZnode.encode(assignment)

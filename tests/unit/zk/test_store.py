@@ -437,7 +437,7 @@ def test_a_disk_thread_writes_the_snapshot_while_the_log_goes_on(monkeypatch: py
 def grown(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk) -> tuple[TreeStore, SlowExecutor]:
     """A tree of 100 nodes whose log is long enough for a snapshot, which is made of ten nodes in each turn."""
     monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
-    monkeypatch.setattr("ottla.zk.tree_capture.NODES_PER_STEP", 10)
+    monkeypatch.setattr("ottla.zk.tree_capture.NODES_PER_SLICE", 10)
     executor = SlowExecutor()
     store = TreeStore.open(disk, "/t", CLOCK, executor)
     store.execute([Create(f"/{number}", b"x" * 30) for number in range(100)], SESSION)

@@ -126,7 +126,7 @@ class MetadataWriter:
     async def _topic_data(self, topic: TopicImage, moves: Mapping[int, ReplicaMove] = NO_MOVES) -> bytes:
         """The data of a topic's node; that of many partitions is made in slices."""
         parts = []
-        for part in TopicZnode.encoded_parts(_assignment(topic, moves)):
+        for part in TopicZnode.encoded_slices(_assignment(topic, moves)):
             parts.append(part)
             await self._slices.point()
         return b"".join(parts)

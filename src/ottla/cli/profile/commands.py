@@ -27,7 +27,7 @@ from ottla.profiles.workload import (
 )
 
 if TYPE_CHECKING:
-    from ottla.profiles.figures import ProfileFigures
+    from ottla.profiles.result import ProfileResult
 
 DEFAULT_SECONDS = 20.0
 MOST_SECONDS = 86_400.0
@@ -121,7 +121,7 @@ def _carry_out(load: ProfileLoad, servers: str | None, brokers: int | None, *, a
     COMMAND.run(work, (ClientError, ProfileError))
 
 
-async def _run(load: ProfileLoad, servers: str | None, brokers: int) -> ProfileFigures:
+async def _run(load: ProfileLoad, servers: str | None, brokers: int) -> ProfileResult:
     from ottla.profiles.payloads import least_record_bytes
     from ottla.profiles.run import run_profile
 
@@ -153,14 +153,14 @@ def _say(message: str) -> None:
     print(printable(message), file=sys.stderr, flush=True)
 
 
-def _show(figures: ProfileFigures, *, as_json: bool) -> None:
+def _show(figures: ProfileResult, *, as_json: bool) -> None:
     if as_json:
         write_json(figures.row())
         return
     show_figures(Terminal.standard_output(), figures)
 
 
-def show_figures(terminal: Terminal, figures: ProfileFigures) -> None:
+def show_figures(terminal: Terminal, figures: ProfileResult) -> None:
     """Write the table, and below it what was broken."""
     terminal.line(
         f"{figures.profile}: {count(figures.partitions, 'partition')} with "

@@ -60,8 +60,8 @@ class Conditions:
         return seen >= self.nth and (self.times is None or fired < self.times)
 
     def __str__(self) -> str:
-        given = {"topic": self.topic, "group": self.group, "client_id": self.client_id, "times": self.times}
-        said = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        limits = {"topic": self.topic, "group": self.group, "client_id": self.client_id, "times": self.times}
+        said = [f"{name}={value!r}" for name, value in limits.items() if value is not None]
         if self.nth > 1:
             said.append(f"nth={self.nth}")
         if self.when is not None:
@@ -69,32 +69,31 @@ class Conditions:
         return ", ".join(said)
 
 
-def conditions(key: ApiKey, given: Matching) -> Conditions:
+def conditions(key: ApiKey, matching: Matching) -> Conditions:
     """The conditions of a rule. Raises `TestBrokerError` with cause and cure."""
     known = {name: f"{name}=" for name in Matching.__annotations__}
-    for name in given:
+    for name in matching:
         if name not in known:
             raise TestBrokerError(f"a rule takes no {name}=; {nearest(name, known)}")
     for name in ("nth", "times"):
-        value = given.get(name, 1)
+        value = matching.get(name, 1)
         if (type(value) is not int or value < 1) and (name, value) != ("times", None):
             raise TestBrokerError(f"{name}={value!r}: it counts requests from 1 on")
     for name in ("topic", "group", "client_id"):
-        value = given.get(name)
+        value = matching.get(name)
         if value is not None and not isinstance(value, str):
             raise TestBrokerError(f"{name}={value!r}: it must be text")
     api = NAMES[key]
-    if given.get("topic") is not None and key not in WITH_TOPICS:
+    if matching.get("topic") is not None and key not in WITH_TOPICS:
         raise TestBrokerError(f"{api} names no topics: leave topic= out; it is for {_named(WITH_TOPICS)}")
-    if given.get("group") is not None and key not in GROUPS:
+    if matching.get("group") is not None and key not in GROUPS:
         raise TestBrokerError(f"{api} names no groups: leave group= out; it is for {_named(GROUPS)}")
-    when = given.get("when")
+    when = matching.get("when")
     if when is not None and not callable(when):
         raise TestBrokerError(f"when={when!r}: it must be a function of the request, as in lambda request: True")
-    times = given.get("times", 1 if "nth" in given else None)
-    return Conditions(
-        key, given.get("nth", 1), times, given.get("topic"), given.get("group"), given.get("client_id"), when
-    )
+    times = matching.get("times", 1 if "nth" in matching else None)
+    topic, group, client_id = matching.get("topic"), matching.get("group"), matching.get("client_id")
+    return Conditions(key, matching.get("nth", 1), times, topic, group, client_id, when)
 
 
 def _named(keys: Any) -> str:

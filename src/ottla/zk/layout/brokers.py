@@ -12,8 +12,8 @@ from ottla.cluster.ids import format_uuid, parse_uuid
 from ottla.config.listeners import Endpoint, parse_endpoints
 from ottla.zk.layout.codec import dump, expected, load
 
-#: Bytes of JSON that are decoded in one step.
-PART_BYTES = 32 * 1024
+#: Bytes of JSON that are decoded in one slice.
+SLICE_BYTES = 32 * 1024
 #: The objects of a topic's JSON that have a member for each partition.
 _REPLICAS = ("partitions", "adding_replicas", "removing_replicas")
 
@@ -105,24 +105,24 @@ class TopicZnode:
     @staticmethod
     def encode(assignment: TopicAssignment) -> bytes:
         """The JSON as Kafka writes it."""
-        return b"".join(TopicZnode.encoded_parts(assignment))
+        return b"".join(TopicZnode.encoded_slices(assignment))
 
     @staticmethod
-    def encoded_parts(assignment: TopicAssignment) -> Iterator[bytes]:
-        """As `encode`, in parts, each of which takes a millisecond or less; a part may be empty."""
+    def encoded_slices(assignment: TopicAssignment) -> Iterator[bytes]:
+        """As `encode`, in slices, each of which takes a millisecond or less; one may be empty."""
         yield b'{"partitions":'
-        yield from _replicas_parts(assignment.partitions)
+        yield from _replicas_slices(assignment.partitions)
         if assignment.topic_id is not None:
             yield f',"topic_id":"{format_uuid(assignment.topic_id)}"'.encode()
         yield b',"adding_replicas":'
-        yield from _replicas_parts(assignment.adding)
+        yield from _replicas_slices(assignment.adding)
         yield b',"removing_replicas":'
-        yield from _replicas_parts(assignment.removing)
+        yield from _replicas_slices(assignment.removing)
         yield b',"version":3}'
 
     @staticmethod
     def decoding(topic: str, data: bytes | None) -> Generator[None, None, TopicAssignment]:
-        """As `decode`, that of many partitions in steps of some milliseconds, where it is written as Kafka does."""
+        """As `decode`, that of many partitions in slices of some milliseconds, where it is written as Kafka does."""
         rest, found = data or b"", dict[str, dict[int, tuple[int, ...]]]()
         for key in _REPLICAS:
             cut = _cut(rest, key)
@@ -130,7 +130,7 @@ class TopicZnode:
                 continue
             rest, members = cut
             replicas = found[key] = {}
-            for part in _members_parts(members):
+            for part in _members_slices(members):
                 yield
                 try:
                     replicas.update(_by_number(json.loads(part)))
@@ -162,22 +162,22 @@ def _cut(data: bytes, key: str) -> tuple[bytes, bytes] | None:
     before, found, _ = data.partition(f'"{key}":{{'.encode())
     begin = len(before) + len(found)
     end = data.find(b"}", begin)
-    if not found or end - begin < PART_BYTES:
+    if not found or end - begin < SLICE_BYTES:
         return None
     return data[:begin] + data[end:], data[begin:end]
 
 
-def _members_parts(members: bytes) -> Iterator[bytes]:
+def _members_slices(members: bytes) -> Iterator[bytes]:
     """Members of a JSON object whose values are lists, in objects of some of them."""
     start = 0
     while start < len(members):
-        end = members.find(b'],"', start + PART_BYTES) + 1 or len(members)
+        end = members.find(b'],"', start + SLICE_BYTES) + 1 or len(members)
         yield b"{%b}" % members[start:end]
         start = end + 1  # without the comma
 
 
-def _replicas_parts(replicas: Mapping[int, Sequence[int]]) -> Iterator[bytes]:
-    """A JSON object of replicas by partition, in parts."""
+def _replicas_slices(replicas: Mapping[int, Sequence[int]]) -> Iterator[bytes]:
+    """A JSON object of replicas by partition, in slices."""
     begin = "{"
     for part in scala_map_parts(map(str, sorted(replicas)), len(replicas)):
         members = ",".join(f'"{index}":[{",".join(map(str, replicas[int(index)]))}]' for index in part)
@@ -191,10 +191,10 @@ def _by_number(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ..
     known: dict[tuple[object, ...], tuple[int, ...]] = {}
     found = {}
     for index, brokers in replicas.items():
-        given = tuple(brokers)
-        as_numbers = known.get(given)
+        as_written = tuple(brokers)
+        as_numbers = known.get(as_written)
         if as_numbers is None:
-            as_numbers = known[given] = tuple(map(int, given))
+            as_numbers = known[as_written] = tuple(map(int, as_written))
         found[int(index)] = as_numbers
     return found
 

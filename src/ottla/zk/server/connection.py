@@ -1,6 +1,6 @@
 """One client's connection: requests in, responses and events out in order, none of them sent before it is durable.
 
-All requests that have arrived are handled in one turn of the loop and answered with one write. A change takes effect in
+All requests that have arrived are handled in one slice and answered with one write. A change takes effect in
 the tree at once; everything that reveals it (the response, an event, or another client's read) waits in the outgoing
 queue of its connection until the flush that makes the change durable has ended, and so does everything behind it.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.zk.server")
 
-#: Bytes received from one connection in one turn of the loop.
+#: Bytes received from one connection in one slice.
 RECEIVED_PER_TURN = 64 * 1024
 #: A client with more than this many bytes of unread or unflushed responses is not read from until it has received them.
 MOST_QUEUED_BYTES = 4 * 1024 * 1024

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.env.disk import DiskError
 from ottla.env.network import NetworkError, listen
 from ottla.zk import wire
-from ottla.zk.server import words
+from ottla.zk.server import four_letter_words
 from ottla.zk.server.connection import RECEIVED_PER_TURN, ClientConnection
 from ottla.zk.server.requests import Requests
 from ottla.zk.sessions import PASSWORD_LENGTH, Session, SessionTable, first_session_id
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.zk.server")
 
 DEFAULT_PORT = 2181
-#: Connections accepted in one turn of the loop.
+#: Connections accepted in one slice.
 ACCEPTS_PER_TURN = 64
 #: Pause when the process has no file descriptor left, seconds.
 ACCEPT_PAUSE_S = 0.1
@@ -345,7 +345,7 @@ class ZooKeeperServer:
                 connection.close()
         self.end_turn()
 
-    # Words
+    # Four-letter words
 
     def answer_to_word(self, word: bytes) -> bytes | None:
         """See `Service.answer_to_word`."""
@@ -353,12 +353,12 @@ class ZooKeeperServer:
             known = word.decode("ascii")
         except UnicodeDecodeError:
             return None
-        answer = words.answer(known, self._figures)
+        answer = four_letter_words.answer(known, self._stats)
         return None if answer is None else answer.encode()
 
-    def _figures(self) -> words.Figures:
+    def _stats(self) -> four_letter_words.ServerStats:
         tree, watches = self.store.tree, self.store.watches
-        return words.Figures(
+        return four_letter_words.ServerStats(
             connections=len(self._connections),
             outstanding=len(self._holding),
             zxid=self.store.forced_zxid,
@@ -376,7 +376,7 @@ class ZooKeeperServer:
             watched_paths=lambda: len({path for paths in watches.watchers().values() for path in paths}),
             sessions=lambda: {session.id: session.timeout_ms for session in self.sessions},
             ephemerals=tree.ephemerals,
-            clients=lambda: [_client_figures(connection) for connection in self._connections],
+            clients=lambda: [_connection_stats(connection) for connection in self._connections],
         )
 
     def _traffic(self) -> tuple[int, int]:
@@ -393,9 +393,9 @@ class ZooKeeperServer:
         return size
 
 
-def _client_figures(connection: ClientConnection) -> words.ClientFigures:
+def _connection_stats(connection: ClientConnection) -> four_letter_words.ConnectionStats:
     session = connection.session
-    return words.ClientFigures(
+    return four_letter_words.ConnectionStats(
         connection.peer_host,
         connection.peer_port,
         connection.received,

@@ -11,9 +11,9 @@ import pytest
 from ottla.cli.profile.commands import show_figures
 from ottla.cli.terminal import Terminal
 from ottla.profiles.checker import Checked
-from ottla.profiles.figures import ProfileFigures, figures_of
 from ottla.profiles.latencies import Latencies
 from ottla.profiles.producing import ProducerResult
+from ottla.profiles.result import ProfileResult, result_of
 from ottla.profiles.workload import CLICKS, PAYMENTS, ProfileLoad
 
 pytestmark = pytest.mark.spec("D6")
@@ -36,9 +36,9 @@ def result(number: int, acknowledged: int, seconds: float, ms: float, refused: i
     )
 
 
-def figures(of: ProfileLoad, checked: Checked = WELL, *, ms: float = 10.0, refused: int = 0) -> ProfileFigures:
+def figures(of: ProfileLoad, checked: Checked = WELL, *, ms: float = 10.0, refused: int = 0) -> ProfileResult:
     results = [result(0, 200, 2.0, 1.0), result(1, 100, 1.5, ms, refused)]
-    return figures_of(of, results, checked, check_s=0.25, brokers_cpu_s=3.0)
+    return result_of(of, results, checked, check_s=0.25, brokers_cpu_s=3.0)
 
 
 def test_rates_are_those_of_all_producers_until_the_last_one_ended() -> None:
@@ -81,7 +81,7 @@ def test_payments_have_to_be_taken_in_time() -> None:
 
 
 def test_nothing_acknowledged_keeps_no_promise() -> None:
-    nothing = figures_of(load(pays=False), [result(0, 0, 0.0, 1.0)], WELL, check_s=0.0, brokers_cpu_s=None)
+    nothing = result_of(load(pays=False), [result(0, 0, 0.0, 1.0)], WELL, check_s=0.0, brokers_cpu_s=None)
     assert nothing.broken == ("no record was acknowledged",)
     assert (nothing.p99_ms, nothing.records_per_s) == (None, 0.0)
 

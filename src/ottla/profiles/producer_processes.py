@@ -21,7 +21,7 @@ LINE_BYTES: Final = 4 * 1024 * 1024
 LAST_WORDS: Final = 500
 
 
-class Crew:
+class ProducerProcesses:
     """Producer processes. `stop` has to be called in the end."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The figures of a run, and the promises that it broke."""
+"""The result of a run: its figures, and the promises that it broke."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BYTES_PER_MB = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileFigures:
+class ProfileResult:
     """The figures of a run. Times are seconds or milliseconds, MB are 10^6 bytes of values.
 
     `of_mark` is the share of a million records a second; `brokers_cpu_s` is None for a cluster that was there before.
@@ -55,14 +55,14 @@ class ProfileFigures:
         return asdict(self)
 
 
-def figures_of(
+def result_of(
     load: ProfileLoad,
     results: Sequence[ProducerResult],
     checked: Checked,
     *,
     check_s: float,
     brokers_cpu_s: float | None,
-) -> ProfileFigures:
+) -> ProfileResult:
     """Put together what the producers did and what the checker found."""
     latencies = Latencies()
     for each in results:
@@ -72,7 +72,7 @@ def figures_of(
     seconds = max((each.elapsed_s for each in results), default=0.0)
     per_s = acknowledged / seconds if seconds else 0.0
     p99_ms = latencies.percentile_ms(99)
-    return ProfileFigures(
+    return ProfileResult(
         profile=str(load.workload.name),
         producers=load.producers,
         partitions=load.partitions,

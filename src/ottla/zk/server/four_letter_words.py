@@ -12,7 +12,7 @@ VERSION = f"3.8.4-ottla-{__version__}"
 WORD_LENGTH = 4
 
 
-class ClientFigures(NamedTuple):
+class ConnectionStats(NamedTuple):
     """One connection, as shown by `cons` and `stat`."""
 
     host: str
@@ -23,8 +23,8 @@ class ClientFigures(NamedTuple):
     timeout_ms: int
 
 
-class Figures(NamedTuple):
-    """The figures of a server that the words report. Expensive ones are computed only for words that report them."""
+class ServerStats(NamedTuple):
+    """A server's statistics. Expensive ones are computed only for words that report them."""
 
     connections: int
     outstanding: int
@@ -38,10 +38,10 @@ class Figures(NamedTuple):
     watched_paths: Callable[[], int]
     sessions: Callable[[], dict[int, int]]
     ephemerals: Callable[[], dict[int, list[str]]]
-    clients: Callable[[], list[ClientFigures]]
+    clients: Callable[[], list[ConnectionStats]]
 
 
-def answer(word: str, figures: Callable[[], Figures]) -> str | None:
+def answer(word: str, stats: Callable[[], ServerStats]) -> str | None:
     """The response to one of ZooKeeper's words, None for what is none.
 
     Those of `REFUSED_WORDS` are answered as by a ZooKeeper whose `4lw.commands.whitelist` has the others.
@@ -49,70 +49,70 @@ def answer(word: str, figures: Callable[[], Figures]) -> str | None:
     if word in REFUSED_WORDS:
         return f"{word} is not executed because it is not in the whitelist.\n"
     found = WORDS.get(word)
-    return None if found is None else found(figures())
+    return None if found is None else found(stats())
 
 
-def _ruok(figures: Figures) -> str:
+def _ruok(stats: ServerStats) -> str:
     return "imok"
 
 
-def _isro(figures: Figures) -> str:
+def _isro(stats: ServerStats) -> str:
     return "rw"
 
 
-def _srvr(figures: Figures) -> str:
-    return f"Zookeeper version: {VERSION}\n{_state(figures)}"
+def _srvr(stats: ServerStats) -> str:
+    return f"Zookeeper version: {VERSION}\n{_state(stats)}"
 
 
-def _stat(figures: Figures) -> str:
+def _stat(stats: ServerStats) -> str:
     clients = "".join(
         f" /{client.host}:{client.port}[{int(client.session_id != 0)}](queued=0,recved={client.received},"
         f"sent={client.sent})\n"
-        for client in figures.clients()
+        for client in stats.clients()
     )
-    return f"Zookeeper version: {VERSION}\nClients:\n{clients}\n{_state(figures)}"
+    return f"Zookeeper version: {VERSION}\nClients:\n{clients}\n{_state(stats)}"
 
 
-def _state(figures: Figures) -> str:
-    received, sent = figures.traffic()
+def _state(stats: ServerStats) -> str:
+    received, sent = stats.traffic()
     return (
-        f"Received: {received}\nSent: {sent}\nConnections: {figures.connections}\n"
-        f"Outstanding: {figures.outstanding}\nZxid: 0x{figures.zxid:x}\nMode: standalone\nNode count: {figures.nodes}\n"
+        f"Received: {received}\nSent: {sent}\nConnections: {stats.connections}\n"
+        f"Outstanding: {stats.outstanding}\nZxid: 0x{stats.zxid:x}\nMode: standalone\nNode count: {stats.nodes}\n"
     )
 
 
-def _mntr(figures: Figures) -> str:
-    received, sent = figures.traffic()
+def _mntr(stats: ServerStats) -> str:
+    received, sent = stats.traffic()
     values = {
         "zk_version": VERSION,
         "zk_server_state": "standalone",
         "zk_packets_received": received,
         "zk_packets_sent": sent,
-        "zk_num_alive_connections": figures.connections,
-        "zk_outstanding_requests": figures.outstanding,
-        "zk_znode_count": figures.nodes,
-        "zk_watch_count": figures.watches(),
-        "zk_ephemerals_count": sum(map(len, figures.ephemerals().values())),
-        "zk_approximate_data_size": figures.data_bytes(),
-        "zk_global_sessions": len(figures.sessions()),
+        "zk_num_alive_connections": stats.connections,
+        "zk_outstanding_requests": stats.outstanding,
+        "zk_znode_count": stats.nodes,
+        "zk_watch_count": stats.watches(),
+        "zk_ephemerals_count": sum(map(len, stats.ephemerals().values())),
+        "zk_approximate_data_size": stats.data_bytes(),
+        "zk_global_sessions": len(stats.sessions()),
     }
     return "".join(f"{name}\t{value}\n" for name, value in values.items())
 
 
-def _conf(figures: Figures) -> str:
-    return "".join(f"{name}={value}\n" for name, value in figures.settings.items())
+def _conf(stats: ServerStats) -> str:
+    return "".join(f"{name}={value}\n" for name, value in stats.settings.items())
 
 
-def _cons(figures: Figures) -> str:
+def _cons(stats: ServerStats) -> str:
     return "".join(
         f" /{client.host}:{client.port}[1](queued=0,recved={client.received},sent={client.sent},"
         f"sid=0x{client.session_id:x},to={client.timeout_ms})\n"
-        for client in figures.clients()
+        for client in stats.clients()
     )
 
 
-def _dump(figures: Figures) -> str:
-    sessions, ephemerals = figures.sessions(), figures.ephemerals()
+def _dump(stats: ServerStats) -> str:
+    sessions, ephemerals = stats.sessions(), stats.ephemerals()
     lines = ["SessionTracker dump:", f"Session Sets ({len(sessions)}):"]
     lines += [f"0x{session_id:x}\t{timeout_ms}ms" for session_id, timeout_ms in sessions.items()]
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(ephemerals)}):"]
@@ -121,14 +121,11 @@ def _dump(figures: Figures) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _wchs(figures: Figures) -> str:
-    return (
-        f"{figures.connections} connections watching {figures.watched_paths()} paths\n"
-        f"Total watches:{figures.watches()}\n"
-    )
+def _wchs(stats: ServerStats) -> str:
+    return f"{stats.connections} connections watching {stats.watched_paths()} paths\nTotal watches:{stats.watches()}\n"
 
 
-def _envi(figures: Figures) -> str:
+def _envi(stats: ServerStats) -> str:
     return f"Environment:\nzookeeper.version={VERSION}\n"
 
 
