@@ -1,7 +1,8 @@
-"""All settings of brokers, topics and today's clients: name, type, default, valid values, scope, effect, documentation.
+"""All settings of brokers, topics and clients: name, type, default, valid values, scope, effect, documentation.
 
 `settings.tsv` declares each once: a line of tab-separated fields, those of `Setting` after the section. Names, types,
-defaults and valid values are those of Apache Kafka 3.9. Settings of our own start with `ottla.`.
+defaults and valid values are those of Apache Kafka 3.9, those of the high-level consumer those of 0.8.2.2 (see
+`zkconsumer.highlevel_config`). Settings of our own start with `ottla.`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """The configuration of a high-level consumer, parsed and checked.
 
-Source: Apache Kafka 0.8.2.2, `kafka.consumer.ConsumerConfig` and `kafka.utils.ZKConfig`.
+Names, types and defaults are those of Apache Kafka 0.8.2.2's `kafka.consumer.ConsumerConfig` and
+`kafka.utils.ZKConfig`. Two differ: `socket.receive.buffer.bytes` is left to the operating system, which adapts it, and
+`rebalance.backoff.ms` stands by itself (there it is `zookeeper.sync.time.ms`, whose default is the same). Those that
+start with `ottla.` are ours.
 """
 
 from __future__ import annotations
@@ -13,13 +16,33 @@ from typing import Any
 
 from ottla.client.configs.settings import attribute_of
 from ottla.client.errors import InvalidConfigError
-from ottla.config.settings import Setting
+from ottla.config.settings import SECTIONS, Setting
 from ottla.config.values import ConfigError, invalid, parse_value
 from ottla.peer.settings import ConnectionSettings
 from ottla.wire.strings import too_long
-from ottla.zkconsumer.settings import OF_NEWER_CONSUMERS, SETTINGS
 
 KIND = "high-level consumer"
+SETTINGS = SECTIONS[KIND]
+"""Every setting of the high-level consumer, by name."""
+OF_NEWER_CONSUMERS = {
+    "bootstrap.servers": "brokers are found in ZooKeeper: give zookeeper.connect",
+    "enable.auto.commit": "here it is auto.commit.enable",
+    "fetch.max.bytes": "the limit of one partition is fetch.message.max.bytes",
+    "fetch.max.wait.ms": "here it is fetch.wait.max.ms",
+    "group.instance.id": "there are no static members in this generation",
+    "isolation.level": "this generation reads what is not committed, too",
+    "key.deserializer": "give key_decoder to create_message_streams",
+    "max.partition.fetch.bytes": "here it is fetch.message.max.bytes",
+    "max.poll.interval.ms": "streams are not polled; a consumer lives as long as its session with ZooKeeper",
+    "max.poll.records": "streams are not polled",
+    "metadata.max.age.ms": "leaders are looked for when they have changed, see refresh.leader.backoff.ms",
+    "receive.buffer.bytes": "here it is socket.receive.buffer.bytes",
+    "request.timeout.ms": "here it is socket.timeout.ms",
+    "retry.backoff.ms": "see refresh.leader.backoff.ms, rebalance.backoff.ms and offsets.channel.backoff.ms",
+    "session.timeout.ms": "here it is zookeeper.session.timeout.ms",
+    "value.deserializer": "give value_decoder to create_message_streams",
+}
+"""The cure for each setting of the newer consumer."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 _NAMES = ("group.id", "client.id", "consumer.id")
 _OTHER_RESETS = {"earliest": "smallest", "latest": "largest"}

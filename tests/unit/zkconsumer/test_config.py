@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.errors import InvalidConfigError
-from ottla.zkconsumer.highlevel_config import parse_highlevel_config
-from ottla.zkconsumer.settings import OF_NEWER_CONSUMERS, SETTINGS
+from ottla.zkconsumer.highlevel_config import OF_NEWER_CONSUMERS, SETTINGS, parse_highlevel_config
 from support.java import PROJECT
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "127.0.0.1:2181"}

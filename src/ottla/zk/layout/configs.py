@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from ottla.assign.java_order import properties_order
 from ottla.zk.layout.codec import ZnodeDataError, dump, expected, load_any, load_settings
@@ -30,51 +30,53 @@ def named_entity(part: str) -> str | None:
     return None if part == DEFAULT_ENTITY else unquote(part)
 
 
-def encode_settings(config: Mapping[str, str]) -> bytes:
-    """The JSON of settings, the same for all entity types (version 1)."""
-    return dump({"version": 1, "config": {name: config[name] for name in properties_order(config)}})
+class _ConfigZnode:
+    """The settings of an entity, by its name; None is the default for all without settings of their own."""
+
+    ROOT: ClassVar[str]
+    _element: Callable[[str | None], str] = staticmethod(entity_name)
+
+    @classmethod
+    def path(cls, name: str | None) -> str:
+        """The entity's settings."""
+        return f"{cls.ROOT}/{cls._element(name)}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """The JSON as Kafka writes it, the same for all entity types (version 1)."""
+        return dump({"version": 1, "config": {name: config[name] for name in properties_order(config)}})
+
+    @classmethod
+    def decode(cls, name: str | None, data: bytes | None) -> dict[str, str]:
+        """Raises `ZnodeDataError`."""
+        return load_settings(cls.path(name), data)
 
 
-class TopicConfigZnode:
+class TopicConfigZnode(_ConfigZnode):
     """`/config/topics/<topic>`: the topic's own settings."""
 
     ROOT = "/config/topics"
-
-    @staticmethod
-    def path(topic: str) -> str:
-        """The topic's settings."""
-        return f"/config/topics/{topic}"
-
-    @staticmethod
-    def encode(config: Mapping[str, str]) -> bytes:
-        """The JSON as Kafka writes it."""
-        return encode_settings(config)
-
-    @staticmethod
-    def decode(topic: str, data: bytes | None) -> dict[str, str]:
-        """Raises `ZnodeDataError`."""
-        return load_settings(TopicConfigZnode.path(topic), data)
+    _element = staticmethod(str)
 
 
-class BrokerConfigZnode:
-    """`/config/brokers/<id>`, or `<default>` for all brokers: dynamic broker settings."""
+class BrokerConfigZnode(_ConfigZnode):
+    """`/config/brokers/<id>`, the id in decimal, or `DEFAULT` for all brokers: dynamic broker settings."""
 
+    ROOT = "/config/brokers"
     DEFAULT = DEFAULT_ENTITY
+    _element = staticmethod(str)
 
-    @staticmethod
-    def path(name: str) -> str:
-        """The settings of a broker by its id in decimal, or of all brokers if `name` is `DEFAULT`."""
-        return f"/config/brokers/{name}"
 
-    @staticmethod
-    def encode(config: Mapping[str, str]) -> bytes:
-        """The JSON as Kafka writes it."""
-        return encode_settings(config)
+class ClientConfigZnode(_ConfigZnode):
+    """`/config/clients/<client>`: quotas of clients, of any user."""
 
-    @staticmethod
-    def decode(name: str, data: bytes | None) -> dict[str, str]:
-        """Raises `ZnodeDataError`."""
-        return load_settings(BrokerConfigZnode.path(name), data)
+    ROOT = "/config/clients"
+
+
+class IpConfigZnode(_ConfigZnode):
+    """`/config/ips/<address>`: connection rate of an address."""
+
+    ROOT = "/config/ips"
 
 
 class UserConfigZnode:
@@ -84,6 +86,8 @@ class UserConfigZnode:
     """
 
     ROOT = "/config/users"
+    encode = _ConfigZnode.encode
+    decode = staticmethod(load_settings)
 
     @staticmethod
     def path(user: str | None) -> str:
@@ -94,58 +98,6 @@ class UserConfigZnode:
     def client_path(user: str | None, client_id: str | None) -> str:
         """The settings of a user's client."""
         return f"{UserConfigZnode.path(user)}/clients/{entity_name(client_id)}"
-
-    @staticmethod
-    def encode(config: Mapping[str, str]) -> bytes:
-        """The JSON as Kafka writes it."""
-        return encode_settings(config)
-
-    @staticmethod
-    def decode(path: str, data: bytes | None) -> dict[str, str]:
-        """Raises `ZnodeDataError`."""
-        return load_settings(path, data)
-
-
-class ClientConfigZnode:
-    """`/config/clients/<client>`: quotas of clients, of any user; None is the default for all without their own."""
-
-    ROOT = "/config/clients"
-
-    @staticmethod
-    def path(client_id: str | None) -> str:
-        """The client's settings."""
-        return f"/config/clients/{entity_name(client_id)}"
-
-    @staticmethod
-    def encode(config: Mapping[str, str]) -> bytes:
-        """The JSON as Kafka writes it."""
-        return encode_settings(config)
-
-    @staticmethod
-    def decode(client_id: str | None, data: bytes | None) -> dict[str, str]:
-        """Raises `ZnodeDataError`."""
-        return load_settings(ClientConfigZnode.path(client_id), data)
-
-
-class IpConfigZnode:
-    """`/config/ips/<address>`: connection rate of an address; None is the default for all without their own."""
-
-    ROOT = "/config/ips"
-
-    @staticmethod
-    def path(ip: str | None) -> str:
-        """The address's settings."""
-        return f"/config/ips/{entity_name(ip)}"
-
-    @staticmethod
-    def encode(config: Mapping[str, str]) -> bytes:
-        """The JSON as Kafka writes it."""
-        return encode_settings(config)
-
-    @staticmethod
-    def decode(ip: str | None, data: bytes | None) -> dict[str, str]:
-        """Raises `ZnodeDataError`."""
-        return load_settings(IpConfigZnode.path(ip), data)
 
 
 _VERSION_1_KEYS = ("entity_type", "entity_name")
