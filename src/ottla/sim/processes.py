@@ -94,10 +94,10 @@ def current_process() -> SimulatedProcess | None:
     return _CURRENT.get()
 
 
-class _Handle(asyncio.Handle):
+class _OfProcess(asyncio.Handle):
     """A callback of a process."""
 
-    __slots__ = ("process",)
+    __slots__ = ()
     process: SimulatedProcess
 
     def _run(self) -> None:
@@ -109,19 +109,12 @@ class _Handle(asyncio.Handle):
             process.held.append(self)
 
 
-class _TimerHandle(asyncio.TimerHandle):
-    """A callback of a process at a certain time."""
-
+class _Handle(_OfProcess):
     __slots__ = ("process",)
-    process: SimulatedProcess
 
-    def _run(self) -> None:
-        process = self.process
-        if process.state is ProcessState.RUNNING:
-            process.callbacks += 1
-            super()._run()
-        elif process.state is ProcessState.PAUSED:
-            process.held.append(self)
+
+class _TimerHandle(_OfProcess, asyncio.TimerHandle):
+    __slots__ = ("process",)
 
 
 def _ignore(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
@@ -198,7 +191,7 @@ class ProcessLoop(VirtualTimeLoop):
 
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         handle = context.get("handle")
-        process = handle.process if isinstance(handle, _Handle | _TimerHandle) else current_process()
+        process = handle.process if isinstance(handle, _OfProcess) else current_process()
         error = context.get("exception")
         task = context.get("task")
         what = "" if task is None else f" ({task!r})"

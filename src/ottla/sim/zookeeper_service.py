@@ -20,8 +20,6 @@ from ottla.sim.virtual_loop import VirtualTimeLoop
 from ottla.zk.client import ByTransactions, ConnectionLossError, SessionEvent, SessionListener, Watcher
 from ottla.zk.tree import (
     Check,
-    Create,
-    NoNodeError,
     Operation,
     Result,
     Stat,
@@ -29,7 +27,6 @@ from ottla.zk.tree import (
     WatchEvent,
     WatchTable,
     ZkError,
-    parent_of,
 )
 
 T = TypeVar("T")
@@ -334,28 +331,7 @@ class SimulatedZk(ByTransactions):
         """See `ZkClient.on_session`."""
         self._listeners.append(listener)
 
-    async def create(
-        self,
-        path: str,
-        data: bytes | None = None,
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        make_parents: bool = False,
-    ) -> str:
-        """See `ZkClient.create`. Parents are created one by one, as over the wire."""
-        operation = Create(path, data, ephemeral, sequential)
-        try:
-            (made,) = await self.multi([operation])
-        except NoNodeError:
-            if not make_parents or parent_of(path) == "/":
-                raise
-            await self._make(parent_of(path))
-            (made,) = await self.multi([operation])
-        assert isinstance(made, str)
-        return made
-
-    async def _make(self, path: str) -> None:
+    async def _make_parent(self, path: str) -> None:
         if await self.exists(path) is None:
             await self.create(path, make_parents=True)
 

@@ -11,31 +11,26 @@ The coordination metadata are in memory, too, with a session for each broker.
 from __future__ import annotations
 
 import logging
-import sys
-import threading
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.internal_topics import settings_of_internal_topics
 from ottla.testing.declarations import check_settings, check_topics, settings_as_text
 from ottla.testing.embedded import DEFAULTS, IN_MEMORY, LOOPBACK
 from ottla.testing.errors import TestBrokerError
-from ottla.testing.lifetime import StartedAndStopped
-from ottla.testing.loop_host import LoopHost
+from ottla.testing.lifetime import StartedAndStopped, broker_config
 from ottla.testing.movable_time import MovableClock
 from ottla.testing.waiting import WAIT_TIMEOUT_S, until
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from ottla.broker.server import Broker
     from ottla.cluster.image import PartitionImage
     from ottla.config.broker import BrokerConfig
     from ottla.testing.disk_memory import MemoryDisk
     from ottla.testing.faults.declared import Faults
     from ottla.testing.killable_session import KillableSession
+    from ottla.testing.loop_host import LoopHost
     from ottla.testing.reading import Found
     from ottla.testing.seeds import TopicDeclaration
     from ottla.zk.store import TreeStore
@@ -49,8 +44,6 @@ DEFAULT_FACTOR: Final = 3
 SESSION_TIMEOUT_MS: Final = 6_000
 #: The first session id that brokers get.
 FIRST_SESSION: Final = 1_000
-NOT_RUNNING: Final = "the test cluster is not running: use it inside `with Cluster(3) as cluster:`"
-
 
 #: A leader changes when the test says so, not when the controller finds the leaders unbalanced.
 LEADERS_STAY: Final = {"auto.leader.rebalance.enable": "false"}
@@ -77,6 +70,9 @@ class EmbeddedCluster(StartedAndStopped):
     Raises `TestBrokerError`, as `start` does: a setting is wrong, a topic's name is not allowed.
     """
 
+    WHAT = "test cluster"
+    USE = "with Cluster(3) as cluster:"
+
     def __init__(
         self,
         brokers: int = 3,
@@ -85,6 +81,7 @@ class EmbeddedCluster(StartedAndStopped):
         settings: Mapping[str, str | int | bool] | None = None,
         racks: Sequence[str] | None = None,
     ) -> None:
+        super().__init__()
         if not 1 <= brokers <= MOST_BROKERS:
             raise TestBrokerError(f"brokers={brokers!r}: give a number from 1 to {MOST_BROKERS}")
         if racks is not None and len(racks) != brokers:
@@ -95,8 +92,6 @@ class EmbeddedCluster(StartedAndStopped):
         self._settings = settings_as_text(settings)
         self._racks = racks
         check_settings(self._settings, has_address=True)
-        self._life = threading.Lock()
-        self._host: LoopHost | None = None
         self._brokers: dict[int, Broker] = {}
         self._sessions: dict[int, KillableSession] = {}
         self._places: dict[int, _Place] = {}
@@ -105,43 +100,14 @@ class EmbeddedCluster(StartedAndStopped):
 
     # Life
 
-    def start(self) -> Self:
-        """Start all brokers; when this returns, clients can use them. They run until `stop`, or the process ends."""
-        with self._life:
-            if self._host is not None:
-                raise TestBrokerError("this test cluster is running already")
-            host = self._host = LoopHost("ottla-test-cluster")
-            try:
-                host.run(self._start(host))
-            except BaseException:
-                self._forget()
-                host.close()
-                raise
-        return self
-
-    def stop(self) -> None:
-        """Stop all brokers; what they kept is gone. Stopping twice does nothing."""
-        if self._host is not None:
-            self._host.refuse_own_thread()
-        with self._life:
-            host = self._host
-            if host is not None and not host.is_forked:
-                host.close(self._stop_all)
-            self._forget()
-
     def _forget(self) -> None:
         self._host = None
         for each in (self._brokers, self._sessions, self._places, self._faults):
             each.clear()
 
-    def __del__(self) -> None:
-        host, store = getattr(self, "_host", None), getattr(self, "_store", None)
-        if host is None or host.is_forked or sys.is_finalizing():
-            return
-        message = "a test cluster was dropped while it ran: stop it, or use `with`"
-        warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
-        brokers = list(self._brokers.values())
-        host.end_soon(None if store is None else lambda: _stop_each(brokers, store))
+    def _last_work(self) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        brokers, store = list(self._brokers.values()), getattr(self, "_store", None)
+        return None if store is None else lambda: _stop_each(brokers, store)
 
     async def _start(self, host: LoopHost) -> None:
         from ottla.testing.disk_memory import MemoryDisk
@@ -158,7 +124,7 @@ class EmbeddedCluster(StartedAndStopped):
             for name, declared in self._topics.items():
                 await self._create_declared(name, declared)
         except BaseException:
-            await self._stop_all()
+            await _stop_each(list(self._brokers.values()), self._store)
             raise
 
     async def _start_broker(self, broker_id: int) -> None:
@@ -185,7 +151,6 @@ class EmbeddedCluster(StartedAndStopped):
         self._brokers[broker_id], self._sessions[broker_id] = broker, session
 
     def _config(self, broker_id: int, port: int) -> BrokerConfig:
-        from ottla.config.broker import ConfigRefusal, parse_broker_config
         from ottla.config.listeners import Endpoint
 
         listener = Endpoint("PLAINTEXT", "PLAINTEXT", LOOPBACK, port)
@@ -193,17 +158,7 @@ class EmbeddedCluster(StartedAndStopped):
         if self._racks is not None:
             own["broker.rack"] = self._racks[broker_id]
         factors = settings_of_internal_topics(self._count)
-        settings = {**DEFAULTS, **LEADERS_STAY, **factors, **self._settings, **own}
-        parsed = parse_broker_config(settings, strict=frozenset(self._settings))
-        if isinstance(parsed, ConfigRefusal):
-            raise TestBrokerError("\n".join(parsed.problems))
-        return parsed
-
-    async def _stop_all(self) -> None:
-        brokers = list(self._brokers.values())
-        self._brokers.clear()
-        self._sessions.clear()
-        await _stop_each(brokers, self._store)
+        return broker_config({**DEFAULTS, **LEADERS_STAY, **factors, **self._settings, **own}, self._settings)
 
     def _take(self, broker_id: int) -> Broker:
         self._sessions.pop(broker_id)
@@ -254,18 +209,12 @@ class EmbeddedCluster(StartedAndStopped):
 
     def _check(self, broker_id: int, *, is_running: bool) -> int:
         if self._host is None:
-            raise TestBrokerError(NOT_RUNNING)
+            raise self._not_running()
         if broker_id not in self._places:
             raise TestBrokerError(f"there is no broker {broker_id}: the ids are 0 to {self._count - 1}")
         if (broker_id in self._brokers) != is_running:
             raise TestBrokerError(f"broker {broker_id} {'is not running' if is_running else 'is running'}")
         return broker_id
-
-    @property
-    def _running(self) -> LoopHost:
-        if self._host is None:
-            raise TestBrokerError(NOT_RUNNING)
-        return self._host
 
     # What is known of them
 
@@ -296,7 +245,7 @@ class EmbeddedCluster(StartedAndStopped):
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers, also of those that do not run now: they come back at the same ports."""
         if self._host is None:
-            raise TestBrokerError(NOT_RUNNING)
+            raise self._not_running()
         return ",".join(f"{LOOPBACK}:{each.port}" for _, each in sorted(self._places.items()))
 
     @property

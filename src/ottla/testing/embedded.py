@@ -8,30 +8,25 @@ It keeps its data in memory, or in a directory, and differs from `ottla serve` i
 
 from __future__ import annotations
 
-import sys
-import threading
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.testing.declarations import check_number, check_settings, check_topics, log_directory, settings_as_text
 from ottla.testing.errors import TestBrokerError
 from ottla.testing.interventions import Interventions
-from ottla.testing.lifetime import StartedAndStopped
-from ottla.testing.loop_host import LoopHost
+from ottla.testing.lifetime import StartedAndStopped, broker_config
 from ottla.testing.movable_time import LATEST_MS, MovableClock
 from ottla.testing.waiting import WAIT_TIMEOUT_S
 
 if TYPE_CHECKING:
     import os
     from concurrent.futures import Future
-    from typing import Self
 
     from ottla.broker.server import Broker
     from ottla.config.broker import BrokerConfig
     from ottla.testing.async_waits import AsyncWaits
-    from ottla.testing.faults.declared import Faults
     from ottla.testing.groups import SeenGroup
+    from ottla.testing.loop_host import LoopHost
     from ottla.testing.reading import Found
     from ottla.testing.seeds import Data, HeaderData, SeedRecord, TopicDeclaration
 
@@ -46,10 +41,9 @@ DEFAULTS: Final = {
 #: The log directory of a broker in memory.
 IN_MEMORY: Final = "/ottla-in-memory"
 LOOPBACK: Final = "127.0.0.1"
-NOT_RUNNING: Final = "the test broker is not running: use it inside `with Broker() as broker:`"
 
 
-class EmbeddedBroker(Interventions, StartedAndStopped):
+class EmbeddedBroker(StartedAndStopped, Interventions):
     """A broker for tests; see the module. Use it with `with`, with `async with`, or by `start` and `stop`.
 
     Args:
@@ -62,6 +56,9 @@ class EmbeddedBroker(Interventions, StartedAndStopped):
     Raises `TestBrokerError`, as `start` does: a setting is wrong, the port is in use, a topic's name is not allowed.
     """
 
+    WHAT = "test broker"
+    USE = "with Broker() as broker:"
+
     def __init__(
         self,
         topics: Mapping[str, TopicDeclaration] | None = None,
@@ -71,58 +68,24 @@ class EmbeddedBroker(Interventions, StartedAndStopped):
         host: str = LOOPBACK,
         port: int = 0,
     ) -> None:
+        super().__init__()
         check_topics(topics)
         self._topics = dict(topics or {})
         self._settings = settings_as_text(settings)
         self._data = None if data is None else log_directory(data)
         self._address = (host, port)
         check_settings(self._settings, has_address=self._address != (LOOPBACK, 0))
-        #: Held while the broker is started or stopped.
-        self._life = threading.Lock()
-        self._host: LoopHost | None = None
         self._broker: Broker | None = None
 
     # Life
 
-    def start(self) -> Self:
-        """Start the broker; when this returns, clients can use it. It runs until `stop`, or the process ends."""
-        with self._life:
-            if self._host is not None and not self._host.is_forked:
-                raise TestBrokerError("this test broker is running already")
-            host = self._host = LoopHost("ottla-test-broker")
-            try:
-                self._broker, self._faults = host.run(self._start(host))
-            except BaseException:
-                self._forget()
-                host.close()
-                raise
-        return self
-
-    def stop(self) -> None:
-        """Stop the broker; what it kept in memory is gone. Stopping twice does nothing.
-
-        Waits that are under way in other threads raise `TestBrokerError`.
-        """
-        if self._host is not None:
-            self._host.refuse_own_thread()
-        with self._life:
-            host, broker = self._host, self._broker
-            self._forget()
-            if host is not None and not host.is_forked:
-                host.close(None if broker is None else broker.stop)
-
     def _forget(self) -> None:
         self._host = self._broker = self._faults = None
 
-    def __del__(self) -> None:
-        host, broker = getattr(self, "_host", None), getattr(self, "_broker", None)
-        if host is None or host.is_forked or sys.is_finalizing():
-            return
-        message = "a test broker was dropped while it ran: stop it, or use `with`"
-        warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
-        host.end_soon(None if broker is None else broker.stop)
+    def _last_work(self) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        return None if self._broker is None else self._broker.stop
 
-    async def _start(self, host: LoopHost) -> tuple[Broker, Faults]:
+    async def _start(self, host: LoopHost) -> None:
         from ottla.broker.server import Broker
         from ottla.env.executor import InlineExecutor
         from ottla.testing.disk_memory import MemoryDisk
@@ -150,30 +113,20 @@ class EmbeddedBroker(Interventions, StartedAndStopped):
         except BaseException:
             await broker.stop()
             raise
-        return broker, faults
+        self._broker, self._faults = broker, faults
 
     def _config(self) -> BrokerConfig:
-        from ottla.config.broker import ConfigRefusal, parse_broker_config
         from ottla.config.listeners import Endpoint
 
         listener = Endpoint("PLAINTEXT", "PLAINTEXT", *self._address)
-        settings = {"listeners": listener.connection_string, "log.dirs": self._data or IN_MEMORY, **self._settings}
-        parsed = parse_broker_config({**DEFAULTS, **settings}, strict=frozenset(self._settings))
-        if isinstance(parsed, ConfigRefusal):
-            raise TestBrokerError("\n".join(parsed.problems))
-        return parsed
-
-    @property
-    def _running(self) -> LoopHost:
-        if self._host is None:
-            raise TestBrokerError(NOT_RUNNING)
-        return self._host
+        own = {"listeners": listener.connection_string, "log.dirs": self._data or IN_MEMORY}
+        return broker_config({**DEFAULTS, **own, **self._settings}, self._settings)
 
     @property
     def server(self) -> Broker:
         """The broker itself; its methods may only be called in its own thread."""
         if self._broker is None:
-            raise TestBrokerError(NOT_RUNNING)
+            raise self._not_running()
         return self._broker
 
     # Where it is

@@ -176,6 +176,31 @@ class ByTransactions(ABC):
         """See `ZkClient.delete`."""
         await self.multi([Delete(path, version)])
 
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """See `ZkClient.create`. With `make_parents` missing parents are created one by one before it."""
+        operation = Create(path, data, ephemeral, sequential)
+        try:
+            (made,) = await self.multi([operation])
+        except NoNodeError:
+            if not make_parents or parent_of(path) == "/":
+                raise
+            await self._make_parent(parent_of(path))
+            (made,) = await self.multi([operation])
+        assert isinstance(made, str)
+        return made
+
+    async def _make_parent(self, path: str) -> None:
+        with suppress(NodeExistsError):
+            await self.create(path, make_parents=True)
+
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
         """See `ZkClient.multi`."""

@@ -48,7 +48,6 @@ from ottla.zk.tree import (
     WatchEvent,
     ZkError,
     check_path,
-    parent_of,
 )
 
 log = logging.getLogger("ottla.zookeeper")
@@ -297,28 +296,6 @@ class KazooZk(ByTransactions):
             self._fire(WatchEvent(EventType.CHILDREN_CHANGED, path))
 
     # Calls
-
-    async def create(
-        self,
-        path: str,
-        data: bytes | None = None,
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        make_parents: bool = False,
-    ) -> str:
-        """See `ZkClient.create`. With `make_parents` missing parents are created one by one before it."""
-        operation = Create(path, data, ephemeral, sequential)
-        try:
-            (made,) = await self.multi([operation])
-        except NoNodeError:
-            if not make_parents or parent_of(path) == "/":
-                raise
-            with suppress(NodeExistsError):
-                await self.create(parent_of(path), make_parents=True)
-            (made,) = await self.multi([operation])
-        assert isinstance(made, str)
-        return made
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
         """See `ZkClient.get`."""

@@ -3,24 +3,25 @@
 A partition waits with the leader finder until its leader is known, goes to a fetcher of that broker, and comes back
 when the broker does not lead it any more; its queue and its offsets stay with it.
 
-Source: Apache Kafka 0.8.2.2, `AbstractFetcherManager` and `ConsumerFetcherManager`.
+Source: Apache Kafka 0.8.2.2, `AbstractFetcherManager` and `ConsumerFetcherManager` with its `LeaderFinderThread`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from ottla.assign.java_order import string_hash
+from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition
 from ottla.peer.cluster import Cluster
+from ottla.zk.tree import ZkError
 from ottla.zkconsumer.brokers import ZkBrokers
 from ottla.zkconsumer.chunk_queue import ChunkQueue
 from ottla.zkconsumer.fetcher import ConsumerFetcher, FetcherSettings
-from ottla.zkconsumer.leader_finder import LeaderFinder
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
 
 _log = logging.getLogger("ottla.zkconsumer")
@@ -34,6 +35,60 @@ def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
     if signed >= _JAVA_INT // 2:
         signed -= _JAVA_INT
     return (0 if signed == -_JAVA_INT // 2 else abs(signed)) % fetchers
+
+
+Found = Callable[[Cluster, dict[TopicPartition, int]], None]
+"""Called with the cluster and the node id of each leader that was found."""
+
+
+class LeaderFinder:
+    """Looks for leaders as long as there are partitions without one, with a pause between two looks."""
+
+    def __init__(self, brokers: ZkBrokers, backoff_ms: int, found: Found) -> None:
+        self._brokers = brokers
+        self._backoff_s = backoff_ms / 1000
+        self._found = found
+        self._some = asyncio.Event()
+        self.no_leader: set[TopicPartition] = set()
+        #: The last failure; logged only when it changes, as the attempt is repeated very soon.
+        self._problem = ""
+
+    def add(self, partitions: Collection[TopicPartition]) -> None:
+        """Look for their leaders."""
+        self.no_leader.update(partitions)
+        self._some.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            try:
+                await self._look()
+                self._problem = ""
+            except (ClientError, ZkError) as error:
+                level = logging.INFO if str(error) == self._problem else logging.WARNING
+                _log.log(level, "leaders are not known of %s: %s", _some_of(self.no_leader), error)
+                self._problem = str(error)
+            except Exception:
+                _log.exception("the search for leaders broke, and goes on")
+            await asyncio.sleep(self._backoff_s)
+            if self.no_leader:
+                self._some.set()
+
+    async def _look(self) -> None:
+        cluster = await self._brokers.refresh()
+        topics = sorted({each.topic for each in self.no_leader})
+        metadata = await cluster.refresh(topics)
+        leaders = {each: metadata.leader(*each) for each in self.no_leader}
+        known = {each: leader for each, leader in leaders.items() if leader is not None and leader in metadata.nodes}
+        self.no_leader -= known.keys()
+        self._found(cluster, known)
+
+
+def _some_of(partitions: Collection[TopicPartition]) -> str:
+    first = ", ".join(map(str, sorted(partitions)[:3]))
+    return f"{first} and {len(partitions) - 3} more" if len(partitions) > 3 else first
 
 
 class FetcherManager:
