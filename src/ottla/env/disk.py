@@ -75,6 +75,23 @@ class DiskError(Exception):
         return self.errno == errno.ENOENT
 
 
+class disk_errors:  # noqa: N801 (used as a statement)
+    """Within it an OSError becomes a DiskError of this operation."""
+
+    __slots__ = ("_operation", "_path")
+
+    def __init__(self, operation: str, path: str) -> None:
+        self._operation = operation
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise _disk_error(self._operation, self._path, error) from None
+
+
 class DiskFile(Protocol):
     """An open file that grows at its end."""
 
@@ -358,19 +375,15 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         """See `DiskFile.truncate`."""
-        try:
+        with disk_errors("truncate", self.path):
             os.ftruncate(self._descriptor, size)
-        except OSError as error:
-            raise _disk_error("truncate", self.path, error) from None
         self.size = size
         self.damaged = False
 
     def flush(self) -> None:
         """See `DiskFile.flush`."""
-        try:
+        with disk_errors("flush", self.path):
             os.fsync(self._descriptor)
-        except OSError as error:
-            raise _disk_error("flush", self.path, error) from None
 
     def fileno(self) -> int | None:
         """The file descriptor."""
@@ -422,18 +435,13 @@ class RealDisk:
     def open(self, path: str, create: bool = False) -> RealFile:
         """See `Disk.open`."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        try:
+        with disk_errors("open", path):
             return RealFile(path, os.open(path, flags, 0o644))
-        except OSError as error:
-            raise _disk_error("open", path, error) from None
 
     def read_bytes(self, path: str) -> bytes:
         """See `Disk.read_bytes`."""
-        try:
-            with open(path, "rb", buffering=0) as file:
-                return file.read()
-        except OSError as error:
-            raise _disk_error("read", path, error) from None
+        with disk_errors("read", path), open(path, "rb", buffering=0) as file:
+            return file.read()
 
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
         """See `Disk.write_atomic`."""
@@ -463,37 +471,25 @@ class RealDisk:
 
     def rename(self, source: str, target: str) -> None:
         """See `Disk.rename`."""
-        try:
+        with disk_errors("rename", source):
             os.replace(source, target)
-        except OSError as error:
-            raise _disk_error("rename", source, error) from None
 
     def remove(self, path: str) -> None:
         """See `Disk.remove`."""
-        try:
+        with disk_errors("remove", path), suppress(FileNotFoundError):
             os.unlink(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _disk_error("remove", path, error) from None
 
     def remove_tree(self, path: str) -> None:
         """See `Disk.remove_tree`."""
         import shutil  # imported late: shutil imports the archivers, which would slow the start
 
-        try:
+        with disk_errors("remove", path), suppress(FileNotFoundError):
             shutil.rmtree(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _disk_error("remove", path, error) from None
 
     def listdir(self, path: str) -> list[str]:
         """See `Disk.listdir`."""
-        try:
+        with disk_errors("list", path):
             return sorted(os.listdir(path))
-        except OSError as error:
-            raise _disk_error("list", path, error) from None
 
     def exists(self, path: str) -> bool:
         """See `Disk.exists`."""
@@ -505,28 +501,22 @@ class RealDisk:
 
     def file_size(self, path: str) -> int:
         """See `Disk.file_size`."""
-        try:
+        with disk_errors("read", path):
             return os.stat(path).st_size
-        except OSError as error:
-            raise _disk_error("read", path, error) from None
 
     def modified_ms(self, path: str) -> int:
         """See `Disk.modified_ms`."""
-        try:
+        with disk_errors("read", path):
             return os.stat(path).st_mtime_ns // 1_000_000
-        except OSError as error:
-            raise _disk_error("read", path, error) from None
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         """See `Disk.set_modified_ms`."""
-        try:
+        with disk_errors("set the time of", path):
             os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
-        except OSError as error:
-            raise _disk_error("set the time of", path, error) from None
 
     def mkdirs(self, path: str) -> None:
         """See `Disk.mkdirs`."""
-        try:
+        with disk_errors("make directory", path):
             try:
                 os.mkdir(path)
             except FileNotFoundError:
@@ -534,26 +524,20 @@ class RealDisk:
             except FileExistsError:
                 if not os.path.isdir(path):
                     raise
-        except OSError as error:
-            raise _disk_error("make directory", path, error) from None
 
     def fsync_dir(self, path: str) -> None:
         """See `Disk.fsync_dir`."""
-        try:
+        with disk_errors("flush", path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-        except OSError as error:
-            raise _disk_error("flush", path, error) from None
 
     def space(self, path: str) -> tuple[int, int]:
         """See `Disk.space`."""
-        try:
+        with disk_errors("read", path):
             volume = os.statvfs(path)
-        except OSError as error:
-            raise _disk_error("read", path, error) from None
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
     def absolute(self, path: str) -> str:
@@ -570,10 +554,8 @@ class RealDisk:
         with _LOCKED_GUARD:
             if real in _LOCKED:
                 return None
-            try:
+            with disk_errors("lock", path):
                 descriptor = os.open(real, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except OSError as error:
-                raise _disk_error("lock", path, error) from None
             try:
                 lock_file(descriptor)
             except (BlockingIOError, PermissionError):

@@ -13,7 +13,7 @@ import struct
 import sys
 from typing import Final, NamedTuple
 
-from ottla.env.disk import DiskError
+from ottla.env.disk import DiskError, disk_errors
 
 #: `struct flock` of 64-bit Linux: type, whence, start, length, process id.
 _FLOCK: Final = struct.Struct("hhqqi4x")
@@ -34,10 +34,8 @@ class ReadableFile:
     def __init__(self, path: str) -> None:
         """Open `path`. Raises DiskError, also where it is not a regular file."""
         self.path = path
-        try:
+        with disk_errors("open", path):
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise DiskError("open", path, error.errno or errno.EIO) from None
         try:
             status = os.fstat(self._descriptor)
         except OSError as error:
@@ -52,24 +50,20 @@ class ReadableFile:
 
     def measure(self) -> int:
         """The current length, which another process may have changed. Raises DiskError."""
-        try:
+        with disk_errors("read", self.path):
             self.size = os.fstat(self._descriptor).st_size
-        except OSError as error:
-            raise DiskError("read", self.path, error.errno or errno.EIO) from None
         return self.size
 
     def identity(self) -> FileIdentity:
         """The identity that tells the open file from another one that has taken its name. Raises DiskError."""
-        try:
+        with disk_errors("read", self.path):
             status = os.fstat(self._descriptor)
-        except OSError as error:
-            raise DiskError("read", self.path, error.errno or errno.EIO) from None
         return FileIdentity(status.st_dev, status.st_ino)
 
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes from `position`; fewer at the end of the file only. Raises DiskError."""
         pieces: list[bytes] = []
-        try:
+        with disk_errors("read", self.path):
             while length > 0:
                 data = os.pread(self._descriptor, length, position)
                 if not data:
@@ -77,8 +71,6 @@ class ReadableFile:
                 pieces.append(data)
                 position += len(data)
                 length -= len(data)
-        except OSError as error:
-            raise DiskError("read", self.path, error.errno or errno.EIO) from None
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:

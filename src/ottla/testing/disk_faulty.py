@@ -69,17 +69,14 @@ class FaultyDisk:
                 raise DiskError(operation, path, fault.error)
 
     def open(self, path: str, create: bool = False) -> DiskFile:
-        """See `Disk.open`."""
         self.check("open", path)
         return FaultyFile(self, self.disk.open(path, create))
 
     def read_bytes(self, path: str) -> bytes:
-        """See `Disk.read_bytes`."""
         self.check("read", path)
         return self.disk.read_bytes(path)
 
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
-        """See `Disk.write_atomic`."""
         self.check("replace", path)
         self.take(len(data), path)
         self.disk.write_atomic(path, data, sync)
@@ -92,70 +89,55 @@ class FaultyDisk:
             self.capacity -= length
 
     def rename(self, source: str, target: str) -> None:
-        """See `Disk.rename`."""
         self.check("rename", source)
         self.disk.rename(source, target)
 
     def remove(self, path: str) -> None:
-        """See `Disk.remove`."""
         self.check("remove", path)
         self.disk.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """See `Disk.remove_tree`."""
         self.check("remove", path)
         self.disk.remove_tree(path)
 
     def listdir(self, path: str) -> list[str]:
-        """See `Disk.listdir`."""
         self.check("read", path)
         return self.disk.listdir(path)
 
     def exists(self, path: str) -> bool:
-        """See `Disk.exists`."""
         return self.disk.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """See `Disk.is_dir`."""
         return self.disk.is_dir(path)
 
     def file_size(self, path: str) -> int:
-        """See `Disk.file_size`."""
         return self.disk.file_size(path)
 
     def modified_ms(self, path: str) -> int:
-        """See `Disk.modified_ms`."""
         return self.disk.modified_ms(path)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """See `Disk.set_modified_ms`."""
         self.disk.set_modified_ms(path, modified_ms)
 
     def mkdirs(self, path: str) -> None:
-        """See `Disk.mkdirs`."""
         self.check("open", path)
         self.disk.mkdirs(path)
 
     def fsync_dir(self, path: str) -> None:
-        """See `Disk.fsync_dir`."""
         self.check("flush", path)
         self.disk.fsync_dir(path)
 
     def space(self, path: str) -> tuple[int, int]:
-        """See `Disk.space`."""
         self.check("read", path)
         return self.disk.space(path)
 
     def absolute(self, path: str) -> str:
-        """See `Disk.absolute`."""
         return self.disk.absolute(path)
 
     def open_files(self) -> int:
-        """See `Disk.open_files`."""
         return self.disk.open_files()
 
     def lock(self, path: str) -> Lock | None:
-        """See `Disk.lock`."""
         return self.disk.lock(path)
 
 
@@ -171,12 +153,10 @@ class FaultyFile:
 
     @property
     def path(self) -> str:
-        """See `DiskFile.path`."""
         return self._file.path
 
     @property
     def size(self) -> int:
-        """See `DiskFile.size`."""
         return self._file.size
 
     def append(self, parts: Sequence[Part]) -> None:
@@ -196,33 +176,26 @@ class FaultyFile:
         self._file.append(parts)
 
     def pread(self, length: int, position: int) -> bytes:
-        """See `DiskFile.pread`."""
         self._disk.check("read", self.path)
         return self._file.pread(length, position)
 
     def is_warm(self, position: int, length: int) -> bool | None:
-        """See `DiskFile.is_warm`."""
         return self._file.is_warm(position, length)
 
     def read_warm(self, into: memoryview, position: int) -> bool:
-        """See `DiskFile.read_warm`."""
         self._disk.check("read", self.path)
         return self._file.read_warm(into, position)
 
     def truncate(self, size: int) -> None:
-        """See `DiskFile.truncate`."""
         self._disk.check("truncate", self.path)
         self._file.truncate(size)
 
     def flush(self) -> None:
-        """See `DiskFile.flush`."""
         self._disk.check("flush", self.path)
         self._file.flush()
 
     def fileno(self) -> int | None:
-        """See `DiskFile.fileno`."""
         return self._file.fileno()
 
     def close(self) -> None:
-        """See `DiskFile.close`."""
         self._file.close()

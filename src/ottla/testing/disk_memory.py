@@ -55,18 +55,15 @@ class MemoryFile:
 
     @property
     def size(self) -> int:
-        """See `DiskFile.size`."""
         return len(self._node.data)
 
     def append(self, parts: Sequence[Part]) -> None:
-        """See `DiskFile.append`."""
         data = b"".join(parts)
         self._node.data += data
         self._node.modified_ms = self._disk.now_ms()
         self._disk.note(APPEND, self._node.path, data)
 
     def pread(self, length: int, position: int) -> bytes:
-        """See `DiskFile.pread`."""
         if position < 0 or length < 0:
             raise DiskError("read", self._node.path, errno.EINVAL)
         return bytes(memoryview(self._node.data)[position : position + length])
@@ -76,7 +73,6 @@ class MemoryFile:
         return True
 
     def read_warm(self, into: memoryview, position: int) -> bool:
-        """See `DiskFile.read_warm`."""
         data = self.pread(len(into), position)
         into[: len(data)] = data
         return len(data) == len(into)
@@ -110,7 +106,6 @@ class _MemoryLock:
         self._path = path
 
     def release(self) -> None:
-        """See `Lock.release`."""
         self._held.discard(self._path)
 
 
@@ -140,7 +135,6 @@ class MemoryDisk:
             self.journal.append((operation, path, argument))
 
     def open(self, path: str, create: bool = False) -> MemoryFile:
-        """See `Disk.open`."""
         node = self._nodes.get(path)
         if node is None:
             if not create:
@@ -155,15 +149,16 @@ class MemoryDisk:
         node = self._nodes[path] = MemoryNode(path, self.now_ms())
         return node
 
-    def read_bytes(self, path: str) -> bytes:
-        """See `Disk.read_bytes`."""
+    def _node(self, path: str, operation: str = "read") -> MemoryNode:
         node = self._nodes.get(path)
         if node is None:
-            raise DiskError("read", path, errno.ENOENT)
-        return bytes(node.data)
+            raise DiskError(operation, path, errno.ENOENT)
+        return node
+
+    def read_bytes(self, path: str) -> bytes:
+        return bytes(self._node(path).data)
 
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
-        """See `Disk.write_atomic`."""
         self._nodes.pop(path, None)
         self._create(path).data += data
         self.note(REPLACE, path, data)
@@ -172,7 +167,6 @@ class MemoryDisk:
             self.note(FLUSH_DIRECTORY, path.rpartition("/")[0])
 
     def rename(self, source: str, target: str) -> None:
-        """See `Disk.rename`."""
         if source in self._nodes:
             node = self._nodes.pop(source)
             node.path = target
@@ -196,12 +190,10 @@ class MemoryDisk:
             self._nodes[node.path] = node
 
     def remove(self, path: str) -> None:
-        """See `Disk.remove`."""
         if self._nodes.pop(path, None) is not None:
             self.note(REMOVE, path)
 
     def remove_tree(self, path: str) -> None:
-        """See `Disk.remove_tree`."""
         prefix = path + "/"
         for name in [name for name in self._nodes if name.startswith(prefix)]:
             del self._nodes[name]
@@ -209,7 +201,6 @@ class MemoryDisk:
         self.note(REMOVE_TREE, path)
 
     def listdir(self, path: str) -> list[str]:
-        """See `Disk.listdir`."""
         if path not in self._directories:
             raise DiskError("list", path, errno.ENOENT)
         prefix = path + "/"
@@ -217,36 +208,21 @@ class MemoryDisk:
         return sorted({name.partition("/")[0] for name in inside if name})
 
     def exists(self, path: str) -> bool:
-        """See `Disk.exists`."""
         return path in self._nodes or path in self._directories
 
     def is_dir(self, path: str) -> bool:
-        """See `Disk.is_dir`."""
         return path in self._directories
 
     def file_size(self, path: str) -> int:
-        """See `Disk.file_size`."""
-        node = self._nodes.get(path)
-        if node is None:
-            raise DiskError("read", path, errno.ENOENT)
-        return len(node.data)
+        return len(self._node(path).data)
 
     def modified_ms(self, path: str) -> int:
-        """See `Disk.modified_ms`."""
-        node = self._nodes.get(path)
-        if node is None:
-            raise DiskError("read", path, errno.ENOENT)
-        return node.modified_ms
+        return self._node(path).modified_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """See `Disk.set_modified_ms`."""
-        node = self._nodes.get(path)
-        if node is None:
-            raise DiskError("set the time of", path, errno.ENOENT)
-        node.modified_ms = modified_ms
+        self._node(path, "set the time of").modified_ms = modified_ms
 
     def mkdirs(self, path: str) -> None:
-        """See `Disk.mkdirs`."""
         if path not in self._directories:
             self.note(MKDIRS, path)
         while path and path not in self._directories:
@@ -274,7 +250,6 @@ class MemoryDisk:
         return 1 << 20
 
     def lock(self, path: str) -> Lock | None:
-        """See `Disk.lock`."""
         if path in self._locks:
             return None
         self._locks.add(path)
