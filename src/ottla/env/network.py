@@ -133,22 +133,6 @@ class ServerNetwork(Protocol):
         ...
 
 
-class SystemServerNetwork:
-    """The machine's network."""
-
-    __slots__ = ()
-
-    def listen(
-        self, host: str, port: int, backlog: int = LISTEN_BACKLOG, send_buffer_bytes: int = SYSTEM_BUFFER
-    ) -> ListeningSocket:
-        """See `ServerNetwork.listen`."""
-        return listen(host, port, backlog, send_buffer_bytes)
-
-    def canonical_host_name(self) -> str:
-        """See `ServerNetwork.canonical_host_name`."""
-        return canonical_host_name()
-
-
 class TcpSocket:
     """A connected, non-blocking TCP socket; what the system has of its methods is its own, without a wrapper."""
 
@@ -266,3 +250,11 @@ def _bind_problem(error: OSError) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
         return "this machine has no such address"
     return error.strerror or str(error)
+
+
+class SystemServerNetwork:
+    """The machine's network."""
+
+    __slots__ = ()
+    listen = staticmethod(listen)
+    canonical_host_name = staticmethod(canonical_host_name)

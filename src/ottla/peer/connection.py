@@ -53,7 +53,7 @@ TLS_ALERT = b"\x15\x03"
 
 
 class Through(Protocol):
-    """Takes the steps of encoding or decoding in several turns of the loop."""
+    """Encodes or decodes in slices."""
 
     async def __call__(self, steps: Steps[T]) -> T:
         """The result of the steps."""
@@ -144,8 +144,8 @@ class PeerConnection:
         """Send a request in the newest version that both sides know and return the response; None if none is awaited.
 
         `versions` are the oldest and the newest that can express the message, where it is not all of them. `through`
-        encodes a large message in several turns of the loop, and decodes its response: long arrays of that can only be
-        iterated (`ottla.wire.stepwise`).
+        encodes a large message in slices, and decodes its response: long arrays of that can only be iterated
+        (`ottla.wire.stepwise`).
 
         Raises ClientTimeoutError after `timeout_ms` (the connection is closed then, as Kafka's clients do, since its
         later answers would come even later), ConnectionLostError, ProtocolError, UnsupportedVersionError.

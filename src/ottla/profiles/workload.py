@@ -54,12 +54,7 @@ PAYMENTS: Final = Workload(
     has_keys=True,
     most_p99_ms=500.0,
     topic_settings={"min.insync.replicas": "2", "unclean.leader.election.enable": "false"},
-    settings={
-        "acks": "all",
-        "enable.idempotence": True,
-        "batch.size": 512 * 1024,
-        "buffer.memory": 8 * 1024 * 1024,
-    },
+    settings={"acks": "all", "enable.idempotence": True, "batch.size": 512 * 1024, "buffer.memory": 8 * 1024 * 1024},
 )
 """Nothing is lost or doubled, and an acknowledgement comes soon. The buffer is small: what waits in it is latency."""
 
@@ -72,12 +67,7 @@ CLICKS: Final = Workload(
     has_keys=False,
     most_p99_ms=None,
     topic_settings={"min.insync.replicas": "1"},
-    settings={
-        "acks": "1",
-        "enable.idempotence": False,
-        "batch.size": 512 * 1024,
-        "buffer.memory": 32 * 1024 * 1024,
-    },
+    settings={"acks": "1", "enable.idempotence": False, "batch.size": 512 * 1024, "buffer.memory": 32 * 1024 * 1024},
 )
 """As many as possible in large batches; records that only a dead leader had are lost."""
 

@@ -74,10 +74,7 @@ def _sticky_unequal() -> Iterator[str]:
 
 
 def _cooperative() -> Iterator[str]:
-    members = {
-        "consumer1": SimulatedMember(("p",), {"p": (0, 2)}),
-        "consumer2": SimulatedMember(("p",), {"p": (1,)}),
-    }
+    members = {"consumer1": SimulatedMember(("p",), {"p": (0, 2)}), "consumer2": SimulatedMember(("p",), {"p": (1,)})}
     group = SimulatedGroup({"p": SubscribedTopic(3)}, members)
     yield "Cooperative members keep consuming while they join. What has to move is first only given up, and given to"
     yield "its new owner in a second rebalance; everything else goes on all the time. consumer3 joins:"

@@ -14,18 +14,7 @@ from ottla.assign.simulation import Outcome, Owners, owners
 MOST_SQUARES = 20_000
 """Partitions of all panels together; more are not drawn."""
 
-COLOURS = (
-    "#2f6fb0",
-    "#e07b39",
-    "#3a9a6b",
-    "#8a5fb0",
-    "#c44d58",
-    "#b59a2b",
-    "#4aa3b5",
-    "#a0608a",
-    "#6b7a86",
-    "#7a9a3a",
-)
+COLOURS = ("#2f6fb0", "#e07b39", "#3a9a6b", "#8a5fb0", "#c44d58", "#b59a2b", "#4aa3b5", "#a0608a", "#6b7a86", "#7a9a3a")
 INK, FAINT, _NEW = "#22303c", "#5b6975", "#ffffff"
 _SQUARE, _GAP, _PER_LINE = 11, 2, 32
 _STEP = _SQUARE + _GAP
@@ -55,13 +44,17 @@ def draw(outcomes: Sequence[Outcome]) -> str:
         top += height
     width, height = 2 * _COLUMN + 2 * _MARGIN, top + 24
     legend = "square: a partition, in the colour of the member that owned it before; white: nobody did"
+    return svg(width, height, [*panels, f'<text x="{_MARGIN}" y="{height - 12}" fill="{FAINT}">{legend}</text>'])
+
+
+def svg(width: int, height: int, elements: Sequence[str]) -> str:
+    """A picture of this size with these elements, on white."""
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="{INK}">',
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-            *panels,
-            f'<text x="{_MARGIN}" y="{height - 12}" fill="{FAINT}">{legend}</text>',
+            *elements,
             "</svg>",
             "",
         ]

@@ -19,23 +19,21 @@ from ottla.assign.consumer_protocol import (
 )
 from ottla.groups.events import (
     CommitResult,
-    GroupEvent,
+    GroupRequest,
     Heartbeat,
     JoinGroup,
     JoinResult,
     LeaveGroup,
     LeavingMember,
-    Reply,
-    Step,
     SyncGroup,
     SyncResult,
 )
 from ottla.groups.group import GroupLimits
-from ottla.groups.shard import GroupShard
 from ottla.rebalance.notation import ranges
+from ottla.sim.group_consumer import GROUP_ID, Answer
+from ottla.sim.group_coordinator import Answered, SimulatedCoordinator
 from ottla.wire.errors import ErrorCode
 
-GROUP_ID = "example"
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 60_000
 HOST = "127.0.0.1"
@@ -66,9 +64,7 @@ class ScriptedGroup:
         self.now_ms = 0
         self.lines: list[str] = []
         self.consumers: dict[str, ScriptedConsumer] = {}
-        self._shard = GroupShard(0, GroupLimits(initial_rebalance_delay_ms=0))
-        self._shard.loading = False
-        self._offsets = itertools.count()
+        self._coordinator = SimulatedCoordinator(GroupLimits(initial_rebalance_delay_ms=0), self._answered)
         #: How many of the state machine's transitions have been written.
         self._transitions_written = 0
         #: Name of the consumer that waits for the response, by request token.
@@ -134,12 +130,12 @@ class ScriptedGroup:
         """Advance the clock and expire deadlines on the way."""
         end_ms = self.now_ms + by_ms
         for _ in range(MOST_DEADLINES):
-            due_ms = self._shard.next_deadline_ms()
+            due_ms = self._coordinator.next_deadline_ms()
             if due_ms is None or due_ms > end_ms:
                 break
             self.now_ms = max(self.now_ms, due_ms)
-            while (step := self._shard.expire(self.now_ms)) is not None:
-                self._carry_out(step)
+            self._coordinator.expire(self.now_ms)
+            self._write_transitions()
         self.now_ms = end_ms
         self.lines.append(f"  … {by_ms / 1000:g} s later")
 
@@ -161,37 +157,24 @@ class ScriptedGroup:
         self.lines.append(f"  {name} → {what}")
         return token
 
-    def _submit(self, event: GroupEvent) -> None:
-        self._carry_out(self._shard.handle(event, self.now_ms))
-
-    def _carry_out(self, step: Step) -> None:
+    def _submit(self, request: GroupRequest) -> None:
+        self._coordinator.take(request, self.now_ms)
         self._write_transitions()
-        for batch in step.batches:
-            for record in batch.records:
-                self._shard.replay(record, next(self._offsets))
-        self._shard.committed(next(self._offsets))
-        self._write_transitions()
-        self._shard.settle(step)
-        self._write_transitions()
-        for reply in step.replies:
-            self._take_answer(reply)
 
     def _write_transitions(self) -> None:
-        machine = self._shard.machines.get(GROUP_ID)
-        if machine is None:
-            return
-        transitions = [line for line in machine.story().splitlines() if " -> " in line]
+        transitions = [line for line in self._coordinator.story().splitlines() if " -> " in line]
         for line in transitions[self._transitions_written :]:
             before, _, after = line.partition(",")[0].split(maxsplit=1)[1].partition(" -> ")
             self.lines.append(f"      state: {before} → {after}")
         self._transitions_written = len(transitions)
 
-    def _take_answer(self, reply: Reply) -> None:
-        consumer = self.consumers[self._pending.pop(reply.token)]
-        self.lines.append(f"  {consumer.name} ← {self._answer(consumer, reply)}")
+    def _answered(self, answered: Answered) -> None:
+        self._write_transitions()
+        consumer = self.consumers[self._pending.pop(answered.request.token)]
+        self.lines.append(f"  {consumer.name} ← {self._answer(consumer, answered.answer)}")
 
-    def _answer(self, consumer: ScriptedConsumer, reply: Reply) -> str:
-        result = reply.result
+    def _answer(self, consumer: ScriptedConsumer, result: Answer) -> str:
+        assert not isinstance(result, dict)
         if not isinstance(result, CommitResult) and result.error is not ErrorCode.NONE:
             return result.error.name
         if isinstance(result, JoinResult):

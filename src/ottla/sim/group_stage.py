@@ -282,10 +282,7 @@ class GroupStage:
         if place.wake_at_ms != at_ms:
             return
         place.wake_at_ms = None
-        if self._is_away(place, partial(self._wake_again, place)):
-            return
-        place.member.wake(self.now_ms)
-        self._pump(place)
+        self._wake_again(place)
 
     def _wake_again(self, place: MemberPlace) -> None:
         if not self._is_away(place, partial(self._wake_again, place)):

@@ -17,17 +17,8 @@ from typing import NamedTuple, TypeVar
 from ottla.env.futures import settle
 from ottla.sim.processes import current_process
 from ottla.sim.virtual_loop import VirtualTimeLoop
-from ottla.zk.client import ByTransactions, ConnectionLossError, SessionEvent, SessionListener, Watcher
-from ottla.zk.tree import (
-    Check,
-    Operation,
-    Result,
-    Stat,
-    Tree,
-    WatchEvent,
-    WatchTable,
-    ZkError,
-)
+from ottla.zk.client import ConnectionLossError, OwnSession, SessionEvent, Watcher
+from ottla.zk.tree import Check, Operation, Result, Stat, Tree, WatchEvent, WatchTable, ZkError
 
 T = TypeVar("T")
 
@@ -122,16 +113,15 @@ class SimulatedZooKeeper:
             watch.zk.deliver(partial(watch.watcher, event), watch.session_id)
 
 
-class SimulatedZk(ByTransactions):
+class SimulatedZk(OwnSession):
     """`ZkClient` of one member; `freeze`, `thaw`, `cut` and `reconnect` simulate faults."""
 
     def __init__(self, server: SimulatedZooKeeper, slowness: float = 1.0, loss: float = 0.0) -> None:
+        super().__init__(server.new_session_id())
         self._server = server
         self._slowness = slowness
         self._loss = loss
         self._loop = server.loop
-        self._session_id = server.new_session_id()
-        self._listeners: list[SessionListener] = []
         #: Counts the connections; messages sent on an older one are lost.
         self._link = 0
         self._connected = asyncio.Event()
@@ -321,15 +311,6 @@ class SimulatedZk(ByTransactions):
         settle(answer, result, error)
 
     # ZkClient
-
-    @property
-    def session_id(self) -> int:
-        """See `ZkClient.session_id`."""
-        return self._session_id
-
-    def on_session(self, listener: SessionListener) -> None:
-        """See `ZkClient.on_session`."""
-        self._listeners.append(listener)
 
     async def _make_parent(self, path: str) -> None:
         if await self.exists(path) is None:

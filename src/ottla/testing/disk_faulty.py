@@ -47,12 +47,7 @@ class FaultyDisk:
         self._faults: list[Fault] = []
 
     def fail(
-        self,
-        operation: str,
-        pattern: str = "*",
-        error: int = errno.EIO,
-        after: int = 0,
-        times: int | None = None,
+        self, operation: str, pattern: str = "*", error: int = errno.EIO, after: int = 0, times: int | None = None
     ) -> None:
         """Plan a failure: after `after` good ones, `times` operations on matching paths fail (None: all that come)."""
         self._faults.append(Fault(operation, pattern, error, after, times))

@@ -70,13 +70,7 @@ def _seen(broker: Broker, machine: GroupMachine) -> SeenGroup:
         for member in machine.members
     )
     return SeenGroup(
-        machine.group_id,
-        machine.state.value,
-        machine.generation_id,
-        machine.protocol_name,
-        members,
-        committed,
-        lag,
+        machine.group_id, machine.state.value, machine.generation_id, machine.protocol_name, members, committed, lag
     )
 
 

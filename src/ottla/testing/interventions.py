@@ -44,12 +44,7 @@ class Interventions(ABC):
         return self._faults
 
     def requests(
-        self,
-        api: str | ApiKey,
-        *,
-        topic: str | None = None,
-        group: str | None = None,
-        client_id: str | None = None,
+        self, api: str | ApiKey, *, topic: str | None = None, group: str | None = None, client_id: str | None = None
     ) -> list[SeenRequest]:
         """The latest requests of an API, at most 1,000, oldest first."""
         return self._running.call(self.faults.requests, wanted_requests(api, topic, group, client_id))

@@ -206,14 +206,11 @@ class ByTransactions(ABC):
         """See `ZkClient.multi`."""
 
 
-class LocalClient(ByTransactions):
-    """A session in the process that has the znode tree."""
+class OwnSession(ByTransactions):
+    """A `ZkClient` with a session of its own."""
 
-    def __init__(self, store: TreeStore, session_id: int = LOCAL_SESSION, watches: WatchTable | None = None) -> None:
-        self._store = store
+    def __init__(self, session_id: int = 0) -> None:
         self._session_id = session_id
-        self._watches = watches if watches is not None else store.watches
-        self._closed = False
         self._listeners: list[SessionListener] = []
 
     @property
@@ -222,8 +219,18 @@ class LocalClient(ByTransactions):
         return self._session_id
 
     def on_session(self, listener: SessionListener) -> None:
-        """See `ZkClient.on_session`. A session in the tree's own process only ever ends by `expire`."""
+        """See `ZkClient.on_session`."""
         self._listeners.append(listener)
+
+
+class LocalClient(OwnSession):
+    """A session in the process that has the znode tree; it only ever ends by `expire`."""
+
+    def __init__(self, store: TreeStore, session_id: int = LOCAL_SESSION, watches: WatchTable | None = None) -> None:
+        self._store = store
+        super().__init__(session_id)
+        self._watches = watches if watches is not None else store.watches
+        self._closed = False
 
     async def create(
         self,

@@ -23,10 +23,9 @@ from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 
 from ottla.zk.address import ZkAddress
 from ottla.zk.client import (
-    ByTransactions,
     ConnectionLossError,
+    OwnSession,
     SessionEvent,
-    SessionListener,
     Watcher,
     ZkUnreachableError,
     operation_bytes,
@@ -105,7 +104,7 @@ async def connect_kazoo(
     return zk
 
 
-class KazooZk(ByTransactions):
+class KazooZk(OwnSession):
     """`ZkClient` over the wire. Made by `connect_kazoo`, and used in the event loop in which it was made.
 
     Calls without a connection wait for one, up to the session timeout; reads whose connection is lost are retried. A
@@ -113,6 +112,7 @@ class KazooZk(ByTransactions):
     """
 
     def __init__(self, address: ZkAddress, session_timeout_ms: int, most_in_flight: int = MOST_IN_FLIGHT) -> None:
+        super().__init__()
         self.address = address
         self._loop = asyncio.get_running_loop()
         self._patience_s = session_timeout_ms / 1000
@@ -126,8 +126,6 @@ class KazooZk(ByTransactions):
             logger=self._logger,
         )
         self._client.add_listener(self._state_changed)
-        self._session_id = 0
-        self._listeners: list[SessionListener] = []
         self._watches = RegisteredWatches()
         self._ready = asyncio.Event()
         self._lost_at = self._loop.time()
@@ -140,18 +138,9 @@ class KazooZk(ByTransactions):
     # The session
 
     @property
-    def session_id(self) -> int:
-        """See `ZkClient.session_id`."""
-        return self._session_id
-
-    @property
     def last_problem(self) -> str:
         """Last message of kazoo about a failed connection; empty if there is none."""
         return self._logger.last_problem
-
-    def on_session(self, listener: SessionListener) -> None:
-        """See `ZkClient.on_session`."""
-        self._listeners.append(listener)
 
     async def start(self) -> None:
         """Connect, without a timeout, and create the chroot if it is missing."""

@@ -57,10 +57,9 @@ class RegisteredWatches:
     def fire(self, event: WatchEvent) -> list[Watcher]:
         """The watchers to call; their watches are removed."""
         fired: dict[Watcher, None] = {}
-        tables = {
-            EventType.CHILDREN_CHANGED: (self._children,),
-            EventType.DELETED: (self._data, self._children),
-        }.get(event.type, (self._data,))
+        tables = {EventType.CHILDREN_CHANGED: (self._children,), EventType.DELETED: (self._data, self._children)}.get(
+            event.type, (self._data,)
+        )
         for table in tables:
             watch = table.pop(event.path, None)
             if watch is not None:

@@ -18,17 +18,11 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.env.collector import pass_over_copy
 from ottla.env.disk import TEMPORARY_SUFFIX, DiskError
 from ottla.env.futures import settle
-from ottla.zk.flushes import FlushPace
 from ottla.zk.tree import ServerOperation, Transaction, parent_of
 from ottla.zk.tree_capture import TreeCapture, captured
 from ottla.zk.tree_format import LOG_NAME as LOG_NAME
 from ottla.zk.tree_format import SNAPSHOT_NAME as SNAPSHOT_NAME
-from ottla.zk.tree_format import (
-    Captured,
-    logged,
-    snapshot_records,
-    transaction_record,
-)
+from ottla.zk.tree_format import Captured, logged, snapshot_records, transaction_record
 from ottla.zk.tree_format import TreeDamaged as TreeDamaged
 from ottla.zk.tree_loading import LoadedTree, load_tree
 from ottla.zk.tree_marker import Marked, TreeMarker
@@ -50,12 +44,42 @@ EPOCH_BITS = 32
 """Number of bits of a zxid below its epoch, as in ZooKeeper."""
 SNAPSHOT_AT_CLOSE_BYTES = 256 * 1024
 """A log larger than this is replaced by a snapshot when the tree is opened or closed."""
+QUICK_MS = 5.0
+"""Flushes that usually take no longer than this are waited for on the loop."""
+#: Weight of one flush in the average: one that takes a second influences the next 50.
+_WEIGHT = 1 / 8
 
 
 def has_metadata_files(disk: Disk, directory: str) -> bool:
     """Whether a directory holds a tree, even one that cannot be read. Raises `DiskError`."""
     path = f"{directory}/{LOG_NAME}"
     return disk.exists(f"{directory}/{SNAPSHOT_NAME}") or (disk.exists(path) and disk.file_size(path) > 0)
+
+
+class FlushPace:
+    """The place of a flush: in a disk thread or, if that is fast and no other client waits, on the event loop.
+
+    Passing a flush to a thread and receiving its result costs more processor time than the flush, and the loop is idle
+    while the thread is scheduled. A server without other work thus waits on the loop for a fast disk, as long as only
+    clients with pending changes send requests. Their requests that arrive meanwhile are handled in the next slice, and
+    flushed together. A client that only reads waits for one flush at most. The first flushes always go to a thread.
+    """
+
+    __slots__ = ("usual_ms",)
+
+    def __init__(self) -> None:
+        self.usual_ms = 2 * QUICK_MS
+
+    def took(self, length_ms: float) -> None:
+        """Register the duration of a flush, on the loop or in a thread."""
+        self.usual_ms += (length_ms - self.usual_ms) * _WEIGHT
+
+    def is_waited_for(self, others_ask: bool) -> bool:
+        """Whether to run the next flush on the loop.
+
+        `others_ask`: since the last flush there was a request of a client without changes in the next one.
+        """
+        return not others_ask and self.usual_ms <= QUICK_MS
 
 
 class StoreListener(Protocol):
@@ -138,7 +162,7 @@ class TreeStore:
     ) -> TreeStore:
         """Read the tree in `directory`, or create an empty one.
 
-        With `waits_for_disk` the loop waits for a fast disk (see `flushes`): it has nothing else to do. An incomplete
+        With `waits_for_disk` the loop waits for a fast disk (see `FlushPace`): it has nothing else to do. An incomplete
         record at the end of the log, which was never acknowledged, is truncated and reported in `notes`. Raises
         `TreeDamaged` if anything before it cannot be read, or durable transactions are missing; with `unclean_start`
         the tree starts with what there is. Raises `DiskError` on a disk error.

@@ -248,10 +248,10 @@ class _Making:
         self.events: list[WatchEvent] = []
 
 
-class NodeKeeper(Protocol):
+class NodeCopier(Protocol):
     """Copies the tree while it changes."""
 
-    def keep(self, path: str, node: Znode) -> None:
+    def copy_node(self, path: str, node: Znode) -> None:
         """Called before a node changes."""
         ...
 
@@ -269,7 +269,7 @@ class Tree:
         #: Undo log of the last transaction; a path alone is that of a node that it created.
         self._undo: list[_Before | str | _SessionBefore] = []
         #: The copy under way, which is to know of each node before it changes.
-        self.capture: NodeKeeper | None = None
+        self.capture: NodeCopier | None = None
 
     # Reading
 
@@ -511,7 +511,7 @@ class Tree:
     def _remember(self, node: Znode, path: str) -> None:
         """Save a node's state, also for a copy under way. Call it before each change of a node."""
         if self.capture is not None:
-            self.capture.keep(path, node)
+            self.capture.copy_node(path, node)
         self._undo.append(
             (
                 path, node, node.data, node.mzxid, node.pzxid, node.mtime_ms, node.version, node.created, node.aversion,

@@ -23,7 +23,7 @@ LARGE_TREE_NODES: Final = 50_000
 
 
 class TreeCapture:
-    """One copy. While it is made `tree.capture` is this: the tree calls `keep` before it changes a node."""
+    """One copy. While it is made `tree.capture` is this: the tree calls `copy_node` before it changes a node."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -35,7 +35,7 @@ class TreeCapture:
         self._sessions = [session_fields(number, session) for number, session in tree.sessions.items()]
         tree.capture = self
 
-    def keep(self, path: str, node: Znode) -> None:
+    def copy_node(self, path: str, node: Znode) -> None:
         """Copy a node that is about to change, unless that was done, or it is newer than the moment of the copy."""
         if self._left.pop(path, None) is not None and outlasts(node.ephemeral_owner):
             self._nodes.append(_fields(path, node))

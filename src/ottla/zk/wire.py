@@ -66,12 +66,7 @@ EVENT_XID = -1
 CONNECTED_STATE = 3
 NO_ZXID = -1
 
-EVENT_TYPES = {
-    EventType.CREATED: 1,
-    EventType.DELETED: 2,
-    EventType.DATA_CHANGED: 3,
-    EventType.CHILDREN_CHANGED: 4,
-}
+EVENT_TYPES = {EventType.CREATED: 1, EventType.DELETED: 2, EventType.DATA_CHANGED: 3, EventType.CHILDREN_CHANGED: 4}
 
 _INT = struct.Struct(">i")
 _read_int = _INT.unpack_from
@@ -506,11 +501,7 @@ def multi_read_body(results: Sequence[tuple[int, int, bytes]]) -> bytes:
 
 def failed_multi_body(codes: Sequence[int]) -> bytes:
     """The error codes of the operations of a failed multi."""
-    parts: list[bytes] = []
-    for code in codes:
-        parts += (_MULTI_HEADER.pack(Op.ERROR, False, code), _INT.pack(code))
-    parts.append(_MULTI_HEADER.pack(-1, True, -1))
-    return b"".join(parts)
+    return multi_read_body([(Op.ERROR, code, _INT.pack(code)) for code in codes])
 
 
 def event(happened: WatchEvent) -> bytes:

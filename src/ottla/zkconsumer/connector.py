@@ -139,9 +139,7 @@ class ConsumerConnector:
         return self._streams(queues, decoders)
 
     def commit_offsets(
-        self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
-        retry_on_failure: bool = True,
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, retry_on_failure: bool = True
     ) -> None:
         """Commit these offsets, or for None what was handed out of every partition that is owned.
 

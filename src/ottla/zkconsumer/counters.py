@@ -35,7 +35,7 @@ class RebalanceCounters:
         self.conflicts = 0
         """Owner nodes that another consumer held when this one claimed them."""
         self.failed = 0
-        """Rebalances that were given up after their last try."""
+        """Rebalances whose last try failed."""
 
     def step(self, step: RebalanceStep) -> None:
         """A step of an attempt begins."""

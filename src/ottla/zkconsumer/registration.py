@@ -29,12 +29,7 @@ def consumer_name(group: str, consumer_id: str | None, host: str, now_ms: int, r
 
 
 async def register(
-    zk: ZkClient,
-    group: str,
-    consumer: str,
-    registration: ConsumerRegistration,
-    sleep: Sleep,
-    patience_ms: int,
+    zk: ZkClient, group: str, consumer: str, registration: ConsumerRegistration, sleep: Sleep, patience_ms: int
 ) -> None:
     """Make the consumer's node in the session that is now.
 

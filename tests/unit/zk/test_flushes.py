@@ -14,8 +14,7 @@ from ottla.env.disk import DiskError
 from ottla.env.executor import InlineExecutor
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
-from ottla.zk.flushes import QUICK_MS, FlushPace
-from ottla.zk.store import TreeStore
+from ottla.zk.store import QUICK_MS, FlushPace, TreeStore
 from ottla.zk.tree import Create, Set
 
 T = TypeVar("T")

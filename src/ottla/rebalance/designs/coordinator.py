@@ -46,13 +46,7 @@ class CoordinatorDesign:
         self._recorder = Recorder(self._name, script.partitions)
         self._consumption = self._recorder.consumption
         self._stage = GroupStage(
-            self._assignor,
-            script.partitions,
-            self._weather,
-            self._chance,
-            self._times,
-            GroupLimits(),
-            self._listen,
+            self._assignor, script.partitions, self._weather, self._chance, self._times, GroupLimits(), self._listen
         )
         self._stage.on_response = self._responded
         for name in script.members:
@@ -66,8 +60,9 @@ class CoordinatorDesign:
             self._note_lost()
         return self._end(script.end_ms)
 
-    def _listen(self, coordinator: SimulatedCoordinator) -> Ownership:
-        return _Witnessed(coordinator, self._claimed, self._released)
+    def _listen(self, coordinator: SimulatedCoordinator) -> CoordinatorDesign:
+        self._ownership = Ownership(lambda: coordinator.member_ids & coordinator.joined, coordinator.story)
+        return self
 
     def _begin(self) -> None:
         self._recorder.begin(self._stage.now_ms)
@@ -139,33 +134,13 @@ class CoordinatorDesign:
         else:
             self._recorder.decisions.ended(member.name)
 
-    def _claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
+    def claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
+        """See `OwnershipListener`. Raises `Wrong` for two owners in one generation."""
+        self._ownership.claimed(member, partitions)
         self._recorder.result.rebalances += 1
         self._consumption.claimed(member.name, partitions, self._stage.now_ms)
 
-    def _released(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
-        self._consumption.released(member.name, partitions, self._stage.now_ms)
-
-
-class _Witnessed(Ownership):
-    """Detects two owners in one generation, and passes all changes on."""
-
-    def __init__(
-        self,
-        coordinator: SimulatedCoordinator,
-        claimed: Callable[[SimulatedConsumer, Iterable[int]], None],
-        released: Callable[[SimulatedConsumer, Iterable[int]], None],
-    ) -> None:
-        super().__init__(lambda: coordinator.member_ids & coordinator.joined, coordinator.story)
-        self._claimed = claimed
-        self._released = released
-
-    def claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
-        """See `Ownership.claimed`."""
-        super().claimed(member, partitions)
-        self._claimed(member, partitions)
-
     def released(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
-        """See `Ownership.released`."""
-        super().released(member, partitions)
-        self._released(member, partitions)
+        """See `OwnershipListener`."""
+        self._ownership.released(member, partitions)
+        self._consumption.released(member.name, partitions, self._stage.now_ms)

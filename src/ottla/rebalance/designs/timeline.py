@@ -11,7 +11,7 @@ from html import escape
 from ottla.rebalance.designs.churn_script import ChurnScript
 from ottla.rebalance.designs.consumption import Reading
 from ottla.rebalance.designs.results import DesignResult
-from ottla.rebalance.picture import COLOURS, FAINT, INK, PictureTooLarge
+from ottla.rebalance.picture import COLOURS, FAINT, PictureTooLarge, svg
 
 MOST_READINGS = 50_000
 """Pieces of lines of all strips together; more are not drawn."""
@@ -45,17 +45,8 @@ def draw_timeline(script: ChurnScript, results: Sequence[DesignResult]) -> str:
         lines += _readings(result.readings, script, scale, top, colours)
         top += height + _LABELS + 14
     height = top + 20
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH + 2 * _MARGIN}" height="{height}" '
-            f'viewBox="0 0 {_WIDTH + 2 * _MARGIN} {height}" font-family="sans-serif" font-size="12" fill="{INK}">',
-            f'<rect width="{_WIDTH + 2 * _MARGIN}" height="{height}" fill="#ffffff"/>',
-            *lines,
-            f'<text x="{_MARGIN}" y="{height - 10}" fill="{FAINT}">{_LEGEND}</text>',
-            "</svg>",
-            "",
-        ]
-    )
+    lines.append(f'<text x="{_MARGIN}" y="{height - 10}" fill="{FAINT}">{_LEGEND}</text>')
+    return svg(_WIDTH + 2 * _MARGIN, height, lines)
 
 
 def _turns(script: ChurnScript, scale: float, top: int, height: int) -> Iterator[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.zk.server")
 
 #: Bytes received from one connection in one slice.
-RECEIVED_PER_TURN = 64 * 1024
+RECEIVED_PER_SLICE = 64 * 1024
 #: A client with more than this many bytes of unread or unflushed responses is not read from until it has received them.
 MOST_QUEUED_BYTES = 4 * 1024 * 1024
 #: Only `MOST_LONG_QUEUES` clients at a time may have more than this queued; others are not read from above it.
@@ -48,7 +48,7 @@ class ZkService(Protocol):
     #: The connections with more than `MODEST_QUEUED_BYTES` queued.
     long_queues: set[ClientConnection]
 
-    def begin_turn(self, connection: ClientConnection) -> None:
+    def begin_slice(self, connection: ClientConnection) -> None:
         """Called when bytes have arrived."""
         ...
 
@@ -65,14 +65,14 @@ class ZkService(Protocol):
         ...
 
     def has_output(self, connection: ClientConnection) -> None:
-        """Called when there is something to send, which `end_turn` does."""
+        """Called when there is something to send, which `end_slice` does."""
         ...
 
     def holds_back(self, connection: ClientConnection) -> None:
         """Called when something waits for a flush."""
         ...
 
-    def end_turn(self) -> None:
+    def end_slice(self) -> None:
         """Send what is ready."""
         ...
 
@@ -157,10 +157,10 @@ class ClientConnection(RemoteWatcher):
             if len(self._partial) < self._wanted:
                 return
             data = bytes(self._partial)
-        self._turn(data)
+        self._work_slice(data)
 
-    def _turn(self, data: bytes) -> None:
-        self._service.begin_turn(self)
+    def _work_slice(self, data: bytes) -> None:
+        self._service.begin_slice(self)
         try:
             self._work(data)
         except Exception:
@@ -168,7 +168,7 @@ class ClientConnection(RemoteWatcher):
             log.exception("a request of %s:%d could not be worked on", self.peer_host, self.peer_port)
             self.close()
         finally:
-            self._service.end_turn()
+            self._service.end_slice()
 
     def _work(self, data: bytes) -> None:
         """Handle all complete frames; keep the rest."""
@@ -226,7 +226,7 @@ class ClientConnection(RemoteWatcher):
         self._paused = False
         self._loop.add_reader(self._socket.fd, self._on_readable)
         if self._partial:
-            self._turn(bytes(self._partial))
+            self._work_slice(bytes(self._partial))
 
     # Answering
 

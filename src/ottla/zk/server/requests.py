@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.env.disk import DiskError
@@ -48,7 +49,7 @@ class Requests:
             Op.GET_DATA: self._get_data,
             Op.EXISTS: self._exists,
             Op.GET_CHILDREN: self._get_children,
-            Op.GET_CHILDREN2: self._get_children2,
+            Op.GET_CHILDREN2: partial(self._get_children, with_stat=True),
             Op.GET_ACL: self._get_acl,
             Op.SYNC: self._sync,
             Op.PING: self._ping,
@@ -123,19 +124,16 @@ class Requests:
         else:
             connection.answer(xid, zxid, 0, wire.node_stat(node))
 
-    def _get_children(self, connection: ClientConnection, xid: int, data: bytes, position: int, end: int) -> None:
+    def _get_children(
+        self, connection: ClientConnection, xid: int, data: bytes, position: int, end: int, *, with_stat: bool = False
+    ) -> None:
         path, watch = wire.path_and_watch(data, position, end)
         node = self._node(connection, path)
         if watch:
             self._watches.watch_children(path, connection)
-        connection.answer(xid, self._store.unforced(path), 0, wire.strings_body(node.children))
-
-    def _get_children2(self, connection: ClientConnection, xid: int, data: bytes, position: int, end: int) -> None:
-        path, watch = wire.path_and_watch(data, position, end)
-        node = self._node(connection, path)
-        if watch:
-            self._watches.watch_children(path, connection)
-        body = wire.strings_body(node.children) + wire.node_stat(node)
+        body = wire.strings_body(node.children)
+        if with_stat:
+            body += wire.node_stat(node)
         connection.answer(xid, self._store.unforced(path), 0, body)
 
     def _get_acl(self, connection: ClientConnection, xid: int, data: bytes, position: int, end: int) -> None:

@@ -14,7 +14,7 @@ from ottla.env.disk import DiskError
 from ottla.env.network import NetworkError, listen
 from ottla.zk import wire
 from ottla.zk.server import four_letter_words
-from ottla.zk.server.connection import RECEIVED_PER_TURN, ClientConnection
+from ottla.zk.server.connection import RECEIVED_PER_SLICE, ClientConnection
 from ottla.zk.server.requests import Requests
 from ottla.zk.sessions import PASSWORD_LENGTH, Session, SessionTable, first_session_id
 from ottla.zk.tree import OpenSession
@@ -29,7 +29,7 @@ log = logging.getLogger("ottla.zk.server")
 
 DEFAULT_PORT = 2181
 #: Connections accepted in one slice.
-ACCEPTS_PER_TURN = 64
+ACCEPTS_PER_SLICE = 64
 #: Pause when the process has no file descriptor left, seconds.
 ACCEPT_PAUSE_S = 0.1
 #: Limit of live sessions; each costs about 300 bytes.
@@ -80,7 +80,7 @@ class ZooKeeperServer:
         on_failure: Callable[[DiskError], None] = lambda error: None,
     ) -> None:
         self.store = store
-        self.scratch = memoryview(bytearray(RECEIVED_PER_TURN))
+        self.scratch = memoryview(bytearray(RECEIVED_PER_SLICE))
         self.long_queues: set[ClientConnection] = set()
         self.settings = settings or ServerSettings()
         self.sessions = SessionTable()
@@ -98,7 +98,7 @@ class ZooKeeperServer:
         #: Connections with something to send, and those with something that waits for a flush.
         self._with_output: dict[ClientConnection, None] = {}
         self._holding: dict[ClientConnection, None] = {}
-        self._in_turn = False
+        self._in_slice = False
         self._timer: asyncio.TimerHandle | None = None
         self._look_due_ms = 0.0
         self._looks_again = False
@@ -151,7 +151,7 @@ class ZooKeeperServer:
 
     def _accept(self) -> None:
         assert self._listening is not None
-        for _ in range(ACCEPTS_PER_TURN):
+        for _ in range(ACCEPTS_PER_SLICE):
             try:
                 stream = self._listening.accept()
             except NetworkError as error:
@@ -175,9 +175,9 @@ class ZooKeeperServer:
         if self._listening is not None and not self._stopped:
             self._loop.add_reader(self._listening.fd, self._accept)
 
-    def begin_turn(self, connection: ClientConnection) -> None:
-        """See `Service.begin_turn`."""
-        self._in_turn = True
+    def begin_slice(self, connection: ClientConnection) -> None:
+        """See `Service.begin_slice`."""
+        self._in_slice = True
         session = connection.session
         if session is not None:
             self.store.requesting_sessions.add(session.id)
@@ -190,24 +190,24 @@ class ZooKeeperServer:
 
     def has_output(self, connection: ClientConnection) -> None:
         """See `Service.has_output`."""
-        if not self._in_turn and not self._with_output:
-            # A change of this process, outside any connection's turn.
-            self._loop.call_soon(self.end_turn)
+        if not self._in_slice and not self._with_output:
+            # A change of this process, outside any connection's slice.
+            self._loop.call_soon(self.end_slice)
         self._with_output[connection] = None
 
     def holds_back(self, connection: ClientConnection) -> None:
         """See `Service.holds_back`."""
         self._holding[connection] = None
 
-    def end_turn(self) -> None:
-        """See `Service.end_turn`."""
+    def end_slice(self) -> None:
+        """See `Service.end_slice`."""
         waiting = self._with_output
         while waiting:
             self._with_output = {}
             for connection in waiting:
                 connection.send()
             waiting = self._with_output
-        self._in_turn = False
+        self._in_slice = False
 
     def refused(self, connection: ClientConnection, why: str) -> None:
         """See `Service.refused`."""
@@ -232,11 +232,11 @@ class ZooKeeperServer:
 
     def forced(self, zxid: int) -> None:
         """See `StoreListener.forced`."""
-        self._in_turn = True
+        self._in_slice = True
         for connection in list(self._holding):
             if connection.release(zxid):
                 del self._holding[connection]
-        self.end_turn()
+        self.end_slice()
 
     def failed(self, error: DiskError) -> None:
         """See `StoreListener.failed`: no more responses or events are sent."""
@@ -329,7 +329,7 @@ class ZooKeeperServer:
 
     def expire_sessions(self) -> None:
         """End the sessions whose timeout has passed."""
-        self._in_turn = True
+        self._in_slice = True
         for session in self.sessions.expired(self._clock.monotonic_ms()):
             try:
                 done = self.store.expire_session(session.id)
@@ -343,7 +343,7 @@ class ZooKeeperServer:
             connection = self._by_session.get(session.id)
             if connection is not None:
                 connection.close()
-        self.end_turn()
+        self.end_slice()
 
     # Four-letter words
 
