@@ -12,12 +12,14 @@ from ottla.cli.backfill import backfill
 from ottla.cli.broker.commands import app as broker
 from ottla.cli.cluster.commands import app as cluster
 from ottla.cli.config.commands import app as config_app
+from ottla.cli.consume import consume
 from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
 from ottla.cli.leader_election import leader_election
 from ottla.cli.log.commands import app as log
 from ottla.cli.options import make_app
 from ottla.cli.pipeline.commands import app as pipeline
+from ottla.cli.produce import produce
 from ottla.cli.profile.commands import profile
 from ottla.cli.reassign.commands import app as reassign
 from ottla.cli.rebalance.commands import app as rebalance
@@ -156,6 +158,8 @@ def broker_for_tests(
     sys.exit(run(TestBrokerOptions(host, port, topics, settings, data, as_json, tuple(command or ()))))
 
 
+app.command()(produce)
+app.command()(consume)
 app.command()(demo)
 app.command()(backfill)
 app.command()(profile)
