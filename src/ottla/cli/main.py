@@ -25,6 +25,7 @@ from ottla.cli.reassign.commands import app as reassign
 from ottla.cli.rebalance.commands import app as rebalance
 from ottla.cli.replica.commands import app as replica
 from ottla.cli.topic.commands import app as topic
+from ottla.cli.znodes import get, ls, tree
 
 app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python.")
 
@@ -94,8 +95,12 @@ def serve(
     sys.exit(run(options))
 
 
-@app.command()
+zookeeper_app = make_app("zookeeper", "Run a ZooKeeper server, or look into the nodes of any.", no_args_is_help=False)
+
+
+@zookeeper_app.callback(invoke_without_command=True)
 def zookeeper(
+    context: typer.Context,
     host: Annotated[str, typer.Option(help="Host name or address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 2181,
     data: Annotated[
@@ -116,6 +121,8 @@ def zookeeper(
     ] = False,
 ) -> None:
     """Run a ZooKeeper server until SIGTERM or Ctrl-C. A change is on the disk when it is acknowledged."""
+    if context.invoked_subcommand is not None:
+        return
     from ottla.cli.zookeeper import ZooKeeperOptions, run
 
     sys.exit(run(ZooKeeperOptions(host, port, data, tick_time, unclean_start)))
@@ -164,6 +171,9 @@ app.command()(demo)
 app.command()(backfill)
 app.command()(profile)
 app.command("leader-election")(leader_election)
+for znode_command in (ls, get, tree):
+    zookeeper_app.command()(znode_command)
+app.add_typer(zookeeper_app)
 app.add_typer(pipeline)
 app.add_typer(log)
 app.add_typer(rebalance)
