@@ -15,6 +15,7 @@ from ottla.cli.config.commands import app as config_app
 from ottla.cli.consume import consume
 from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
+from ottla.cli.habits import Commands
 from ottla.cli.leader_election import leader_election
 from ottla.cli.log.commands import app as log
 from ottla.cli.options import make_app
@@ -27,7 +28,7 @@ from ottla.cli.replica.commands import app as replica
 from ottla.cli.topic.commands import app as topic
 from ottla.cli.znodes import get, ls, tree
 
-app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python.")
+app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python.", group=Commands, add_completion=True)
 
 
 def _show_version(wanted: bool) -> None:
