@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from ottla.client.errors import ClientError, ClientTimeoutError, InvalidArgumentError
-from ottla.client.model import TopicPartition
+from ottla.client.model import OffsetAndTimestamp, TopicPartition
 from ottla.client.sync import Consumer
 from ottla.records.consumed import ConsumerRecord
 
@@ -39,24 +39,32 @@ class Position:
     number: int = 0
 
 
+def offset_at(position: Position, start: int, end: int, at_timestamp: int | None) -> int:
+    """Offset of a position, between a log's `start` and `end`; `at_timestamp` is that of the position's timestamp."""
+    match position.place:
+        case Place.BEGINNING:
+            return start
+        case Place.END:
+            return end
+        case Place.TIMESTAMP:
+            return end if at_timestamp is None else at_timestamp
+        case Place.OFFSET:
+            aim = position.number
+        case Place.LAST:
+            aim = end - position.number
+    return min(max(aim, start), end)
+
+
 def offsets_of(
     consumer: Consumer[Bytes, Bytes], partitions: Sequence[TopicPartition], position: Position
 ) -> dict[TopicPartition, int]:
-    """Offset of a position in each partition, within the log: no earlier than its start, no later than its end."""
+    """Offset of a position in each partition; the end is the last stable offset for a read_committed consumer."""
     starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-    match position.place:
-        case Place.BEGINNING:
-            return starts
-        case Place.END:
-            return ends
-        case Place.TIMESTAMP:
-            found = consumer.offsets_for_times(dict.fromkeys(partitions, position.number))
-            return {each: ends[each] if (at := found[each]) is None else at.offset for each in partitions}
-        case Place.OFFSET:
-            aims: Mapping[TopicPartition, int] = dict.fromkeys(partitions, position.number)
-        case Place.LAST:
-            aims = {each: ends[each] - position.number for each in partitions}
-    return {each: min(max(aims[each], starts[each]), ends[each]) for each in partitions}
+    timed: Mapping[TopicPartition, OffsetAndTimestamp | None] = {}
+    if position.place is Place.TIMESTAMP:
+        timed = consumer.offsets_for_times(dict.fromkeys(partitions, position.number))
+    found = {each: None if (at := timed.get(each)) is None else at.offset for each in partitions}
+    return {each: offset_at(position, starts[each], ends[each], found[each]) for each in partitions}
 
 
 class TopicReader:
