@@ -17,7 +17,7 @@ from support.documents import commands
 from support.packing import PROJECT, VirtualEnvironment, base_dependencies, copied_sources, packed
 from support.processes import ServerProcess
 
-pytestmark = [pytest.mark.spec("U4"), pytest.mark.slow, pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.spec("U4"), pytest.mark.slow, pytest.mark.timeout(600)]
 
 READY = re.compile(r"listening on (127\.0\.0\.1:\d+)")
 

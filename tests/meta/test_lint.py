@@ -30,7 +30,7 @@ CONTRACT_SOURCES = {
 def test_check_passes(command: str) -> None:
     program, *arguments = command.split()
     done = subprocess.run(
-        [str(SCRIPTS / program), *arguments], cwd=PROJECT, capture_output=True, text=True, timeout=170, check=False
+        [str(SCRIPTS / program), *arguments], cwd=PROJECT, capture_output=True, text=True, timeout=590, check=False
     )
     if done.returncode:
         pytest.fail(f"{command}:\n{done.stdout[-6000:]}{done.stderr[-2000:]}", pytrace=False)

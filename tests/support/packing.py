@@ -31,7 +31,7 @@ def copied_sources(folder: Path) -> Path:
     return folder
 
 
-def pack(sources: Path, kind: str, timeout: float = 50, **env: str) -> subprocess.CompletedProcess[str]:
+def pack(sources: Path, kind: str, timeout: float = 240, **env: str) -> subprocess.CompletedProcess[str]:
     """Build a `wheel` or an `sdist` in `sources`/dist with the tools of this environment; the last line names it."""
     return subprocess.run(
         [sys.executable, "-c", PACK, kind],
@@ -44,7 +44,7 @@ def pack(sources: Path, kind: str, timeout: float = 50, **env: str) -> subproces
     )
 
 
-def packed(sources: Path, kind: str, timeout: float = 50, **env: str) -> Path:
+def packed(sources: Path, kind: str, timeout: float = 240, **env: str) -> Path:
     """The same where it has to succeed: the file."""
     done = pack(sources, kind, timeout, **env)
     assert done.returncode == 0, done.stderr
@@ -111,7 +111,7 @@ class VirtualEnvironment:
         kept = {name: value for name, value in os.environ.items() if name in KEPT_VARIABLES or name.startswith("PIP_")}
         return {**kept, "PATH": f"{self.bin}:{kept['PATH']}", "HOME": str(self.home), "COLUMNS": "200"}
 
-    def run(self, *command: str, timeout: float = 50, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, timeout: float = 240, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment, in a directory of its own."""
         return subprocess.run(
             command,
@@ -124,13 +124,13 @@ class VirtualEnvironment:
             check=False,
         )
 
-    def output(self, *command: str, timeout: float = 50, **env: str) -> str:
+    def output(self, *command: str, timeout: float = 240, **env: str) -> str:
         """The same where it has to succeed: its standard output."""
         done = self.run(*command, timeout=timeout, **env)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def install(self, *what: str, timeout: float = 50, **env: str) -> None:
+    def install(self, *what: str, timeout: float = 240, **env: str) -> None:
         """`pip install` with these arguments."""
         self.output("python", "-m", "pip", "install", *what, timeout=timeout, **env)
 

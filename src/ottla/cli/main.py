@@ -12,19 +12,23 @@ from ottla.cli.backfill import backfill
 from ottla.cli.broker.commands import app as broker
 from ottla.cli.cluster.commands import app as cluster
 from ottla.cli.config.commands import app as config_app
+from ottla.cli.consume import consume
 from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
+from ottla.cli.habits import Commands
 from ottla.cli.leader_election import leader_election
 from ottla.cli.log.commands import app as log
 from ottla.cli.options import make_app
 from ottla.cli.pipeline.commands import app as pipeline
+from ottla.cli.produce import produce
 from ottla.cli.profile.commands import profile
 from ottla.cli.reassign.commands import app as reassign
 from ottla.cli.rebalance.commands import app as rebalance
 from ottla.cli.replica.commands import app as replica
 from ottla.cli.topic.commands import app as topic
+from ottla.cli.znodes import get, ls, tree
 
-app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python.")
+app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python.", group=Commands, add_completion=True)
 
 
 def _show_version(wanted: bool) -> None:
@@ -92,8 +96,12 @@ def serve(
     sys.exit(run(options))
 
 
-@app.command()
+zookeeper_app = make_app("zookeeper", "Run a ZooKeeper server, or look into the nodes of any.", no_args_is_help=False)
+
+
+@zookeeper_app.callback(invoke_without_command=True)
 def zookeeper(
+    context: typer.Context,
     host: Annotated[str, typer.Option(help="Host name or address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 2181,
     data: Annotated[
@@ -114,6 +122,8 @@ def zookeeper(
     ] = False,
 ) -> None:
     """Run a ZooKeeper server until SIGTERM or Ctrl-C. A change is on the disk when it is acknowledged."""
+    if context.invoked_subcommand is not None:
+        return
     from ottla.cli.zookeeper import ZooKeeperOptions, run
 
     sys.exit(run(ZooKeeperOptions(host, port, data, tick_time, unclean_start)))
@@ -156,10 +166,15 @@ def broker_for_tests(
     sys.exit(run(TestBrokerOptions(host, port, topics, settings, data, as_json, tuple(command or ()))))
 
 
+app.command()(produce)
+app.command()(consume)
 app.command()(demo)
 app.command()(backfill)
 app.command()(profile)
 app.command("leader-election")(leader_election)
+for znode_command in (ls, get, tree):
+    zookeeper_app.command()(znode_command)
+app.add_typer(zookeeper_app)
 app.add_typer(pipeline)
 app.add_typer(log)
 app.add_typer(rebalance)

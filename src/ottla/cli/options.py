@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 15.0
@@ -33,13 +34,23 @@ class OutputFormat(StrEnum):
 Format = Annotated[OutputFormat, typer.Option("--format", help="The former way to say --json.", hidden=True)]
 
 
-def make_app(name: str, help_text: str, *, no_args_is_help: bool = True) -> typer.Typer:
+def make_app(
+    name: str,
+    help_text: str,
+    *,
+    no_args_is_help: bool = True,
+    group: type[TyperGroup] | None = None,
+    add_completion: bool = False,
+) -> typer.Typer:
     """A group of commands. Help is plain text: markup would take `[all]` for a style and leave it out."""
     return typer.Typer(
         name=name,
         help=help_text,
+        cls=group,
+        # Those of the outermost group count for all.
+        context_settings={"help_option_names": ["-h", "--help"]},
         no_args_is_help=no_args_is_help,
-        add_completion=False,
+        add_completion=add_completion,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )

@@ -83,6 +83,7 @@ class DemoRun:
         self._scratch = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
         self._cleanup.callback(shutil.rmtree, self._scratch, ignore_errors=True)
         self._brokers: list[BrokerProcess] = []
+        self._brokers_cleanup = contextlib.ExitStack()
 
     def close(self) -> None:
         """Stop everything and remove the temporary folder."""
@@ -105,6 +106,8 @@ class DemoRun:
         self._screen.say(f"{len(events):,} events to send ({feed.name}, {span}); starting Spark and two brokers")
         watermark_s = feed.watermark_s(slice_size(len(feed.events), self._options.pace_s))
         jobs = SparkJobs(feed, self._scratch, watermark_s, self._options.java_home)
+        # Spark ends before its brokers: its workers would look for them, longer than the demo runs.
+        self._cleanup.push(self._brokers_cleanup)
         self._cleanup.callback(jobs.stop)
         jobs.start()
         source, target = self._launch_broker("first"), self._launch_broker("second")
@@ -141,7 +144,7 @@ class DemoRun:
     def _launch_broker(self, name: str) -> BrokerProcess:
         broker = BrokerProcess(name, self._scratch / name, _BROKER_CONFIG)
         self._brokers.append(broker)
-        self._cleanup.callback(broker.stop)
+        self._brokers_cleanup.callback(broker.stop)
         broker.launch()
         return broker
 

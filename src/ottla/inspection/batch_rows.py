@@ -111,7 +111,7 @@ def batch_row(batch: LogBatch) -> Row:
         }
     return row | {
         "position": batch.position,
-        "timestamp_type": _timestamp_type(header.timestamp_type),
+        "timestamp_type": timestamp_type_name(header.timestamp_type),
         "max_timestamp": batch.max_timestamp,
         "size": batch.length,
         "magic": batch.magic,
@@ -127,7 +127,7 @@ def record_row(batch: LogBatch, record: Record, wish: RecordWish) -> Row:
     row: Row = {
         "type": "record",
         "offset": record.offset,
-        "timestamp_type": _timestamp_type(header.timestamp_type),
+        "timestamp_type": timestamp_type_name(header.timestamp_type),
         "timestamp": record.timestamp,
         "key_size": -1 if record.key is None else len(record.key),
         "value_size": -1 if record.value is None else len(record.value),
@@ -157,7 +157,8 @@ def _control(record: Record) -> Row:
         return {"control_type": "MALFORMED", "problem": str(error)}
 
 
-def _timestamp_type(kind: TimestampType) -> str:
+def timestamp_type_name(kind: TimestampType) -> str:
+    """Kafka's name of a timestamp type."""
     return {
         TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
         TimestampType.CREATE_TIME: "CreateTime",

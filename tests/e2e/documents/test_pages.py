@@ -20,6 +20,7 @@ PAGES = {
     "docs/testing-other-languages.md": [],
     "docs/docker.md": [],
     "docs/operations.md": [],
+    "docs/produce-consume.md": [],
     "docs/profiles.md": [],
     "docs/spark.md": [pytest.mark.needs_java],
     "docs/pipelines.md": [pytest.mark.needs_java],

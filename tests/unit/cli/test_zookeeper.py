@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,40 @@ def test_killed_in_the_middle_of_a_write_it_starts_again(tmp_path: Path) -> None
     again.stop()
     again.close()
     assert server.stop() == 0
+
+
+def test_nodes_are_listed_and_shown(tmp_path: Path) -> None:
+    server = OttlaZooKeeper(tmp_path).start()
+
+    def shown(*arguments: str, code: int = 0) -> str:
+        line = [sys.executable, "-m", "ottla", "zookeeper", *arguments]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+        return done.stderr if code else done.stdout
+
+    try:
+        client = KazooClient(server.connect)
+        client.start()
+        client.create("/kafka/brokers", b'{"a":[1]}', makepath=True)
+        client.create("/kafka/brokers/me", b"\x1b[31m", ephemeral=True)
+        below = ("-z", f"{server.connect}/kafka")
+        assert shown("ls", "/brokers", *below) == "me\n"
+        assert shown("get", "/brokers", *below).startswith('{\n  "a": [\n    1\n  ]\n}\nversion 0, created 20')
+        owner = f"{client.client_id[0]:#x}"
+        assert shown("get", "/brokers/me", *below).endswith(f"0 children, ephemeral, of session {owner}\n")
+        tree = ["/", '  brokers  {"a":[1]}', f"    me  0x1b5b33316d  (session {owner})"]
+        assert shown("tree", *below).splitlines() == tree
+        assert [json.loads(line)["path"] for line in shown("tree", "--json", *below).splitlines()] == [
+            "/",
+            "/brokers",
+            "/brokers/me",
+        ]
+        assert "there is no node /no;" in shown("get", "/no", *below, code=1)
+        assert "no is not a path of a node" in shown("get", "no", *below, code=2)
+        assert "there is no node /kafak at" in shown("ls", "-z", f"{server.connect}/kafak", code=2)
+        assert client.exists("/kafak") is None
+        client.stop()
+        client.close()
+    finally:
+        server.stop()
+    assert "No ZooKeeper could be used" in shown("ls", "-z", server.connect, "--timeout", "1", code=2)

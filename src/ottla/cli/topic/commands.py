@@ -8,6 +8,7 @@ import typer
 
 from ottla.cli.command import ClusterOptions
 from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
+from ottla.cli.record_options import Partitions
 from ottla.cli.terminal import Terminal, write_json
 from ottla.cli.topic import COMMAND
 
@@ -253,4 +254,60 @@ def delete(
     COMMAND.run_with_cluster(
         ClusterOptions(servers, timeout_s),
         lambda cluster: delete_topics(cluster, names, if_exists=if_exists, yes=yes, as_json=as_json),
+    )
+
+
+@app.command()
+def offsets(
+    topics: Topics,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE", help="Also the offset at a place: -10, 1h (ago), a date and time, @ and milliseconds."
+        ),
+    ] = None,
+    partitions: Partitions = None,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Show where the logs of topics begin and end, and the offset at a time.
+
+    OFFSETS is what lies between: as many records, where none were compacted away or belong to transactions.
+    """
+    from ottla.cli.topic.offsets import show_offsets
+
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s),
+        lambda cluster: show_offsets(cluster, topics, partitions, at, as_json=as_json),
+    )
+
+
+@app.command("delete-records")
+def delete_records_command(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    before: Annotated[
+        str,
+        typer.Option(
+            metavar="PLACE",
+            help="Delete what comes before: an offset, end, -10 (all but the last ten), 7d (ago), a date and time.",
+        ),
+    ],
+    partitions: Partitions = None,
+    yes: Yes = False,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Delete the older records of a topic.
+
+    The new beginnings are shown first. Topics that are compacted only keep their records: Kafka refuses them.
+
+    Ends with 0, with 1 where a partition was refused or nothing was confirmed.
+    """
+    from ottla.cli.topic.offsets import delete_records
+
+    COMMAND.run_with_cluster(
+        ClusterOptions(servers, timeout_s),
+        lambda cluster: delete_records(cluster, topic, partitions, before, yes=yes, as_json=as_json),
     )

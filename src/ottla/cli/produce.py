@@ -1,0 +1,295 @@
+"""`ottla produce`: lines of standard input or of files as records of a topic."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import typer
+
+from ottla.cli.command import Command, CommandError
+from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout
+from ottla.cli.record_options import ClientConfig, ClientProperties, Encoding, client_settings
+from ottla.cli.terminal import Terminal, count, write_json
+
+if TYPE_CHECKING:
+    from ottla.client.producer.bulk_future import BulkFuture, OffsetRange
+    from ottla.client.sync import Producer
+    from ottla.ops.record_lines import RecordFormat
+
+COMMAND = Command("ottla produce")
+STDIN: Final = "-"
+#: Lists of lines whose records are not acknowledged yet.
+MOST_PENDING: Final = 64
+#: Partitions that the report names.
+MOST_PLACES: Final = 4
+#: Records that a rate above it sends at a time are a tenth of a second's.
+RATE_SLICES: Final = 10
+
+
+class InputFormat(StrEnum):
+    """What becomes a record: a line, a line of JSON with the record's fields, or a whole file."""
+
+    text = "text"
+    json = "json"
+    file = "file"
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="Files [standard input, or -].")
+    ] = None,
+    input_format: Annotated[
+        InputFormat,
+        typer.Option(
+            "--format",
+            help="text: each line is a value. json: each line is an object with key, value, headers and timestamp, as "
+            "`ottla consume --json` writes it. file: each file is a value.",
+        ),
+    ] = InputFormat.text,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help=r"Lines are a key, this text (\t), and a value.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of records whose line has none.")] = None,
+    null: Annotated[
+        str | None, typer.Option("--null", "-Z", help="A key or value that is this text is null [none is].")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; repeatable."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", help="The partition [chosen by the key].", min=0)
+    ] = None,
+    keep_partition: Annotated[
+        bool, typer.Option("--keep-partition", help="With --format json: the partition that each line says.")
+    ] = False,
+    key_format: Annotated[Encoding, typer.Option(help="How keys are written in lines.")] = Encoding.text,
+    value_format: Annotated[Encoding, typer.Option(help="How values are written in lines.")] = Encoding.text,
+    acks: Annotated[str | None, typer.Option(help="Who acknowledges: all, 1 or 0 [all].")] = None,
+    rate: Annotated[float | None, typer.Option(help="At most that many records a second.", min=0.01)] = None,
+    config: ClientConfig = None,
+    properties: ClientProperties = None,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    r"""Write records to a topic, one for each line, as the lines arrive.
+
+    A last line without an end is a record, too. When all are acknowledged it says where they are. A line that is
+    refused, or whose record is not acknowledged, ends the command with 2 and its number; how many were written is said.
+
+    Examples: `echo hello | ottla produce greetings`, `ottla produce orders -K '\t' orders.tsv`.
+    """
+    fields = _LineFields(key, key_separator, null, key_format, value_format)
+
+    def work() -> int:
+        from ottla.client.sync import Producer
+
+        lines = _record_format(topic, input_format, fields, partition, header or (), keep_partition=keep_partition)
+        # A topic that is not there is looked for that long.
+        settings = {"max.block.ms": str(round(timeout_s * 1000))}
+        settings |= client_settings(servers, timeout_s, config or (), properties)
+        del settings["default.api.timeout.ms"]
+        if acks is not None:
+            settings["acks"] = acks
+        with Producer(settings) as producer:
+            sending = _Sending(producer, lines, rate)
+            sending.send_all(files or [STDIN], whole=input_format is InputFormat.file)
+        return _report(topic, sending.written, as_json=as_json)
+
+    from ottla.client.errors import ClientError
+
+    COMMAND.run(work, (ClientError,))
+
+
+@dataclass(frozen=True, slots=True)
+class _LineFields:
+    """Keys and values of lines, by the options."""
+
+    key: str | None
+    separator: str | None
+    null: str | None
+    key_format: Encoding
+    value_format: Encoding
+
+
+def _record_format(
+    topic: str,
+    input_format: InputFormat,
+    fields: _LineFields,
+    partition: int | None,
+    headers: Sequence[str],
+    *,
+    keep_partition: bool,
+) -> RecordFormat:
+    from ottla.inspection.texts import TextFormat
+    from ottla.ops.record_lines import RecordFormat
+    from ottla.ops.record_templates import separator
+
+    rows = input_format is InputFormat.json
+    if keep_partition and not rows:
+        raise CommandError("--keep-partition goes with --format json, whose lines say a partition")
+    if fields.separator is not None and input_format is not InputFormat.text:
+        raise CommandError(
+            "--key-separator goes with --format text; a line of JSON says its key, and --key that of a file"
+        )
+    if fields.separator == "":
+        raise CommandError("--key-separator is empty; it is the text between key and value, as in -K ':'")
+    return RecordFormat(
+        topic,
+        rows,
+        None if fields.separator is None else separator(fields.separator),
+        _bytes(fields.null),
+        TextFormat(fields.key_format),
+        TextFormat(fields.value_format),
+        _bytes(fields.key),
+        partition,
+        tuple(map(_header, headers)),
+        keep_partition,
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    """Bytes of an argument, those that are not UTF-8 included."""
+    return None if text is None else text.encode(errors="surrogateescape")
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise CommandError(f"--header {text}: expected name=value, as in --header source=web")
+    return name, _bytes(value)
+
+
+class _Sending:
+    """Sends lines, a list at a time; `written` are the ranges of offsets that were acknowledged."""
+
+    def __init__(self, producer: Producer[Any, Any], lines: RecordFormat, rate: float | None) -> None:
+        self.written: list[OffsetRange] = []
+        self._producer = producer
+        self._lines = lines
+        self._rate = rate
+        self._sent = 0
+        self._started_s = time.monotonic()
+        # What was handed over and is not known to be written, with where each record stands.
+        self._pending: deque[tuple[BulkFuture, list[str]]] = deque()
+
+    def send_all(self, files: Sequence[str], *, whole: bool) -> None:
+        """Send files and wait for all records. Raises CommandError with the place of the first that is refused."""
+        from ottla.client.errors import ClientError
+
+        try:
+            for name in files:
+                with _opened(name) as stream:
+                    if whole:
+                        self._send([(name, self._lines.of_value(stream.read()))])
+                    else:
+                        self._send_lines(name, stream)
+        except KeyboardInterrupt:
+            # What follows a file for ever ends so. A second one does not wait.
+            self._producer.flush()
+            raise
+        except (CommandError, ClientError) as problem:
+            self._settle()
+            written = count(sum(each.record_count for each in self.written), "record")
+            raise CommandError(f"{problem}; written before that: {written}") from problem
+        self._settle()
+
+    def _send_lines(self, name: str, stream: BufferedReader) -> None:
+        from ottla.client.errors import InvalidArgumentError
+        from ottla.ops.record_lines import lines_of
+
+        number = 0
+        shown = "line" if name == STDIN else f"{name}, line"
+        for lines in lines_of(stream):
+            records: list[tuple[str, Any]] = []
+            try:
+                for line in lines:
+                    number += 1
+                    if line or not self._lines.rows:
+                        records.append((f"{shown} {number}", self._lines.record(line)))
+            except InvalidArgumentError as problem:
+                self._send(records)
+                raise CommandError(f"{shown} {number}: {problem}") from problem
+            self._send(records)
+
+    def _send(self, records: list[tuple[str, Any]]) -> None:
+        from ottla.client.producer.bulk_future import BulkFuture
+
+        size = max(1, len(records) if self._rate is None else int(self._rate / RATE_SLICES))
+        for at in range(0, len(records), size):
+            piece = records[at : at + size]
+            future = BulkFuture()
+            self._pending.append((future, [place for place, _ in piece]))
+            self._producer.send_many([record for _, record in piece], into=future)
+            while len(self._pending) > MOST_PENDING:
+                self._settle_first()
+            self._sent += len(piece)
+            if self._rate is not None:
+                time.sleep(max(0.0, self._started_s + self._sent / self._rate - time.monotonic()))
+
+    def _settle(self) -> None:
+        while self._pending:
+            self._settle_first()
+
+    def _settle_first(self) -> None:
+        from ottla.client.errors import DeliveryError
+
+        future, places = self._pending.popleft()
+        try:
+            self.written += future.result()
+        except DeliveryError as problem:
+            first = future.first_failure()
+            where = "" if first is None else f"{places[first.place]}: "
+            raise DeliveryError(f"{where}{problem}", problem.count, problem.causes) from problem
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BufferedReader]:
+    if name == STDIN:
+        if sys.stdin is None:
+            raise CommandError("standard input is closed; name a file")
+        if sys.stdin.isatty():
+            COMMAND.report("each line is a record; Ctrl-D ends")
+        yield cast("BufferedReader", sys.stdin.buffer)
+        return
+    try:
+        with Path(name).open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror}") from error
+
+
+def _report(topic: str, written: Sequence[OffsetRange], *, as_json: bool) -> int:
+    partitions: dict[int, dict[str, int]] = {}
+    for each in sorted(written):
+        row = partitions.setdefault(
+            each.partition, {"partition": each.partition, "records": 0, "first_offset": each.start, "last_offset": -1}
+        )
+        row["records"] += each.record_count
+        row["last_offset"] = each.end - 1 if each.end >= 0 else -1
+    total = sum(row["records"] for row in partitions.values())
+    if as_json:
+        write_json({"topic": topic, "records": total, "partitions": list(partitions.values())})
+        return 0
+    places = [_place(row) for row in partitions.values()]
+    where = f": {', '.join(places)}" if 0 < len(places) <= MOST_PLACES else ""
+    Terminal.standard_output().line(f"{count(total, 'record')} written to {topic}{where}")
+    return 0
+
+
+def _place(row: Mapping[str, int]) -> str:
+    first, last = row["first_offset"], row["last_offset"]
+    if first < 0:
+        return f"partition {row['partition']}"
+    return f"partition {row['partition']} offset{f's {first} to {last}' if last > first else f' {first}'}"

@@ -1,0 +1,96 @@
+"""What `ottla produce` and `ottla consume` share: places in a topic, settings of a client, its lasting options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ottla.cli.command import CommandError
+
+if TYPE_CHECKING:
+    from ottla.ops.topic_reading import Position
+
+_AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)")
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MOST_DIGITS: Final = 19
+
+
+class Encoding(StrEnum):
+    """What a line is: the text itself, or bytes written as hexadecimal or base64."""
+
+    text = "text"
+    hex = "hex"
+    base64 = "base64"
+
+
+ClientConfig = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the client by its Kafka name; repeatable."),
+]
+ClientProperties = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="A file of client settings, as Kafka's tools take; -c takes precedence."),
+]
+Partitions = Annotated[
+    str | None, typer.Option("--partition", "-p", metavar="0,3", help="Only these partitions, commas between.")
+]
+
+
+def parse_partitions(text: str | None) -> list[int] | None:
+    """Numbers of `0,3`, None for none. Raises CommandError."""
+    if text is None:
+        return None
+    numbers = [each.strip() for each in text.split(",")]
+    if not all(each.isascii() and each.isdigit() and len(each) <= _MOST_DIGITS for each in numbers):
+        raise CommandError(f"--partition {text}: expected numbers with commas between, as in --partition 0,3")
+    return list(dict.fromkeys(map(int, numbers)))
+
+
+def parse_position(option: str, text: str, now_ms: int) -> Position:
+    """Place of `beginning`, `end`, an offset, `-N`, `1h` (ago), `@MS`, or a date and time. Raises CommandError."""
+    from ottla.cli.group.offset_options import parse_datetime
+    from ottla.client.errors import InvalidArgumentError
+    from ottla.ops.topic_reading import Place, Position
+
+    match text.lower():
+        case "beginning" | "earliest" | "start":
+            return Position(Place.BEGINNING)
+        case "end" | "latest":
+            return Position(Place.END)
+    mark, digits = (text[0], text[1:]) if text[:1] in ("-", "@") else ("", text)
+    if digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS:
+        places = {"": Place.OFFSET, "-": Place.LAST, "@": Place.TIMESTAMP}
+        return Position(places[mark], int(digits))
+    if ago := _AGO.fullmatch(text):
+        return Position(Place.TIMESTAMP, max(0, now_ms - int(ago[1]) * _UNIT_MS[ago[2]]))
+    try:
+        return Position(Place.TIMESTAMP, parse_datetime(text))
+    except InvalidArgumentError:
+        raise CommandError(
+            f"{option} {text}: expected beginning, end, an offset (42), the last ones (-10), a time ago (30s, 5m, 1h, "
+            "7d), a date and time (2026-11-21T09:30:00, UTC unless it ends with a zone), or @ and milliseconds since "
+            "1970"
+        ) from None
+
+
+def client_settings(servers: str, timeout_s: float, config: Sequence[str], properties: str | None) -> dict[str, str]:
+    """Settings of a client by Kafka's names. Raises CommandError."""
+    from ottla.cli.topic.changes import parse_configs
+    from ottla.config.properties import parse_properties
+    from ottla.config.values import ConfigError
+
+    timeout_ms = str(round(timeout_s * 1000))
+    settings = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+    if properties is not None:
+        try:
+            settings |= parse_properties(Path(properties).read_text())
+        except OSError as error:
+            raise CommandError(f"--properties {properties}: {error.strerror}") from error
+        except (ConfigError, UnicodeDecodeError) as error:
+            raise CommandError(f"--properties {properties}: {error}") from error
+    return settings | {"bootstrap.servers": servers} | parse_configs(config)

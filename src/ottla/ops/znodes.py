@@ -1,0 +1,97 @@
+"""Znodes read for people: one with its data, or a subtree."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.inspection.texts import TextFormat, field_of
+from ottla.zk.client import ZkClient
+from ottla.zk.tree import NoNodeError, Stat
+
+#: Nodes whose children are asked for at a time.
+CHILDREN_AT_ONCE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Znode:
+    """A node; `depth` counts from where the reading began."""
+
+    path: str
+    data: bytes | None
+    stat: Stat
+    depth: int = 0
+
+    @property
+    def value(self) -> Any:
+        """Object of JSON, as most of Kafka's nodes have, else the text, else None."""
+        if self.data is None:
+            return None
+        try:
+            return json.loads(self.data)
+        except (ValueError, RecursionError):
+            return None if (text := self.text).startswith("0x") else text
+
+    @property
+    def text(self) -> str:
+        """The data as text; 0x and hexadecimal where they are not text."""
+        if self.data is None:
+            return ""
+        name, value = field_of("data", self.data, TextFormat.AUTO)
+        return f"0x{value}" if name == "data_hex" else str(value)
+
+    def row(self) -> dict[str, Any]:
+        """The node as a row: `data` as text (`data_hex` if it is not), times in ms, the owner of an ephemeral node."""
+        stat = self.stat
+        row: dict[str, Any] = {"path": self.path}
+        row.update((field_of("data", self.data, TextFormat.AUTO),))
+        return row | {
+            "version": stat.version,
+            "created_ms": stat.ctime_ms,
+            "changed_ms": stat.mtime_ms,
+            "children": stat.children_count,
+            "children_version": stat.cversion,
+            "czxid": stat.czxid,
+            "mzxid": stat.mzxid,
+            "pzxid": stat.pzxid,
+            "ephemeral_owner": hex(stat.ephemeral_owner) if stat.ephemeral_owner else None,
+        }
+
+
+async def read_znode(zk: ZkClient, path: str) -> Znode:
+    """The node at `path`. Raises NoNodeError, ZkError."""
+    data, stat = await zk.get(path)
+    return Znode(path, data, stat)
+
+
+async def read_subtree(zk: ZkClient, path: str, most_depth: int | None = None) -> AsyncIterator[Znode]:
+    """Yield a node and those below it, parents first, children sorted; `most_depth` 1 has the children only.
+
+    Nodes that go meanwhile are left out. Raises NoNodeError if there is none at `path`, ZkError.
+    """
+    root = await read_znode(zk, path)
+    # Nodes to be yielded, the last one first.
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        if node.stat.children_count and (most_depth is None or node.depth < most_depth):
+            pending += reversed(await _children(zk, node))
+
+
+async def _children(zk: ZkClient, node: Znode) -> list[Znode]:
+    try:
+        names = await zk.children(node.path)
+    except NoNodeError:
+        return []
+    found: list[Znode] = []
+    for at in range(0, len(names), CHILDREN_AT_ONCE):
+        paths = [f"{node.path.rstrip('/')}/{name}" for name in names[at : at + CHILDREN_AT_ONCE]]
+        for path, content in zip(paths, await zk.get_many(paths), strict=True):
+            if content is not None:
+                found.append(Znode(path, *content, node.depth + 1))
+        await asyncio.sleep(0)
+    return found

@@ -1,0 +1,171 @@
+"""`ottla produce` and `ottla consume` with a broker in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ottla.cli.command import CommandError
+from ottla.cli.main import app
+from ottla.cli.record_options import client_settings, parse_partitions, parse_position
+from ottla.client.sync import Consumer
+from ottla.ops.topic_reading import Place, Position
+from ottla.testing import Broker
+
+pytestmark = pytest.mark.spec("U2")
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"orders": 3, "lines": 1, "files": 1, "copy": 3, "read": 2, "grouped": 1}) as broker:
+        yield broker
+
+
+def ottla(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(app, [*arguments, "-b", broker.bootstrap_servers], input=stdin)
+
+
+def shown(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> bytes:
+    done = ottla(broker, *arguments, stdin=stdin)
+    assert done.exit_code == 0, done.output
+    return done.stdout_bytes
+
+
+def read(broker: Broker, topic: str, *arguments: str) -> bytes:
+    return shown(broker, "consume", topic, "--from", "beginning", "--exit", *arguments)
+
+
+def test_lines_are_written_and_read(broker: Broker) -> None:
+    told = shown(broker, "produce", "lines", stdin=b"one\n\ntwo \xff\nlast")
+    assert told == b"4 records written to lines: partition 0 offsets 0 to 3\n"
+    assert read(broker, "lines") == b"one\n\ntwo \xff\nlast\n"
+    assert read(broker, "lines", "-n", "1", "-f", r"%o=%s;") == b"0=one;"
+    assert shown(broker, "consume", "lines", "-o", "-2", "-e") == b"two \xff\nlast\n"
+    assert shown(broker, "consume", "lines", "-o", "1", "--until", "2") == b"\n"
+    assert shown(broker, "consume", "lines", "-o", "end", "-e") == b""
+
+
+def test_rows_make_the_same_records_again(broker: Broker, tmp_path: Path) -> None:
+    lines = b"a\tone\nb\tNULL\nNULL\t\x00\xff\nc\t"
+    row = json.loads(shown(broker, "produce", "orders", "-K", r"\t", "-Z", "NULL", "-H", "h=v", "--json", stdin=lines))
+    assert (row["topic"], row["records"], sum(each["records"] for each in row["partitions"])) == ("orders", 4, 4)
+    (tmp_path / "rows.json").write_bytes(rows := read(broker, "orders", "--json"))
+    assert len(rows.splitlines()) == 4
+    shown(broker, "produce", "copy", str(tmp_path / "rows.json"), "--format", "json", "--keep-partition")
+    again = read(broker, "copy", "--json")
+
+    def content(text: bytes) -> list[dict[str, Any]]:
+        return sorted(({**json.loads(line), "topic": ""} for line in text.splitlines()), key=str)
+
+    assert content(again) == content(rows)
+    assert {(each["key"], each.get("value")) for each in content(rows)} == {
+        ("a", "one"),
+        ("b", None),
+        (None, None),
+        ("c", ""),
+    }
+
+
+def test_files_are_values(broker: Broker, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(f"{name}\n{name}\n".encode())
+    paths = [str(tmp_path / name) for name in ("a", "b")]
+    shown(broker, "produce", "files", *paths, "--format", "file", "--key", "k", "-p", "0", "--rate", "1000")
+    assert read(broker, "files", "-K", "|", "--value-format", "hex") == b"k|610a610a\nk|620a620a\n"
+
+
+def test_a_refused_line_is_named(broker: Broker) -> None:
+    done = ottla(
+        broker, "produce", "read", "--format", "json", stdin='{"value": "x"}\n\n{"valeu": "y"}\n{"value": "z"}\n'
+    )
+    assert done.exit_code == 2
+    assert done.stderr.startswith("ottla produce: line 3: 'valeu' is not a field of a record")
+    assert done.stderr.endswith("; written before that: 1 record\n")
+    done = ottla(broker, "produce", "read", "-p", "9", "--timeout", "0.3", stdin="x\n")
+    assert (done.exit_code, "Traceback" in done.stderr) == (2, False)
+    assert "written before that: 0 records" in done.stderr
+    too_large = "x\n" + "y" * 2_000_000 + "\n"
+    done = ottla(broker, "produce", "read", stdin=too_large)
+    assert done.exit_code == 2
+    assert "is too large" in done.stderr
+    assert read(broker, "read") == b"x\nx\n"
+
+
+def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
+    shown(broker, "produce", "grouped", stdin="1\n2\n3\n4\n")
+    of_group = ("consume", "grouped", "-g", "readers", "--from-beginning", "-n", "2")
+    assert shown(broker, *of_group) == b"1\n2\n"
+    assert shown(broker, *of_group) == b"3\n4\n"
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="readers") as consumer:
+        (partition,) = consumer.partitions_for("grouped")
+        committed = consumer.committed([partition])[partition]
+    assert committed is not None
+    assert committed.offset == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("consume nope -e", "topic nope does not exist"),
+        ("consume orders -p 7 -e", "topic orders has no partition 7; its partitions are 0 to 2"),
+        ("consume orders -p x", "--partition x: expected numbers with commas between"),
+        ("consume orders --from yesterday", "--from yesterday: expected beginning, end, an offset"),
+        ("consume orders -e --until 5", "--until and --exit say the same thing"),
+        ("consume orders --from-beginning -o end", "--from and --from-beginning say the same thing"),
+        ("consume orders --json -f %s", "--json shows all fields"),
+        ("consume orders -f %s -K :", "--template and --key-separator are both there"),
+        ("consume orders -f %x", "%x is not a field of a record"),
+        ("consume orders -g g -e", "--group reads the partitions that the group assigns"),
+        ("consume orders -g g -o 5", "a group begins where it committed"),
+        ("consume orders -c isolation.levle=x", "did you mean isolation.level"),
+        ("consume orders --properties /nowhere", "--properties /nowhere: No such file"),
+        ("produce orders /nowhere", "/nowhere: No such file or directory"),
+        ("produce orders --keep-partition", "--keep-partition goes with --format json"),
+        ("produce orders --format json -K :", "--key-separator goes with --format text"),
+        ("produce orders -H x", "--header x: expected name=value"),
+        ("produce orders -K \\q", "is not an escape"),
+    ],
+)
+def test_mistakes(broker: Broker, arguments: str, message: str) -> None:
+    done = ottla(broker, *arguments.split(), stdin="")
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_places() -> None:
+    def place(text: str) -> Position:
+        return parse_position("--from", text, NOW_MS)
+
+    assert place("Earliest") == place("beginning") == Position(Place.BEGINNING)
+    assert place("latest") == place("end") == Position(Place.END)
+    assert place("42") == Position(Place.OFFSET, 42)
+    assert place("-10") == Position(Place.LAST, 10)
+    assert place("@1700") == Position(Place.TIMESTAMP, 1700)
+    assert place("1h") == Position(Place.TIMESTAMP, NOW_MS - 3_600_000)
+    assert place("999999999d") == Position(Place.TIMESTAMP, 0)
+    assert place("2026-11-21T10:00:00+01:00") == Position(Place.TIMESTAMP, 1_795_251_600_000)
+    for wrong in ("", "-", "@", "1x", "99999999999999999999", "-1-1", "١"):
+        with pytest.raises(CommandError, match="expected beginning"):
+            place(wrong)
+
+
+def test_settings_take_precedence(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text("client.id=file\nlinger.ms=5\n")
+    settings = client_settings("h:1", 2.0, ["client.id=option"], str(tmp_path / "client.properties"))
+    assert settings["client.id"] == "option"
+    assert (settings["linger.ms"], settings["bootstrap.servers"], settings["request.timeout.ms"]) == (
+        "5",
+        "h:1",
+        "2000",
+    )
+    assert parse_partitions("0, 3,0") == [0, 3]
+    assert parse_partitions(None) is None
