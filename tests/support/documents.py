@@ -84,6 +84,8 @@ def _commands_of(group: TyperGroup, before: str) -> Iterator[tuple[str, TyperCom
 _CLI_INTRODUCTION = """\
 `./run ottla COMMAND` runs these in the project's own environment; installed, it is `ottla COMMAND`.
 
+`-h` is help. `ottla --install-completion` has the shell complete commands and options.
+
 Commands that work with a cluster take `--bootstrap-server`, or the environment variable `OTTLA_BOOTSTRAP_SERVER`, and
 connect to any Kafka cluster, ottla's or Apache's. Results go to standard output: tables, or with `--json` one object a
 line. Tables are shortened to fit a terminal; in a pipe they are complete. Messages go to standard error, one line each.
