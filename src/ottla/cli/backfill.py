@@ -60,7 +60,7 @@ def backfill(
     """Write topics to Parquet from segment files, in parallel, of a broker that runs or of one that is stopped.
 
     The rows are those that a read_committed consumer gets, in the columns of the Spark source. Where it ended stands in
-    _offsets.json beside them: a stream with that text as startingOffsets goes on with neither gap nor repetition.
+    _offsets.json beside them: a stream with that text as startingOffsets continues with neither gap nor repetition.
     """
     COMMAND.require("the backfill", ("pyspark", "pyarrow"), "spark")
     from ottla.client.errors import ClientError

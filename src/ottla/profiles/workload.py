@@ -79,7 +79,7 @@ CLICKS: Final = Workload(
         "buffer.memory": 32 * 1024 * 1024,
     },
 )
-"""As many as possible in large batches; records that only a dead leader had are lost."""
+"""The largest rate, in large batches; records that only a dead leader had are lost."""
 
 WORKLOADS: Final[Mapping[ProfileName, Workload]] = {each.name: each for each in (PAYMENTS, CLICKS)}
 

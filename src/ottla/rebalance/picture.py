@@ -54,7 +54,7 @@ def draw(outcomes: Sequence[Outcome]) -> str:
         panels += panel
         top += height
     width, height = 2 * _COLUMN + 2 * _MARGIN, top + 24
-    legend = "square: a partition, in the colour of the member that owned it before; white: nobody did"
+    legend = "square: a partition, in the colour of the member that owned it before; white: none"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '

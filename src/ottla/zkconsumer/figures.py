@@ -41,7 +41,7 @@ class RebalanceFigures:
         self.conflicts = 0
         """Owner nodes that another consumer held when this one claimed them."""
         self.failed = 0
-        """Rebalances that were given up after their last try."""
+        """Rebalances abandoned after their last try."""
 
     def step(self, step: RebalanceStep) -> None:
         """A step of an attempt begins."""

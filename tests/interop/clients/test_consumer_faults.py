@@ -107,7 +107,7 @@ def read_all(consumer: Any, account: Account) -> None:
 
 
 def commit(consumer: Any, account: Account) -> None:
-    """What was read is committed, or the group went on without this member, which it is told."""
+    """What was read is committed, or the group continued without this member, which it is told."""
     owned = {each.partition for each in consumer.assignment()} - account.new
     reached = {partition: account.next[partition] for partition in owned}
     try:
