@@ -55,7 +55,7 @@ class Account(ConsumerRebalanceListener):
         self.values: dict[int, set[bytes]] = {partition: set() for partition in range(PARTITIONS)}
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Note which may begin anew."""
+        """Note which may begin again."""
         self.new |= {each.partition for each in partitions}
 
     def read(self, record: Any) -> None:
