@@ -49,7 +49,7 @@ def backfill(
     ] = "latest",
     include_headers: Annotated[bool, typer.Option("--headers", help="With the headers of the records.")] = False,
     allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Go on without records that are not there (any more).")
+        bool, typer.Option("--allow-data-loss", help="Continue without records that are missing.")
     ] = False,
     processes: Annotated[
         int | None, typer.Option("--processes", "-p", min=1, help="Processes that read [one for each processor].")

@@ -57,7 +57,7 @@ def load_tree(disk: Disk, directory: str, unclean_start: bool) -> LoadedTree:
         raise TreeDamaged(f"{problem}. {_CURE}")
     if problem is not None:
         loaded.is_unclean = True
-        loaded.notes.append(f"{problem}. Going on with what there is, as ottla.tree.unclean.start.enable allows")
+        loaded.notes.append(f"{problem}. Continuing with what there is, as ottla.tree.unclean.start.enable allows")
         if replayed.good < len(content):
             aside = f"{log_path}.{replayed.good}{DAMAGED_SUFFIX}"
             disk.write_atomic(aside, content)

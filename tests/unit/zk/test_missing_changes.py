@@ -73,7 +73,7 @@ def test_a_log_that_was_cut_anywhere(with_snapshot: bool, clean: bool) -> None:
         again = opened(disk, unclean=True)
         count = first + max(number for number, end in enumerate(ends) if end <= kept)
         assert names(again) == [f"/node{number}" for number in range(count)]
-        assert "Going on with what there is" in again.notes[0]
+        assert "Continuing with what there is" in again.notes[0]
         again.close()
         assert names(opened(disk)) == names(again), "the next start needs no permission"
 
