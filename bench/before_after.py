@@ -49,7 +49,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitio
 NO_DEARER = Goal(1.05, at_least=False)
 GROUP_SIZES = (10, 100)
 GROUP_PARTITIONS = 400
-#: Rebalances are short: so many groups make one measurement.
+#: Rebalances are short: this many groups make one measurement.
 GROUPS_PER_ROUND = 3
 HEARTBEAT_MEMBERS = 64
 VALUE_BYTES = 100

@@ -169,7 +169,7 @@ class Bench:
 
 
 def fill(broker: Started, value_bytes: int, total_bytes: int) -> Filled:
-    """A topic with about so many bytes, in batches as a busy producer makes them."""
+    """A topic with about this many bytes, in batches as a busy producer makes them."""
     batch, _ = record_batch(value_bytes, FILL_BATCH_BYTES)
     count = max(1, total_bytes // len(batch) // PARTITIONS)
     with Caller(broker.port) as caller:

@@ -71,7 +71,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--network", choices=("proxies", "namespaces"), default="proxies")
     parser.add_argument("--zookeeper", choices=("ottla", "apache"), default="ottla", help="apache: with proxies only")
     parser.add_argument("--kinds", default="", help=f"names separated by commas, of {', '.join(KINDS)}")
-    parser.add_argument("--total", type=int, help="go on, with 3 and 5 brokers in turn, until the ledger has so many")
+    parser.add_argument(
+        "--total", type=int, help="continue, with 3 and 5 brokers in turn, until the ledger has this many"
+    )
     parser.add_argument("--minutes", type=float, default=60.0, help="with --total: begin no course later than this")
     parser.add_argument("--ledger", type=Path, default=LEDGER)
     parser.add_argument("--dry", action="store_true", help="add nothing to the ledger")

@@ -22,7 +22,7 @@ ALL_IN_SYNC = -1
 PARTITIONS = 12
 IN_FLIGHT = 4
 TWO_OF_THREE = TOPIC_SETTINGS | {"min.insync.replicas": "2"}
-#: The partitions of a large cluster are spread over topics of so many.
+#: The partitions of a large cluster are spread over topics of this many.
 TOPIC_PARTITIONS = 100
 #: A client asks again after this time for the leader of a partition that has none.
 RETRY_S = 0.005
@@ -43,7 +43,7 @@ class ProduceFigures:
 
 
 def spread(partitions: int) -> list[list[int]]:
-    """Replicas of so many partitions on all brokers, which lead them in turn."""
+    """Replicas of this many partitions on all brokers, which lead them in turn."""
     ids = BROKER_IDS
     return [[*ids[index % len(ids) :], *ids[: index % len(ids)]] for index in range(partitions)]
 
@@ -228,7 +228,7 @@ class _Death:
 
 
 def make_many(cluster: Cluster, partitions: int) -> list[str]:
-    """Topics with so many partitions together, three replicas each, for what happens in large clusters."""
+    """Topics with this many partitions together, three replicas each, for what happens in large clusters."""
     names = []
     for number in range(partitions // TOPIC_PARTITIONS):
         names.append(f"many-{number}")

@@ -2,7 +2,7 @@
 
     ./run bench cluster_seeds 17            # one seed, with its story; it is not entered
     ./run bench cluster_seeds 40 99         # these, a line of the ledger for each 50
-    ./run bench cluster_seeds --total 2000  # go on where the ledger ends, until it has seeds 0 to 1999
+    ./run bench cluster_seeds --total 2000  # continue where the ledger ends, until it has seeds 0 to 1999
 
 With `--moves` partitions move between four brokers meanwhile; those seeds have a ledger of their own.
 The ledger, `bench/cluster_seeds.jsonl`, only grows. Ends with 1 where a seed went wrong.
@@ -65,7 +65,7 @@ def _options() -> argparse.Namespace:
         prog="./run bench cluster_seeds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("seeds", nargs="*", type=int, help="a seed, or the first and the last one")
-    parser.add_argument("--total", type=int, help="go on where the ledger ends, until it has so many")
+    parser.add_argument("--total", type=int, help="continue where the ledger ends, until it has this many")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no range later than this")
     parser.add_argument("--ledger", type=Path)
     parser.add_argument("--moves", action="store_true", help="partitions move meanwhile")

@@ -69,7 +69,7 @@ class Foreground:
                     self._sizes.append(caller.probe(key, frame))
 
     def measure(self, seconds: float, goes_on: Callable[[], bool] = lambda: True) -> Latencies:
-        """Send for so long, or until it need not go on."""
+        """Send for so long, or until it need not continue."""
         done = loadgen.paced(self._ports, self._frames, self._sizes, PER_S, seconds, goes_on)
         kinds = [[each for one in done.by_stream_ns[kind::2] for each in one] for kind in (0, 1)]
         produce_ms, fetch_ms = (loadgen.percentile_ms(each, 99) for each in kinds)
@@ -77,7 +77,7 @@ class Foreground:
 
 
 class Behind:
-    """A topic that broker 3 lacks much of: it is stopped, so many bytes are produced, and it starts again."""
+    """A topic that broker 3 lacks much of: it is stopped, this many bytes are produced, and it starts again."""
 
     def __init__(self, cluster: Cluster, total_bytes: int) -> None:
         self._cluster = cluster

@@ -266,7 +266,7 @@ def paced(
     """Send requests at a fixed rate over all connections in turn, each with its own request, however slow answers are.
 
     A latency counts from the moment when its request was due. `answer_size` is one for all connections, or one for
-    each. It ends after `seconds`, or as soon as it need not go on.
+    each. It ends after `seconds`, or as soon as it need not continue.
     """
     socks = [connect(port) for port in ports]
     sizes = [answer_size] * len(socks) if isinstance(answer_size, int) else answer_size

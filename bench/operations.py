@@ -139,7 +139,7 @@ class Moving:
 
 
 def beside_load(cluster: Cluster, seconds: float, work: Callable[[], float]) -> tuple[float, float, float]:
-    """What `work` gives, and p50 and p99 of a paced load of acks=all that goes on for so long beside it, ms."""
+    """What `work` gives, and p50 and p99 of a paced load of acks=all that continues for so long beside it, ms."""
     producing = Producing(cluster, LOAD)
     found: list[float] = []
     failed: list[BaseException] = []

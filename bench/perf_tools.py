@@ -40,7 +40,7 @@ class ToolFigures:
 
 
 def run_perf_tools(broker: Started, record_bytes: int, records: int) -> ToolFigures:
-    """Produce and then consume so many records with both tools' default settings."""
+    """Produce and then consume this many records with both tools' default settings."""
     with Caller(broker.port) as caller:
         topic, _ = make_topic(caller, PARTITIONS)
         bootstrap = f"{HOST}:{broker.port}"

@@ -199,7 +199,7 @@ def micro_batches(connector: Connector, topic: str, batches: int, warm_up: int) 
 
 
 def _wait_until_idle(query: StreamingQuery, batches: int) -> None:
-    """Until a trigger after so many micro-batches with records has found nothing new."""
+    """Until a trigger after this many micro-batches with records has found nothing new."""
     deadline = time.monotonic() + TRIGGER_TIMEOUT_S
     while not _is_idle(list(query.recentProgress), batches):
         error = query.exception()

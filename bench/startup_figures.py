@@ -12,7 +12,7 @@ from report import number, table
 
 @dataclass(frozen=True)
 class Goal:
-    """What a contestant's figure has to be at most: so much, or so many times another one's in the same row."""
+    """What a contestant's figure has to be at most: so much, or this many times another one's in the same row."""
 
     contestant: str
     limit: float

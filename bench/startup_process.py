@@ -29,7 +29,7 @@ def _resident_mb() -> float:
 
 
 def start_brokers() -> None:
-    """Print what a first test broker cost, and its port; when told to go on, what later ones cost."""
+    """Print what a first test broker cost, and its port; when told to continue, what later ones cost."""
     began_s, cpu_s = time.perf_counter(), time.process_time()
     importlib.import_module("ottla.broker.server")  # as the first start does
     from ottla.testing import Broker

@@ -34,7 +34,7 @@ READY_TIMEOUT_S = 300.0
 COMPACTION_TIMEOUT_S = 300.0
 POLL_S = 0.02
 
-#: Compaction: records of this size, of so many different batches, each of them sent several times.
+#: Compaction: records of this size, of this many different batches, each of them sent several times.
 COMPACTED_VALUE_BYTES = 100
 KEYS = 400_000
 SEED = 4

@@ -22,7 +22,7 @@ COMPACTION = {
     **DELETE_DELAY,
 }
 RECOVERY_PARTITIONS = 8
-#: Every batch of a compacted topic is sent so many times.
+#: Every batch of a compacted topic is sent this many times.
 TIMES_SENT = 4
 DATA, MANY, KEYED = "data", "many", "keyed"
 

@@ -37,7 +37,7 @@ LOOK_S = 0.2
 TURN_GOAL_MS = 50.0
 SETTINGS = {
     "auto.create.topics.enable": "false",
-    # Under load of the whole machine a session must outlast the creation of so many files.
+    # Under load of the whole machine a session must outlast the creation of this many files.
     "zookeeper.session.timeout.ms": "18000",
     "offsets.topic.num.partitions": "3",
 }
@@ -92,7 +92,7 @@ class WatchedServer(OttlaServer):
     stacks: bool
 
     def stop(self, timeout_s: float = SETTLE_TIMEOUT_S) -> int:
-        """Stop it cleanly, however long that takes with so many logs."""
+        """Stop it cleanly, however long that takes with this many logs."""
         return super().stop(timeout_s)
 
     def command(self) -> list[str]:
@@ -167,7 +167,7 @@ def wait_until_told(cluster: Cluster, names: Sequence[str], without: int | None 
 
 
 def create_many(cluster: WatchedCluster, names: Sequence[str], partitions: int) -> None:
-    """Make so many partitions of factor 3, `PER_TOPIC` in each of these topics."""
+    """Make this many partitions of factor 3, `PER_TOPIC` in each of these topics."""
     left = partitions
     with Caller(cluster.ports[cluster.controller()], SETTLE_TIMEOUT_S) as caller:
         for start in range(0, len(names), AT_ONCE):

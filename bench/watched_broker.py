@@ -73,7 +73,7 @@ class Watch:
         self._again()
 
     def ready(self) -> None:
-        """Count turns from here on, and of the one that goes on what is left."""
+        """Count turns from here on, and of the one that continues what is left."""
         self._cpu_s, self._wall_s, self.is_serving = time.thread_time(), time.monotonic(), True
 
     def closing(self) -> None:

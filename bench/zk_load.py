@@ -242,7 +242,7 @@ class _Opening:
 
 
 def open_and_close(port: int, connections: int, seconds: float) -> Load:
-    """Connect, open a session, close it, and again, with so many of them on their way at a time; counts sessions."""
+    """Connect, open a session, close it, and again, with this many of them on their way at a time; counts sessions."""
     buffer = bytearray(RECEIVE_BUFFER)
     begun: dict[int, _Opening] = {}
     count = 0
@@ -267,7 +267,7 @@ def open_and_close(port: int, connections: int, seconds: float) -> Load:
 
 
 def in_steps(session: Session, frames: Iterable[bytes], each: int) -> None:
-    """Send all requests, so many together, and make sure that none is refused."""
+    """Send all requests, this many together, and make sure that none is refused."""
     remaining = iter(frames)
     while part := list(itertools.islice(remaining, each)):
         session.burst(part)

@@ -2,7 +2,7 @@
 
 Sums what is booked per account, from records whose keys are accounts and whose values are amounts. The sums and the
 offsets of the next records are in one SQLite database and change in one transaction, so that whatever happens, every
-record counts exactly once: killed at any point, the program goes on where its last transaction ended.
+record counts exactly once: killed at any point, the program continues where its last transaction ended.
 
     python examples/exactly_once_sqlite.py localhost:9092 bookings bookings.db
 

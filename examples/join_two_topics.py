@@ -44,7 +44,7 @@ async def main() -> None:
     parser.add_argument("bootstrap", help="for instance localhost:9092")
     parser.add_argument("orders")
     parser.add_argument("payments")
-    parser.add_argument("--count", type=int, default=-1, help="end after so many")
+    parser.add_argument("--count", type=int, default=-1, help="end after this many")
     given = parser.parse_args()
     left = given.count
     pairs = joined(given.bootstrap, given.orders, given.payments)

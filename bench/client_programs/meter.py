@@ -88,11 +88,11 @@ class Meter:
         return time.perf_counter() < self._deadline
 
     def reading(self, records: int) -> bool:
-        """Whether there is time and a record left after the first and so many more."""
+        """Whether there is time and a record left after the first and this many more."""
         return records + 1 < self._job.records and self.running()
 
     def stop(self, records: int) -> None:
-        """End, after so many records since `start`."""
+        """End, after this many records since `start`."""
         found = self.measured
         found.seconds = time.perf_counter() - self._begun
         found.cpu_s = _own_cpu_seconds() - self._cpu_s
@@ -101,7 +101,7 @@ class Meter:
         found.records = records
 
     def check_bytes(self, records: int, value_bytes: int) -> None:
-        """Refuse a count of bytes that so many records cannot have."""
+        """Refuse a count of bytes that this many records cannot have."""
         if value_bytes != records * self._job.value_bytes or not records:
             raise WrongRecords(f"{records} records had {value_bytes} bytes in all")
 

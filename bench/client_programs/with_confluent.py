@@ -14,7 +14,7 @@ from client_programs.meter import Job, Meter
 
 VERSION = confluent_kafka.version()
 WAIT_S = 10.0
-#: librdkafka queues so many messages and kilobytes, and refuses more: then the program waits.
+#: librdkafka queues this many messages and kilobytes, and refuses more: then the program waits.
 FULL_QUEUE_WAIT_S = 0.005
 #: How long librdkafka leaves a partition alone that it has fetched enough of, in milliseconds: its default is a second,
 #: in which a fast program has nothing to read.

@@ -9,7 +9,7 @@ def bill(order):
 
 
 def run(servers, most_records):
-    """Bill the orders; commit what was billed, or put aside for somebody to look at."""
+    """Bill the orders; commit what was billed, or put aside for a human to look at."""
     settings = {"group_id": "billing", "auto_offset_reset": "earliest", "enable_auto_commit": False}
     with (
         Producer(bootstrap_servers=servers) as dead_letters,

@@ -13,7 +13,7 @@ async def count(consumer: Consumer) -> None:
     """Count the orders of each customer, as they come."""
     await consumer.subscribe(["orders"])
     async for record in consumer:
-        customer = record.key.decode() if record.key is not None else "nobody"
+        customer = record.key.decode() if record.key is not None else "unknown"
         totals[customer] = totals.get(customer, 0) + 1
 
 

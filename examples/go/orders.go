@@ -29,7 +29,7 @@ func Send(ctx context.Context, bootstrapServers string, orders map[string]string
 	return nil
 }
 
-// Bill bills so many orders as a member of the group, and commits what was billed.
+// Bill bills this many orders as a member of the group, and commits what was billed.
 func Bill(ctx context.Context, bootstrapServers, group string, count int) ([]string, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrapServers),

@@ -16,7 +16,7 @@ export async function send(bootstrapServers, orders) {
   }
 }
 
-/** Bill so many orders as a member of the group; what was billed is committed. */
+/** Bill this many orders as a member of the group; what was billed is committed. */
 export async function bill(bootstrapServers, groupId, count) {
   const consumer = connect(bootstrapServers).consumer({ groupId });
   const billed = [];

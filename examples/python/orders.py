@@ -17,7 +17,7 @@ def send(bootstrap_servers: str, orders: dict[str, str]) -> None:
 
 
 def bill(bootstrap_servers: str, group: str, count: int) -> list[str]:
-    """Bill so many orders as a member of the group, and commit what was billed."""
+    """Bill this many orders as a member of the group, and commit what was billed."""
     billed: list[str] = []
     with Consumer(
         bootstrap_servers=bootstrap_servers, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False

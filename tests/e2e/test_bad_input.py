@@ -44,7 +44,7 @@ FLOOD = 500
 
 @dataclass
 class Neighbour:
-    """A well-behaved client that goes on producing and fetching while others misbehave."""
+    """A well-behaved client that continues producing and fetching while others misbehave."""
 
     port: int
     sent: int = 0
@@ -514,7 +514,7 @@ def test_connections_that_come_and_go(server: OttlaServer) -> None:
 
 @pytest.mark.slow
 def test_more_connections_than_the_process_may_open_files(tmp_path: Path) -> None:
-    """A flood does not take the files that logs need: who is connected goes on, the rest is refused in words."""
+    """A flood does not take the files that logs need: who is connected continues, the rest is refused in words."""
 
     class Limited(OttlaServer):
         def command(self) -> list[str]:

@@ -58,7 +58,7 @@ def test_an_advertised_port_that_is_known_after_the_start(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"KAFKA_PROCESS_ROLES": "controller"}, "there are no controllers of KRaft here"),
+        ({"KAFKA_PROCESS_ROLES": "controller"}, "ottla has no KRaft controllers"),
         (
             {
                 "KAFKA_LISTENERS": "SECURE://:9092",

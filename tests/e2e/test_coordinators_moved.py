@@ -187,7 +187,7 @@ def test_phase_five_some_answers_were_sent(group: RawGroup) -> None:
     with pytest.raises(Disconnected):
         late.end_sync()
     group.take_over()
-    # Holders of the new generation go on; a follower that joins again is answered at once.
+    # Holders of the new generation continue; a follower that joins again is answered at once.
     for member in (leader, other):
         assert member.heartbeat() is ErrorCode.NONE
         assert member.commit(member.owned[0], 50) is ErrorCode.NONE

@@ -41,7 +41,7 @@ SETTINGS = {
 }
 #: Seconds between a start and the kill that follows, at most.
 LONGEST_LIFE_S = 1.0
-#: One start in so many is killed before it is ready.
+#: One start in this many is killed before it is ready.
 EARLY_KILL_IN = 4
 #: Acknowledgements of each load between two kills, at least.
 FEWEST_ACKNOWLEDGED = {"topics": 1, "committer": 5}

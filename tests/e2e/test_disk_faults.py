@@ -353,7 +353,7 @@ def test_an_offsets_topic_that_cannot_be_made(broker: EmbeddedBroker, client: Ra
 def test_offsets_that_cannot_be_read_are_not_answered_by_half(
     broker: EmbeddedBroker, client: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Until the disk gives them the coordinator says that it is loading; consumers wait instead of starting anew."""
+    """Until the disk gives them the coordinator says that it is loading; consumers wait instead of starting again."""
     assert client.create_topic("t") == 0
     assert client.find_coordinator("g") == 0
     for offset in range(1, 6):

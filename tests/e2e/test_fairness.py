@@ -21,7 +21,7 @@ def write(cluster: Cluster, topic: str, count: int, size: int = 10) -> None:
 
 
 def test_what_is_written_now_does_not_wait_for_a_follower_that_catches_up() -> None:
-    """The fetches of what is far behind fail; those of the others go on."""
+    """The fetches of what is far behind fail; those of the others continue."""
     topics = {BEHIND: {"partitions": 1, "min_insync_replicas": 2}, STEADY: {"partitions": 1, "min_insync_replicas": 3}}
     settings = {"replica.fetch.max.bytes": MAX_BYTES, "replica.fetch.backoff.ms": 50}
     with Cluster(3, topics, settings=settings) as cluster:

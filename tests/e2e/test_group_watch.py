@@ -1,4 +1,4 @@
-"""`ottla group watch` while the broker is killed and comes back: it waits, and goes on."""
+"""`ottla group watch` while the broker is killed and comes back: it waits, and continues."""
 
 from __future__ import annotations
 

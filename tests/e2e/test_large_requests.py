@@ -116,7 +116,7 @@ def test_no_request_holds_the_loop(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(tmp_path, **FEW_TOPICS) as broker:
             await broker.groups.ensure_offsets_topic()
-            # Handlers are imported at their first request, and pytest compiles each module anew to rewrite assertions.
+            # Handlers are imported at their first request, and pytest compiles each module again to rewrite assertions.
             for served in SERVED.values():
                 served.load()
             port = broker.listening[0].port

@@ -225,7 +225,7 @@ class Group:
                 self.values.append(message.value())
 
     def wait_until_settled(self, sizes: list[int], partitions: int) -> list[set[int]]:
-        """Poll until every partition has one owner and the members own so many each, largest first."""
+        """Poll until every partition has one owner and the members own this many each, largest first."""
 
         def settled() -> bool:
             self.poll()

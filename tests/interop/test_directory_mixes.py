@@ -375,7 +375,7 @@ class Passage:
         return sorted(int(log.stem) for log in self.data.glob(f"{TOPIC}-{partition}/*.log"))
 
     def clean_limit(self, partition: int) -> int:
-        """Where the cleaner may not go on: the active segment, or that in which the first open transaction begins."""
+        """Where the cleaner may not continue: in the active segment, or where the first open transaction begins."""
         bases, first_open = self.bases(partition), self.model.first_open(partition)
         return bases[-1] if first_open is None else max(base for base in bases if base <= first_open)
 

@@ -178,7 +178,7 @@ def test_performance_tools(tool: Any, broker: RunningBroker, unique: str) -> Non
 
 @pytest.fixture
 def start_member(broker: RunningBroker, unique: str, tmp_path: Path) -> Iterator[Callable[[str], ServerProcess]]:
-    """Starts Java consumers of one group that go on until they are stopped."""
+    """Starts Java consumers of one group that continue until they are stopped."""
     started: list[ServerProcess] = []
 
     def start(assignor: str) -> ServerProcess:

@@ -211,7 +211,7 @@ def test_we_serve_what_apache_kafka_wrote(make_apache: Any, serve: Any, tmp_path
     ottla = serve(apache.log_dir)
     assert everything(ottla) == written
     assert committed(ottla) == (COMMITTED, "so far")
-    # Life goes on: more records, a group that continues where it was.
+    # Life continues: more records, a group that continues where it was.
     produce(ottla, "second", 100)
     settings = {"bootstrap.servers": ottla.bootstrap, "group.id": GROUP, "auto.offset.reset": "error"}
     consumer = Consumer(settings)
@@ -257,7 +257,7 @@ def test_apache_kafka_serves_what_we_wrote(
     produce(apache, "second", 100)
     assert [line for line in apache.server.stdout.splitlines() if " ERROR " in line] == []
     apache.stop()
-    # And back: we go on with what Apache Kafka added.
+    # And back: we continue with what Apache Kafka added.
     filled.restart()
     after = everything(filled)
     for partition, rows in written.items():
@@ -287,7 +287,7 @@ def register(connect: str, log_dir: Path) -> None:
     try:
         cluster = {"version": "1", "id": properties["cluster.id"]}
         client.create(f"/{path}/cluster/id", json.dumps(cluster).encode(), makepath=True)
-        # Producer ids go on behind those given out, which the logs remember.
+        # Producer ids continue behind those given out, which the logs remember.
         block = {"version": 1, "broker": 1, "block_start": "0", "block_end": "999999"}
         client.create(f"/{path}/latest_producer_id_block", json.dumps(block).encode())
         for name, topic_id in topic_ids.items():

@@ -177,7 +177,7 @@ def test_a_directory_of_ours(tmp_path: Path, end: str) -> None:
         elif end == "stopped":
             assert server.stop() == 0
         harmless = {Severity.WARNING} if end == "killed" else set()
-        # What a killed broker had not written of an index yet, the next one makes anew.
+        # What a killed broker had not written of an index yet, the next one makes again.
         assert [each for each in findings(server.log_dir) if each.severity not in harmless] == []
     finally:
         server.stop()

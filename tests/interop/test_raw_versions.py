@@ -54,7 +54,7 @@ def test_versions_unknown_are_answered_in_version_0(raw: RawConnection, version:
     answer = raw.receive("ApiVersions", 0)
     assert answer["error_code"] == UNSUPPORTED_VERSION
     assert answer["api_keys"] == [{"api_key": 18, "min_version": 0, "max_version": 4}]
-    # The connection goes on, so that the client can ask again.
+    # The connection continues, so that the client can ask again.
     assert raw.request("ApiVersions", 3, client_software_name="x", client_software_version="1")["error_code"] == NONE
 
 

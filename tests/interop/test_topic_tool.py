@@ -179,7 +179,7 @@ def test_a_reassignment_under_way(three_apaches: list[ApacheKafka], unique: str,
     plan = tmp_path / "plan.json"
     wanted = [{"topic": unique, "partition": 0, "replicas": [3, 1]}]
     plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
-    # A paused broker cannot catch up, so that the reassignment goes on.
+    # A paused broker cannot catch up, so that the reassignment continues.
     three_apaches[2].server.signal(signal.SIGSTOP)
     try:
         command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"

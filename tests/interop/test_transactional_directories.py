@@ -124,7 +124,7 @@ def test_committed_records_are_read_alike(
     files = {path.name: path.read_bytes() for path in (apache.log_dir / f"{TOPIC}-0").glob("*.txnindex")}
     assert any(files.values())
     if end == "killed":
-        # What is made anew from the log is what was there.
+        # What is made again from the log is what was there.
         for name in files:
             (apache.log_dir / f"{TOPIC}-0" / name).unlink()
         (apache.log_dir / "recovery-point-offset-checkpoint").unlink()

@@ -91,7 +91,7 @@ def test_an_unknown_kind_of_build_is_refused(sources: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_without_a_compiler(sources: Path) -> None:
-    """By itself a build goes on without compiled code and says so; one that was asked to compile fails and says why."""
+    """A build continues without compiled code and says so; one that was asked to compile fails and says why."""
     done = pack(sources, "wheel", 170, CC="/bin/false")
     assert done.returncode == 0, done.stderr
     assert "ottla's work on single records is not compiled, and runs slower" in done.stderr + done.stdout

@@ -234,7 +234,7 @@ def test_commits_of_strangers_are_found(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(GroupMachine, "_commit_refusal", lenient)
     told = found(BUILT_IN["range"])
-    assert "who is no member, was taken" in told or "a commit of generation" in told
+    assert "which is not a member, was taken" in told or "a commit of generation" in told
 
 
 def test_lost_commits_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Producers that go on while brokers fail, and the check that nothing they were acknowledged got lost."""
+"""Producers that continue while brokers fail, and the check that nothing they were acknowledged got lost."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class AcknowledgedLoad:
         }
 
     def wait_for_more(self, records: int = 100) -> None:
-        """Until so many more records were acknowledged, of each producer and in each partition at least one."""
+        """Until this many more records were acknowledged, of each producer and in each partition at least one."""
         before, total = self._counts(), self.count
 
         def enough() -> bool:

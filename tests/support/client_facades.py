@@ -6,8 +6,8 @@
             for record in consumer: ...
 
 `facade` is a fixture of two parameters. The asyncio clients are driven by a loop in a thread, so that their background
-work goes on between calls. Callbacks (listeners, commit callbacks) run in that loop: there, plain methods of the client
-may be called through the same object, coroutines may not.
+work continues between calls. Callbacks (listeners, commit callbacks) run in that loop; plain methods of the client
+may be called there through the same object, coroutines may not.
 """
 
 from __future__ import annotations

@@ -642,7 +642,7 @@ class FaultCourse:
         yield from cancelled(self._moves_under_load(), lambda: self.cluster.watcher.since(report.began_s))
 
     def _kill_controller_in_moves(self, report: FaultReport) -> Steps:
-        """The controller dies while it moves partitions; the next one goes on."""
+        """The controller dies while it moves partitions; the next one continues."""
         yield from self._kill_in_moves(report, self.cluster.sight.controller)
 
     def _kill_leader_in_moves(self, report: FaultReport) -> Steps:

@@ -1,4 +1,4 @@
-"""A pipeline on a Spark cluster as a process, and a load of events that goes on while others are killed."""
+"""A pipeline on a Spark cluster as a process, and a load of events that continues while others are killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.waiting import wait_until
 Way = Literal["run", "submit", "connect"]
 
 PARTITIONS: Final = 3
-#: The load: so many events at a time, and seconds between two times.
+#: The load: this many events at a time, and seconds between two times.
 EVENTS_AT_ONCE: Final = 90
 PAUSE_S: Final = 0.5
 #: Spark gives a Python process ten seconds to start, whatever its settings say: on a busy machine it may take more.
@@ -72,7 +72,7 @@ class EventLoad(threading.Thread):
             self._failure = failure
 
     def burst(self, count: int) -> None:
-        """Let so many events come at once, and wait until they are acknowledged."""
+        """Let this many events come at once, and wait until they are acknowledged."""
         self._burst = count
         self.wait_for_more(count)
 
@@ -88,7 +88,7 @@ class EventLoad(threading.Thread):
             self.records[at % PARTITIONS].append(event)
 
     def wait_for_more(self, count: int = 2 * EVENTS_AT_ONCE) -> None:
-        """Until so many more events are acknowledged."""
+        """Until this many more events are acknowledged."""
         wanted = self.count + count
         wait_until(lambda: self.count >= wanted or self._failure, f"{count} more events", timeout_s=BATCH_TIMEOUT_S)
         assert self._failure is None, self._failure
@@ -153,7 +153,7 @@ class ClusterPipeline:
         return -1 if newest is None else newest
 
     def wait_for_batches(self, count: int) -> None:
-        """Until so many more batches have finished."""
+        """Until this many more batches have finished."""
         wanted = self.finished + count
         self.process.wait_until_ready(lambda: self.finished >= wanted, BATCH_TIMEOUT_S)
 

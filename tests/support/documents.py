@@ -94,13 +94,13 @@ A command that deletes or overwrites something shows it first. At a terminal it 
 `--json`, nothing is changed without `--yes`: the exit code is 1 then, as after a "no". `group reset-offsets --export`
 writes a file for later, changes nothing, and ends with 0.
 
-Where the reader of a pipe has seen enough (`| head`), a command does its work to the end, and its exit code is that of
+If the reader of a pipe ends early (`| head`), a command still does all of its work, and its exit code is that of
 the whole. Those that follow something until Ctrl-C, and `log dump`, end at once then, with 0.
 
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | the answer is no: something is damaged or missing, members are at work, nothing was changed; a server failed |
+| 1 | something is damaged or missing, members are active, nothing was changed; a server failed |
 | 2 | it could not be done as asked: options contradict each other, a file or the cluster cannot be reached |
 | 130 | ended by Ctrl-C |
 """

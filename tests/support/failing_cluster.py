@@ -193,7 +193,7 @@ class ClusterWatcher(threading.Thread):
                 self.sight, self.seen_s = sight, now_s
 
     def forget_preferred(self) -> None:
-        """Replicas were reassigned: look anew which are the first ones, and wait for that."""
+        """Replicas were reassigned: look again which are the first ones, and wait for that."""
         self.preferred = {}
         wanted = {topic for topic, _ in self._places}
         wait_until(lambda: self.preferred.keys() == wanted, "the first replicas", SETTLE_TIMEOUT_S)

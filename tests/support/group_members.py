@@ -153,7 +153,7 @@ class GroupMember:
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen process go on."""
+        """Let a frozen process continue."""
         self._process.send_signal(signal.SIGCONT)
 
     def story(self) -> str:

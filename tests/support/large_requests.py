@@ -92,7 +92,7 @@ class RequestMaker:
         self._number = 0
 
     def frame(self, key: int, path: ArrayPath, counts: Sequence[int]) -> bytes:
-        """A whole frame, its size included; the arrays along the path have so many elements."""
+        """A whole frame, its size included; the arrays along the path have this many elements."""
         cls = API[key].request
         message = self._struct(cls, path, counts)
         if key == ApiKey.FETCH:

@@ -1,4 +1,4 @@
-"""Idempotent producers with acks=all on several makes of clients, which go on while brokers fail.
+"""Idempotent producers with acks=all on several makes of clients, which continue while brokers fail.
 
 Each numbers its records of each partition from 0 on and sends "NAME NUMBER"; what is acknowledged it notes.
 """
@@ -37,7 +37,7 @@ UNKNOWN_OFFSET = -1
 
 
 class LoadProducer(ABC):
-    """A producer in a thread of its own, which goes on until `end`."""
+    """A producer in a thread of its own, which continues until `end`."""
 
     name: str
 
@@ -64,7 +64,7 @@ class LoadProducer(ABC):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it goes on."""
+        """Whether it continues."""
         return self._thread.is_alive()
 
     @property

@@ -14,8 +14,8 @@ def metrics_page(made_by: str) -> str:
         "```\npip install 'ottla[metrics]'\nottla serve -c ottla.metrics.port=9404\n"
         f"curl http://127.0.0.1:9404{PATH}\n```\n",
         "The format is Prometheus's text format. It is off by default, and listens on the loopback unless "
-        "`ottla.metrics.host` says otherwise: nobody has to log in. Values are read on the event loop when somebody "
-        "asks for them; a disk thread writes the text, so that a scrape holds nobody up.\n",
+        "`ottla.metrics.host` says otherwise, since it has no login. Values are read on the event loop at each scrape; "
+        "a disk thread writes the text, so that a scrape delays no request.\n",
         "Where Apache Kafka has the figure, its name is the one that the usual configuration of the JMX exporter makes "
         "of Kafka's MBean, so that dashboards for Kafka show it. Counters begin at 0 with the broker; a topic that is "
         "deleted takes its values along.\n",

@@ -36,7 +36,7 @@ MANY_TURNS = 2_000
 
 @dataclass
 class Promise:
-    """What was known when so many bytes of the journal were written."""
+    """What was known when this many bytes of the journal were written."""
 
     at: int
     #: Records from the start to here were acknowledged as being on disk.
@@ -88,7 +88,7 @@ class MovingBroker:
         assert isinstance(info, AppendInfo), info
 
     async def turns(self, count: int) -> None:
-        """Let the loop go on."""
+        """Let the loop continue."""
         for _ in range(count):
             await asyncio.sleep(0)
 

@@ -1,6 +1,6 @@
 """Reassignments as faults against a cluster under load: to other brokers and back, cancelled, and while a broker dies.
 
-With three brokers there is no other one to move to: a replica of each partition goes, and is made anew.
+With three brokers there is no other one to move to: a replica of each partition goes, and is made again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MovesUnderLoad:
         self._chance = chance
 
     def begin(self, count: int) -> None:
-        """Begin to move each partition to so many brokers, drawn anew."""
+        """Begin to move each partition to this many brokers, drawn again."""
         brokers = sorted(self._cluster.brokers)
         wanted = {TopicPartition(*place): self._chance.sample(brokers, count) for place in self._cluster.places}
         self._ask(lambda admin: admin.alter_partition_reassignments(dict(wanted)))
@@ -53,7 +53,7 @@ class MovesUnderLoad:
         self._ask(ask)
 
     def wait_until_done(self, count: int) -> None:
-        """Until nothing moves, and each partition has so many replicas, all in sync."""
+        """Until nothing moves, and each partition has this many replicas, all in sync."""
 
         def done() -> bool:
             moving: list[object] = []

@@ -12,7 +12,7 @@ _HEAD = """\
 
 MADE_BY
 
-A key that nobody knows, a value of another type and keys that contradict each other are one error each, which names the
+An unknown key, a value of another type and keys that contradict each other are one error each, which names the
 key and the cure. [Pipelines](pipelines.md) shows files at work.
 
 In every string `${env:NAME}` is a variable of the environment, `${file:PATH}` the text of a file without the line end,

@@ -193,7 +193,7 @@ class KilledCourse:
             self.end(process, whole=True)
 
     def _worker_killed(self, process: subprocess.Popen[bytes]) -> bool:
-        """Kill one of Spark's Python processes; the query ends with an error, or goes on."""
+        """Kill one of Spark's Python processes; the query ends with an error, or continues."""
         found = [
             each
             for each in psutil.Process(process.pid).children(recursive=True)

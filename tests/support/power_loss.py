@@ -36,7 +36,7 @@ class PowerLossDisk(FaultyDisk):
         self._held[pattern] = threading.Event()
 
     def let_go(self) -> None:
-        """Whatever was held up goes on."""
+        """Whatever was held up continues."""
         held, self._held = self._held, {}
         for event in held.values():
             event.set()
@@ -84,7 +84,7 @@ class PowerLossDisk(FaultyDisk):
         self._names[folder] = set(self.disk.listdir(folder))
 
     def forced(self, path: str, size: int) -> None:
-        """A file was forced when it had so many bytes."""
+        """A file was forced when it had this many bytes."""
         with self._guard:
             self._synced[path] = size
 

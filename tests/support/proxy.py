@@ -292,7 +292,7 @@ class Proxy:
             self._passed_one.notify_all()
 
     async def others_have_passed(self, count: int, seconds: float) -> None:
-        """Until so many requests were forwarded, at most for so long."""
+        """Until this many requests were forwarded, at most for so long."""
         goal = self._passed + count
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._passed_one:

@@ -20,7 +20,7 @@ POLL_S = 0.5
 
 
 class RackReader(ABC):
-    """Reads partition 0 of a topic; `client.rack` is its rack, and it asks its leader anew after two seconds."""
+    """Reads partition 0 of a topic; `client.rack` is its rack, and it asks its leader again after two seconds."""
 
     MAX_AGE_MS = 2_000
 

@@ -14,7 +14,7 @@ from support.tiers import TIER_VARIABLE, Tier
 PROFILE = "whatever else the machine does"
 #: Hypothesis's own number of cases for a test that sets none.
 DEFAULT_CASES = 100
-#: Of so many cases a short run tries one.
+#: Of this many cases a short run tries one.
 SHARE_OF_SHORT_RUNS = 5
 
 

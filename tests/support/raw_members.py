@@ -199,14 +199,14 @@ class RawGroup:
         return self.asked(broker_id) == self.coordinator
 
     def take_over(self) -> int:
-        """Kill the coordinator; another broker has taken over when this returns. The members look for it anew."""
+        """Kill the coordinator; another broker has taken over when this returns. The members look for it again."""
         former = self.coordinator
         self.cluster.kill(former)
         self.moved(self.cluster.wait_for_leader(OFFSETS_TOPIC, other_than=former))
         return former
 
     def moved(self, coordinator: int) -> None:
-        """Have the members go on with another coordinator, once it serves."""
+        """Have the members continue with another coordinator, once it serves."""
         self.coordinator = coordinator
         for member in self.members:
             member.disconnect()

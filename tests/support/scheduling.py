@@ -159,7 +159,7 @@ class ByDirectory:
         self._collections[node] = found
 
     def schedule(self) -> None:
-        """Begin, or go on with a worker that has taken the place of a crashed one."""
+        """Begin, or continue with a worker that has taken the place of a crashed one."""
         if not self.tests:
             self.tests = next(iter(self._collections.values()))
             self._waiting = self._families()

@@ -7,7 +7,7 @@ _HEAD = """\
 
 MADE_BY
 
-Names are compared without regard to case. An option that nobody knows, a value that cannot be, and options that
+Names are compared without regard to case. An unknown option, a value that cannot be, and options that
 contradict each other are one error each, which names the option and the cure. [Spark](spark.md) shows them at work.
 
 ## Reading

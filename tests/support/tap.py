@@ -41,7 +41,7 @@ class Hold:
         assert self.arrived.wait(LONGEST_HOLD_S), f"no request {self.api_key} of {self.client_id} came"
 
     def release(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self.released.set()
 
 
@@ -199,7 +199,7 @@ def read_frame(connection: socket.socket) -> bytes | None:
 
 
 def _read(connection: socket.socket, size: int) -> bytes | None:
-    """Exactly so many bytes; None at the end of the stream."""
+    """Exactly this many bytes; None at the end of the stream."""
     data = bytearray()
     while len(data) < size:
         chunk = connection.recv(size - len(data))

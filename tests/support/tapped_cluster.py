@@ -150,7 +150,7 @@ class ClusterBroker:
         self._paused = True
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Let a paused process continue."""
         if self._paused:
             self.server.server.signal(signal.SIGCONT)
             self._paused = False
@@ -175,7 +175,7 @@ def _environment(maker: Maker) -> dict[str, str]:
 class TappedCluster:
     """Brokers with ids from 1 on, made by `makers` in turn, each in one of the `racks` if these are given.
 
-    Each has so many log `directories`.
+    Each has this many log `directories`.
     """
 
     def __init__(

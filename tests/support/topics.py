@@ -19,7 +19,7 @@ class Topics:
         self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
 
     def add_partitions(self, name: str, partitions: int) -> None:
-        """More partitions: so many in all."""
+        """More partitions: this many in all."""
         self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(TIMEOUT_S)
 
     def delete(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Counts the turns of the loop that others get while long work goes on in slices."""
+"""Counts the turns of the loop that others get while long work continues in slices."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from ottla.broker.slices import SLICE_MS, LoopSlices
 
-#: The clock goes on by so much at each look: after two a slice is used up.
+#: The clock continues by so much at each look: after two a slice is used up.
 LOOK_MS = SLICE_MS / 2
 
 
 class Ticking:
-    """Slices by a clock that goes on with each look at it."""
+    """Slices by a clock that continues with each look at it."""
 
     def __init__(self) -> None:
         self._now_ms = 0.0

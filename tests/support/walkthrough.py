@@ -1,7 +1,7 @@
 """A page of the documentation, walked through as a reader does: files written, commands typed, output compared.
 
 A fenced block is one of three things. A `console` block is a session: lines that begin with `$ ` are typed (`> `: the
-command goes on), and what stands below each is what it prints. A block whose first line is a comment with a file name
+command continues), and what stands below each is what it prints. A block whose first line is a comment with a file name
 (`# produce.py`, `// Main.java`) is that file. All others must be marked as not run, with the reason:
 
     <!-- not run: it is the same for Gradle -->

@@ -31,7 +31,7 @@ class Cluster(NamedTuple):
         self.wait_for_leaders(topic, partitions)
 
     def wait_for_leaders(self, topic: str, partitions: int) -> None:
-        """Until the topic has so many partitions, each with a leader."""
+        """Until the topic has this many partitions, each with a leader."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
 
         def have_leaders() -> bool:

@@ -142,7 +142,7 @@ class World:
         return FaultyClient(self.store, self.sessions, self.watches)
 
     async def begin(self, **topics: int) -> None:
-        """A broker is alive, and topics have so many partitions."""
+        """A broker is alive, and topics have this many partitions."""
         self.admin = LocalClient(self.store, 1, self.watches)
         self.broker = LocalClient(self.store, 2, self.watches)
         await self.admin.create("/brokers/ids", make_parents=True)

@@ -99,7 +99,7 @@ def _load(path: str) -> PartitionAssignor:
 def _checked(path: str, found: object) -> type[PartitionAssignor]:
     if isinstance(found, type) and issubclass(found, PartitionAssignor):
         return found
-    raise AssignorError(f"{path} is no assignor: derive it from {PartitionAssignor.__module__}.PartitionAssignor")
+    raise AssignorError(f"{path} is not an assignor: derive it from {PartitionAssignor.__module__}.PartitionAssignor")
 
 
 def _made(path: str, assignor: type[PartitionAssignor]) -> PartitionAssignor:

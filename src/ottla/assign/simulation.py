@@ -134,7 +134,7 @@ def changed(group: SimulatedGroup, change: GroupChange) -> SimulatedGroup | Impo
     """The group after a change and before the next assignment; members that left own nothing."""
     for member_id in change.leaving:
         if member_id not in group.members:
-            return Impossible(f"{member_id} cannot leave: it is no member; members are {', '.join(group.members)}")
+            return Impossible(f"{member_id} cannot leave: it is not a member; members are {', '.join(group.members)}")
     for member_id in change.joining:
         if member_id in group.members:
             return Impossible(f"{member_id} cannot join: it is a member already")
@@ -150,7 +150,7 @@ def changed(group: SimulatedGroup, change: GroupChange) -> SimulatedGroup | Impo
     members = {name: member for name, member in group.members.items() if name not in change.leaving}
     members.update({name: replace(member, owned={}) for name, member in change.joining.items()})
     if not members:
-        return Impossible("nobody would be left in the group")
+        return Impossible("no member would be left in the group")
     return SimulatedGroup(topics, members)
 
 

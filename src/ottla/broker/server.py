@@ -460,7 +460,7 @@ class Broker:
         former = await only_broker_of_all_topics(coordination.zk) if coordination.store is not None else None
         if former is None:
             return await generate_broker_id(coordination.zk, self.config)
-        log.warning("meta.properties names no broker.id; going on as broker %d, which holds all topics", former)
+        log.warning("meta.properties names no broker.id; continuing as broker %d, which holds all topics", former)
         return former
 
     def _control_plane(self, coordination: Coordination, broker_id: int) -> ControlPlane:
@@ -485,7 +485,7 @@ class Broker:
         try:
             self.partitions.losses.load(self._loss_file.read())
         except WireError as error:
-            log.warning("the reports of lost records are damaged, and begin anew: %s", error)
+            log.warning("the reports of lost records are damaged, and start empty: %s", error)
         self.partitions.losses.store = self._loss_file.write
 
     def _first_log_dir(self) -> str:

@@ -49,7 +49,7 @@ def backfill(
     ] = "latest",
     include_headers: Annotated[bool, typer.Option("--headers", help="With the headers of the records.")] = False,
     allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Go on without records that are not there (any more).")
+        bool, typer.Option("--allow-data-loss", help="Continue without records that are missing.")
     ] = False,
     processes: Annotated[
         int | None, typer.Option("--processes", "-p", min=1, help="Processes that read [one for each processor].")
@@ -60,7 +60,7 @@ def backfill(
     """Write topics to Parquet from segment files, in parallel, of a broker that runs or of one that is stopped.
 
     The rows are those that a read_committed consumer gets, in the columns of the Spark source. Where it ended stands in
-    _offsets.json beside them: a stream with that text as startingOffsets goes on with neither gap nor repetition.
+    _offsets.json beside them: a stream with that text as startingOffsets continues with neither gap nor repetition.
     """
     COMMAND.require("the backfill", ("pyspark", "pyarrow"), "spark")
     from ottla.client.errors import ClientError

@@ -38,7 +38,7 @@ def leader_election(
     ] = None,
     election_type: Annotated[
         ElectionType,
-        typer.Option(help="preferred: the first replica, where it is in sync; unclean: any, where nobody leads."),
+        typer.Option(help="preferred: the first replica, where it is in sync; unclean: any, where there is no leader."),
     ] = ElectionType.preferred,
     topic: Annotated[str | None, typer.Option(help="A topic, with --partition.")] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="A partition of --topic.")] = None,
@@ -54,7 +54,7 @@ def leader_election(
     """Elect leaders: give partitions back to their preferred replicas, or elect replicas that are not in sync.
 
     An unclean election loses the records that the new leader lacks; it is held only where a partition has no leader,
-    and is to be confirmed.
+    and asks for confirmation.
 
     Ends with 0, with 1 where a partition that needs another leader did not get one.
     """

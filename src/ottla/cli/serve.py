@@ -163,7 +163,7 @@ def read_config(options: ServeOptions) -> BrokerConfig:
 def _text(data: bytes, path: str) -> str:
     """A properties file as UTF-8; where it is not, as Latin-1, in which Java reads them. Raises `UsageProblem`."""
     if b"\0" in data:
-        raise UsageProblem(f"cannot read {path}: it is no text file")
+        raise UsageProblem(f"cannot read {path}: it is not a text file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -30,7 +30,7 @@ CONSUMER_GROUP = "consumer-metrics"
 
 TOTALS: dict[str, MetricName] = {
     "record-send": MetricName(PRODUCER_GROUP, "Records that were sent."),
-    "record-error": MetricName(PRODUCER_GROUP, "Records that were given up."),
+    "record-error": MetricName(PRODUCER_GROUP, "Records that failed."),
     "record-retry": MetricName(PRODUCER_GROUP, "Records that were sent again."),
     "batch-split": MetricName(PRODUCER_GROUP, "Batches that were split, being too large for the broker."),
     "request": MetricName(PRODUCER_GROUP, "Produce requests."),
@@ -74,7 +74,7 @@ GAUGES: dict[str, MetricName] = {
     "client-state": MetricName(
         COORDINATOR_GROUP,
         "What a member of a group is about: 0 down, 1 finding the coordinator, 2 member, 3 finding the coordinator "
-        "again (it goes on consuming), 4 stopped until a rebalance is over.",
+        "again (it continues to consume), 4 stopped until a rebalance is over.",
     ),
 }
 """Each has one metric of its own name."""

@@ -87,7 +87,7 @@ class OffsetOutOfRange(BrokerError, InvalidOffsetError):
         elif offset < earliest:
             why, cure = "was deleted", f"start at {earliest} to read what is left"
         else:
-            why, cure = "is not written yet, or the topic was made anew", f"start at {latest} at the latest"
+            why, cure = "is not written yet, or the topic was created again", f"start at {latest} at the latest"
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"offset {offset} of {topic}-{partition} {why}; it {has}",
@@ -191,8 +191,8 @@ class LogTruncationError(InvalidOffsetError):
             for each, position in sorted(positions.items())
         )
         super().__init__(
-            f"the log was truncated, as after an unclean leader election ({text}); seek to a divergent offset to go on "
-            "from there, or set auto.offset.reset to have it done",
+            f"the log was truncated, as after an unclean leader election ({text}); seek to a divergent offset to "
+            "continue from there, or set auto.offset.reset to have it done",
             positions,
         )
         self.positions = dict(positions)

@@ -202,7 +202,7 @@ def batches_from(data: memoryview, position: int) -> tuple[memoryview, list[Batc
 def damaged(what: str, error: BatchError) -> CorruptBatchError:
     """The error for an answer that begins with bytes from which nothing can be read, so that their end is not known."""
     return CorruptBatchError(
-        f"{what}: {error}; go on behind that batch: ottla log verify shows where the next one begins"
+        f"{what}: {error}; continue behind that batch: ottla log verify shows where the next one begins"
     )
 
 

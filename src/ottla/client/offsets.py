@@ -27,7 +27,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 
 Found = dict[TopicPartition, OffsetAndTimestamp | None]
-"""Result of ListOffsets per partition; None if there is no record as late as the timestamp."""
+"""Result of ListOffsets per partition; None if no record is as late as the timestamp."""
 Failed = dict[TopicPartition, BrokerError]
 
 

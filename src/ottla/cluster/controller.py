@@ -317,7 +317,7 @@ class Controller:
             for known in topic.partitions:
                 assert known.leader == NO_LEADER or known.leader in known.replicas, f"{name}: leader without replica"
         waiting = state.busy.keys() - state.deletions.keys()  # deletions wait for other brokers
-        assert not waiting or not self.is_idle, f"{waiting} wait for an outcome that nobody will report"
+        assert not waiting or not self.is_idle, f"{waiting} wait for an outcome that will not be reported"
 
 
 def _not_controller(event: Event) -> list[Effect]:

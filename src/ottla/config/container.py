@@ -57,7 +57,7 @@ def container_settings(environment: Mapping[str, str]) -> ContainerSettings | Co
     roles = _names(settings.pop("process.roles", "broker"))
     if "BROKER" not in roles:
         return ContainerRefusal(
-            f"KAFKA_PROCESS_ROLES={environment['KAFKA_PROCESS_ROLES']}: there are no controllers of KRaft here; start "
+            f"KAFKA_PROCESS_ROLES={environment['KAFKA_PROCESS_ROLES']}: ottla has no KRaft controllers; start "
             "brokers only, without this variable or with KAFKA_PROCESS_ROLES=broker"
         )
     controllers = _names(settings.pop("controller.listener.names", ""))

@@ -113,7 +113,7 @@ def _refused_here(properties: Mapping[str, str]) -> str | None:
 def _threads_problem(trial: BrokerConfig, config: BrokerConfig) -> str | None:
     cleaners = trial.get_int("log.cleaner.threads")
     if cleaners == 0:
-        return "log.cleaner.threads=0 leaves nobody to compact. Set it to 1 or more"
+        return "log.cleaner.threads=0 leaves no thread to compact. Set it to 1 or more"
     if trial.get_long("log.cleaner.dedupe.buffer.size") // cleaners <= BYTES_PER_CLEANER_THREAD:
         return "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
     for name in ("max.connections", "max.connection.creation.rate"):

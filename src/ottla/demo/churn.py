@@ -61,7 +61,7 @@ class Churn:
             ("ben joins", lambda: self._join("ben")),
             ("cleo joins", lambda: self._join("cleo")),
             ("ben leaves", lambda: self._member("ben").leave()),
-            ("cleo is killed: nobody tells the group", lambda: self._member("cleo").kill()),
+            ("cleo is killed: the group is not notified", lambda: self._member("cleo").kill()),
             ("dora joins", lambda: self._join("dora")),
         ]
         for event, act in script:

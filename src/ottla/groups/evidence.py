@@ -94,7 +94,7 @@ class Cause(Enum):
     COORDINATOR_MOVED = "coordinator_moved"
     """The group was just loaded by its new coordinator."""
     REBALANCE_REQUESTED = "rebalance_requested"
-    """Somebody other than a member asked for a rebalance (a test does); the detail is the reason."""
+    """A client outside the group asked for a rebalance (a test does); the detail is the reason."""
     GROUP_TOO_LARGE = "group_too_large"
     """The group was loaded with more members than `group.max.size` allows."""
 

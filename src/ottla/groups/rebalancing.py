@@ -23,7 +23,7 @@ SECOND_ROUND = ("need to re-join with the given member-id", "rebalance failed du
 older ones' and ours. The cause is that the member joined.
 """
 POSTPONED_JOIN_MS = 100
-"""Minimum delay between two attempts to complete a join for which nobody has come."""
+"""Minimum delay between two attempts to complete a join while no member has joined."""
 
 
 class StagedKind(Enum):
@@ -132,7 +132,7 @@ class RebalancingGroup(Group):
         elif not self.members.elect_joined_leader():
             wait_ms = max(self.members.rebalance_timeout_ms, POSTPONED_JOIN_MS)
             self.deadlines.set(JOIN, now_ms + wait_ms)
-            self._note(now_ms, "nobody joined; waiting for the static members")
+            self._note(now_ms, "no member joined; waiting for the static members")
         else:
             self._begin_generation(step, now_ms)
 

@@ -100,7 +100,7 @@ class CommitRule(Enum):
 class LeaveRule(Enum):
     """The effect of a member's removal, by its own request or because its session expired."""
 
-    NOTHING = "nobody to go"
+    NOTHING = "no effect"
     TRY_TO_COMPLETE = "may complete the join"
     REBALANCE = "a rebalance"
 

@@ -176,7 +176,7 @@ def _tail(file: ReadableFile, entry_size: int, written: int) -> Iterator[Row]:
 def _rest(file: ReadableFile, entry_size: int) -> Iterator[Row]:
     left = file.size % entry_size
     if left:
-        reason = f"{left} bytes at the end are no entry of {entry_size} bytes"
+        reason = f"{left} bytes at the end are not an entry of {entry_size} bytes"
         yield {"type": "damage", "position": file.size - left, "size": left, "reason": reason}
 
 

@@ -26,8 +26,8 @@ from ottla.storage.snapshot_format import SnapshotProblem, decode_snapshot
 _WITHOUT = {
     RECOVERY_POINT_FILE: "brokers take it for empty and check all logs from the beginning when they start",
     LOG_START_FILE: "brokers take it for empty: records that were deleted by DeleteRecords may appear again",
-    HIGH_WATERMARK_FILE: "brokers take it for empty and find the high watermarks anew",
-    CLEANER_CHECKPOINT_FILE: "compaction begins anew with the first segment",
+    HIGH_WATERMARK_FILE: "brokers take it for empty and find the high watermarks again",
+    CLEANER_CHECKPOINT_FILE: "compaction restarts with the first segment",
 }
 _ZOOKEEPER_VERSION, _KRAFT_VERSION = "0", "1"
 
@@ -35,7 +35,7 @@ _ZOOKEEPER_VERSION, _KRAFT_VERSION = "0", "1"
 def check_snapshot(path: str, offset: int | None, end_offset: int) -> Iterator[LogFinding]:
     """Check a producer snapshot taken at `offset` of a log that ends at `end_offset` (-1 if unknown). DiskError."""
     aside = Remedy(RemedyKind.ASIDE, path)
-    meaning = "brokers make the producers' state anew from the log"
+    meaning = "brokers rebuild the producers' state from the log"
     try:
         with ReadableFile(path) as file:
             producers = decode_snapshot(read_whole(file))
@@ -60,7 +60,7 @@ def check_epochs(path: str) -> tuple[list[tuple[int, int]], LogFinding | None]:
             return decode_leader_epochs(read_whole(file), path).entries, None
     except (CheckpointError, TooLarge) as problem:
         remedy = Remedy(RemedyKind.EPOCHS, path)
-        meaning = "the leader epochs can be made anew from the logs"
+        meaning = "the leader epochs can be rebuilt from the logs"
         return [], LogFinding(Severity.DAMAGE, "epochs", path, _reason(problem, path), meaning, remedy=remedy)
 
 
@@ -70,7 +70,7 @@ def check_partition_metadata(path: str) -> tuple[UUID | None, LogFinding | None]
         with ReadableFile(path) as file:
             return decode_partition_metadata(read_whole(file), path), None
     except (CheckpointError, TooLarge) as problem:
-        meaning = "the directory is not tied to its topic's id; brokers write it anew from what the cluster knows"
+        meaning = "the directory is not tied to its topic's id; brokers write it again from what the cluster knows"
         remedy = Remedy(RemedyKind.ASIDE, path)
         return None, LogFinding(Severity.DAMAGE, "topic-id", path, _reason(problem, path), meaning, remedy=remedy)
 
@@ -115,7 +115,7 @@ def check_ends(
 
 def check_meta(path: str) -> Iterator[LogFinding]:
     """Check `meta.properties`, of a broker with ZooKeeper or of a KRaft node. Raises DiskError."""
-    meaning = "brokers refuse to start on the directory; only somebody who knows the cluster's id can write it anew"
+    meaning = "brokers refuse to start on the directory; to write it again, the cluster's id must be known"
     try:
         with ReadableFile(path) as file:
             text = read_whole(file).decode()
@@ -129,7 +129,7 @@ def check_meta(path: str) -> Iterator[LogFinding]:
     if version not in (_ZOOKEEPER_VERSION, _KRAFT_VERSION):
         yield LogFinding(Severity.DAMAGE, "meta", path, f"its version is {version}, not 0 or 1", meaning)
     elif broker is not None and not (broker.isascii() and broker.isdigit()):
-        yield LogFinding(Severity.DAMAGE, "meta", path, f"the broker's id in it is no number: {broker!r}", meaning)
+        yield LogFinding(Severity.DAMAGE, "meta", path, f"the broker's id in it is not a number: {broker!r}", meaning)
     elif any("=" not in line for line in lines):
         yield LogFinding(Severity.DAMAGE, "meta", path, "it has lines that are no NAME=VALUE", meaning)
 

@@ -71,7 +71,7 @@ class _Faults:
         self._exact = 0
         left = file.size % entry_size
         if left:
-            self.add(file.size - left, f"{left} bytes at the end are no entry of {entry_size} bytes")
+            self.add(file.size - left, f"{left} bytes at the end are not an entry of {entry_size} bytes")
 
     def add(self, position: int, reason: str) -> None:
         """Count a wrong entry."""
@@ -186,9 +186,9 @@ class OffsetIndexCheck:
             if not growing:
                 self._faults.add(place, f"the entry of offset {offset} points to {position}, the log ends at {end}")
             self._next = next(self._entries, None)
-        found = self._faults.finding("records may not be found by their offset until the index is made anew")
+        found = self._faults.finding("records may not be found by their offset until the index is rebuilt")
         if found is None and not growing and end - self._last_position > max(_LEAST_DISTANCE, _THIN * self._distance):
-            message = f"the last entry points to {self._last_position}, the log goes on to {end}"
+            message = f"the last entry points to {self._last_position}, the log continues to {end}"
             meaning = "records behind it are found slowly"
             remedy = Remedy(RemedyKind.INDEXES, self._faults.path)
             return LogFinding(Severity.WARNING, "thin-index", self._faults.path, message, meaning, remedy=remedy)
@@ -246,7 +246,7 @@ class TimeIndexCheck:
             if not growing:
                 self._faults.add(place, f"entry {timestamp} of offset {offset}, which is not in the log")
             self._next = next(self._entries, None)
-        return self._faults.finding("searches by time and retention by time may go wrong until it is made anew")
+        return self._faults.finding("searches by time and retention by time may go wrong until it is rebuilt")
 
 
 class TxnIndexCheck:

@@ -131,7 +131,7 @@ class LogCheck:
         growing = self._facts.in_use and files.following is None
         yield from checks.finish(files.log.size, growing, self._loose(files.base_offset))
         if files.following is not None and self._expected is not None and self._expected > files.following:
-            message = f"the segment goes on to offset {self._expected - 1}, beyond the next one's start"
+            message = f"the segment continues to offset {self._expected - 1}, beyond the next one's start"
             yield LogFinding(Severity.DAMAGE, "order", files.log.path, message, first_offset=files.following)
 
     def _meet(self, files: SegmentFiles) -> Iterator[_Met]:

@@ -182,7 +182,7 @@ class _Verifier:
                 break
             if attempt == ATTEMPTS:
                 message = (
-                    "the broker goes on changing the directory; check it anew later, or when the broker has stopped"
+                    "the broker keeps changing the directory; check it again later, or when the broker has stopped"
                 )
                 found = [LogFinding(Severity.NOTICE, "changing", partition_dir.path, message)]
                 break
@@ -263,7 +263,7 @@ class _Verifier:
             if files[suffix] is None and not (active and (in_use or not log.size)):
                 path = partition_dir.segment_file(base_offset, suffix)
                 remedy = Remedy(RemedyKind.INDEXES, path)
-                meaning = "brokers make it anew when they start"
+                meaning = "brokers rebuild it when they start"
                 yield LogFinding(Severity.WARNING, "missing-index", path, "is missing", meaning, remedy=remedy)
 
     @staticmethod

@@ -461,8 +461,8 @@ def _partition_status(
     end = leader.ends.get(partition)
 
     def replica(broker: int) -> ReplicaStatus:
-        told = asked.get(broker, _Asked())
-        own_end = told.ends.get(partition)
+        known_there = asked.get(broker, _Asked())
+        own_end = known_there.ends.get(partition)
         return ReplicaStatus(
             broker=broker,
             is_in_sync=broker in known.isr,
@@ -470,7 +470,7 @@ def _partition_status(
             log_end_offset=own_end,
             # The leader may have been asked first and have grown since.
             lag=None if end is None or own_end is None else max(0, end - own_end),
-            size_bytes=told.sizes.get(partition),
+            size_bytes=known_there.sizes.get(partition),
         )
 
     adding, removing = moving.get(partition, ((), ()))

@@ -39,7 +39,7 @@ CAUSE_WORDS: Mapping[str, str] = {
     "static_member_replaced": "static member {who} was replaced",
     "assignment_not_written": "the assignment could not be written",
     "coordinator_moved": "the coordinator of the group moved",
-    "rebalance_requested": "somebody outside the group asked for it",
+    "rebalance_requested": "a client outside the group asked for it",
     "group_too_large": "the group has too many members",
 }
 

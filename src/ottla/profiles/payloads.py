@@ -23,7 +23,7 @@ CHUNK_ROWS: Final = 16_384
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """A chunk has fewer rows where they are large."""
 PREPARED_CHUNKS: Final = 4
-"""Chunks come from so many in turn, which differ in accounts, amounts, users, pages and text."""
+"""Chunks come from this many in turn, which differ in accounts, amounts, users, pages and text."""
 PRODUCER_DIGITS: Final = 4
 SEQUENCE_DIGITS: Final = 12
 SEQUENCES: Final = 10**SEQUENCE_DIGITS

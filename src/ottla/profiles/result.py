@@ -115,7 +115,7 @@ def broken_promises(
     if not acknowledged:
         broken.append("no record was acknowledged")
     if checked.strange:
-        broken.append(f"{checked.strange:,} records were read that nobody sent")
+        broken.append(f"{checked.strange:,} records were read that were never sent")
     if not load.workload.loses:
         found = {
             "acknowledged records are lost": checked.lost,

@@ -69,7 +69,7 @@ CLICKS: Final = Workload(
     topic_settings={"min.insync.replicas": "1"},
     settings={"acks": "1", "enable.idempotence": False, "batch.size": 512 * 1024, "buffer.memory": 32 * 1024 * 1024},
 )
-"""As many as possible in large batches; records that only a dead leader had are lost."""
+"""The largest rate, in large batches; records that only a dead leader had are lost."""
 
 WORKLOADS: Final[Mapping[ProfileName, Workload]] = {each.name: each for each in (PAYMENTS, CLICKS)}
 

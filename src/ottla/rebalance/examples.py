@@ -60,7 +60,7 @@ def _sticky() -> Iterator[str]:
     yield "Sticky is balanced first, and then as close as possible to what was. Three members share 4 topics of 2:"
     yield from _settled("sticky", group)
     yield ""
-    yield "C1 leaves. Its partitions are shared out, the others keep theirs; round robin begins anew."
+    yield "C1 leaves. Its partitions are shared out, the others keep theirs; round robin starts from scratch."
     yield from _compared(group, GroupChange(leaving=("C1",)), ("sticky", "roundrobin"))
 
 
@@ -76,8 +76,8 @@ def _sticky_unequal() -> Iterator[str]:
 def _cooperative() -> Iterator[str]:
     members = {"consumer1": SimulatedMember(("p",), {"p": (0, 2)}), "consumer2": SimulatedMember(("p",), {"p": (1,)})}
     group = SimulatedGroup({"p": SubscribedTopic(3)}, members)
-    yield "Cooperative members keep consuming while they join. What has to move is first only given up, and given to"
-    yield "its new owner in a second rebalance; everything else goes on all the time. consumer3 joins:"
+    yield "Cooperative members keep consuming while they join. What has to move is first only revoked, and given to"
+    yield "its new owner in a second rebalance; everything else is consumed all the time. consumer3 joins:"
     outcome = _simulated("cooperative-sticky", group, GroupChange(joining={"consumer3": SimulatedMember(("p",))}))
     yield "  before"
     yield from _owned(outcome.before, "    ")

@@ -58,7 +58,7 @@ def group_of(value: Any) -> SimulatedGroup:
         members = {_text(name, "the name of a member"): {} for name in members}
     found = {name: _member(name, one, topics) for name, one in _object(members, '"members"').items()}
     if not found:
-        raise BadSource('"members" names nobody; give at least one member')
+        raise BadSource('"members" is empty; give at least one member')
     group = SimulatedGroup(topics, found)
     _check_owners(group)
     return group

@@ -43,7 +43,7 @@ def draw(outcomes: Sequence[Outcome]) -> str:
         panels += panel
         top += height
     width, height = 2 * _COLUMN + 2 * _MARGIN, top + 24
-    legend = "square: a partition, in the colour of the member that owned it before; white: nobody did"
+    legend = "square: a partition, in the colour of the member that owned it before; white: none"
     return svg(width, height, [*panels, f'<text x="{_MARGIN}" y="{height - 12}" fill="{FAINT}">{legend}</text>'])
 
 

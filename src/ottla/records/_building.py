@@ -286,7 +286,7 @@ class SourceColumns:
         """ValueError where a column has fewer than `count` rows."""
         for column in (timestamps, *(headers or ())[:2]):
             if column is not None and len(column) < count:
-                raise ValueError(f"a column of {len(column)} rows, where there are to be {count}")
+                raise ValueError(f"a column of {len(column)} rows, where {count} are expected")
         none = memoryview(bytes(8)).cast("q")
         nothing = Strings(none, b"", None, 0, 0)
         self.count = count

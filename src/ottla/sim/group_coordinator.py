@@ -184,7 +184,7 @@ class SimulatedCoordinator:
     def _reply(self, reply: Reply, now_ms: int) -> None:
         request = self._requests.pop(reply.token, None)
         if request is None:
-            raise Wrong(f"an answer to nobody, or a second one: {reply.result}\n{self.story()}")
+            raise Wrong(f"an answer without a request, or a second one: {reply.result}\n{self.story()}")
         self._seen(lambda: self._witness.answered(request, reply.result, now_ms))
         if isinstance(request, OffsetCommit) and isinstance(reply.result, CommitResult):
             self._note_commit(request, reply.result)

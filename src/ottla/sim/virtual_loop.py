@@ -14,7 +14,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 LEAST_DELAY_S = 1e-6
-"""The shortest delay. Who waits for the rest of a millisecond may get one that is too short to change the time."""
+"""The shortest delay. The rest of a millisecond may be too short to change the time."""
 FIRST_DESCRIPTOR = 1 << 30
 """Simulated descriptors begin here; the system's own are smaller."""
 

@@ -109,7 +109,7 @@ class Witness:
         if not taken:
             return
         if member_id not in self._members:
-            raise Wrong(f"the commit of {member_id}, who is no member, was taken")
+            raise Wrong(f"the commit of {member_id}, which is not a member, was taken")
         if request.generation_id != self._generation:
             raise Wrong(f"a commit of generation {request.generation_id} was taken in {self._generation}")
         for partition in taken:

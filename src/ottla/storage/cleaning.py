@@ -209,7 +209,7 @@ class LogCleaner:
         self.uncleanable[key] = str(error)
         self._note(
             f"{key[0]}-{key[1]} cannot be compacted: {error}. It grows until the cause is repaired and the broker was "
-            f"started anew"
+            f"started again"
         )
 
     def abort(self, key: TopicPartitionKey) -> None:

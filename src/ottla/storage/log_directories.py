@@ -252,7 +252,7 @@ class LogDirectories:
             except DiskError as error:
                 self.raise_unless_failed(log_dir, error)
                 continue
-            self._note(f"{path} was in the way of a new partition, and is {aside} now; remove it if nobody misses it")
+            self._note(f"{path} was in the way of a new partition, and is {aside} now; remove it if it is not needed")
 
     def sync_soon(self, log_dir: LogDirectory) -> None:
         """Sync the directory's entries in a disk thread."""

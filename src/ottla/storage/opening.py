@@ -211,4 +211,4 @@ def _rebuilt(paths: list[str], *, are_all_clean: bool) -> str:
     shown = ", ".join(paths[:MOST_PATHS])
     more = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
     usual = "" if are_all_clean else "; that is usual after a broker was killed, and nothing is lost"
-    return f"index files that were missing or damaged are made anew from the logs: {shown}{more}{usual}"
+    return f"index files that were missing or damaged are rebuilt from the logs: {shown}{more}{usual}"

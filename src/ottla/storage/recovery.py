@@ -302,7 +302,7 @@ class _Loader:
                 else:
                     self._disk.remove(renamed)
         self._place.notes.append(
-            f"{self._place.directory}: the log ends at {end}, before its start {start}: begun anew there"
+            f"{self._place.directory}: the log ends at {end}, before its start {start}: begun again there"
             + (f"; what it held is kept in {', '.join(aside)}" if aside else "")
         )
         for offset in self._snapshots.offsets:
@@ -462,7 +462,7 @@ class _Loader:
             for damage in damages:
                 aside = keep_aside(disk, path, file, damage)
                 self._place.notes.append(
-                    f"{path}: cut {damage.length} bytes at position {damage.position} that are no whole batch "
+                    f"{path}: cut {damage.length} bytes at position {damage.position} that are not a whole batch "
                     f"({'kept in ' + aside if aside else 'zeros'}); records may be missing from offset "
                     f"{damage.first_offset} on{', those behind are kept' if damage.end < size else ''}"
                 )

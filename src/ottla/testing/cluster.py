@@ -395,7 +395,7 @@ class EmbeddedCluster(StartedAndStopped):
 
         def what() -> str:
             found = behind()
-            return f"all replicas to be in sync: {'there is no controller' if found is None else '; '.join(found)}"
+            return f"all replicas to be in sync: {'no controller is elected' if found is None else '; '.join(found)}"
 
         await until(lambda: True if behind() == [] else None, what, timeout_s)
 

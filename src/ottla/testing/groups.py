@@ -85,7 +85,7 @@ def rebalance(broker: Broker, group_id: str, reason: str | None) -> None:
     """Ask all members of the group to rejoin. Raises `TestBrokerError`."""
     group = _group(broker, group_id)
     if not len(group.members):
-        raise TestBrokerError(f"the group {group_id} has no members, so that nobody can rejoin")
+        raise TestBrokerError(f"the group {group_id} has no members that could rejoin")
     broker.groups.intervene(RequestRebalance(group_id, reason))
 
 

@@ -49,14 +49,14 @@ async def create_topics(broker: Broker, topics: Mapping[str, TopicDeclaration]) 
 async def _create_topic(broker: Broker, name: str, declared: TopicDeclaration) -> None:
     if isinstance(declared, bool) or not isinstance(declared, int | Mapping):
         raise TestBrokerError(
-            f'the topic {name}: {declared!r} is no number of partitions, nor settings as in {{"partitions": 3}}'
+            f'the topic {name}: {declared!r} is not a number of partitions, nor settings as in {{"partitions": 3}}'
         )
     settings = {"partitions": declared} if isinstance(declared, int) else declared
     configs = {setting.replace("_", "."): str(value) for setting, value in settings.items() if setting != "partitions"}
     try:
         partitions = int(settings.get("partitions", 1))
     except (ValueError, TypeError):
-        raise TestBrokerError(f"the topic {name}: {settings['partitions']!r} is no number of partitions") from None
+        raise TestBrokerError(f"the topic {name}: {settings['partitions']!r} is not a number of partitions") from None
     created = await broker.control.create_topic(TopicSpec(name, partitions, 1, {}, configs))
     if isinstance(created, TopicRefusal):
         raise TestBrokerError(f"the topic {name} cannot be created: {created.message}")

@@ -334,7 +334,7 @@ class ClientProtocol:
 
     def _response(self, frame: bytes | memoryview) -> Response:
         if not self._in_flight:
-            raise WireError("a response came that nobody asked for")
+            raise WireError("a response came without a request")
         expected, api_key, version, is_left_undecoded = self._in_flight.popleft()
         correlation_id, offset = parse_response_header(frame, api_key, version)
         if correlation_id != expected:

@@ -89,7 +89,7 @@ def settled_acl(acl: Sequence[Acl] | None, identities: Collection[Identity], pat
         elif _is_valid(entry.scheme, entry.id):
             settled[entry] = None
         else:
-            raise InvalidAclError(path, f"{entry.scheme}:{entry.id} names nobody")
+            raise InvalidAclError(path, f"{entry.scheme}:{entry.id} is not an identity")
     if not settled:
         raise InvalidAclError(path, "an access list has at least one entry")
     made = tuple(settled)

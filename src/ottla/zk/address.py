@@ -53,7 +53,7 @@ def _host(part: str, text: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ZkAddressError(f"{part!r} in {text!r} is no host:port; an IPv6 address stands in brackets. {_FORM}")
+        raise ZkAddressError(f"{part!r} in {text!r} is not host:port; an IPv6 address stands in brackets. {_FORM}")
     if not host or not port_text.isascii() or not port_text.isdigit() or not 0 < int(port_text) <= HIGHEST_PORT:
-        raise ZkAddressError(f"{part!r} in {text!r} is no host:port. {_FORM}")
+        raise ZkAddressError(f"{part!r} in {text!r} is not host:port. {_FORM}")
     return host, int(port_text)

@@ -42,7 +42,7 @@ NODE_OVERHEAD_BYTES = 100
 SESSIONS_PER_RECORD = 10_000
 
 HOLE = bytes(512)
-"""A sector that was never written. No record holds so many zeros: JSON has none, and a header is short."""
+"""A sector that was never written. No record holds this many zeros: JSON has none, and a header is short."""
 
 _HEAD = struct.Struct(">II")
 

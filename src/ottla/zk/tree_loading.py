@@ -16,7 +16,7 @@ DAMAGED_SUFFIX: Final = ".damaged"
 """Suffix of the copy of a damaged log that an unclean start has skipped."""
 _CURE: Final = (
     "Restore the files ottla-tree.* from a copy, all of one time; or start once with "
-    "ottla.tree.unclean.start.enable=true (ottla zookeeper: --unclean-start) to go on with what there is: later "
+    "ottla.tree.unclean.start.enable=true (ottla zookeeper: --unclean-start) to continue with what there is: later "
     "changes of topics, of their settings, and of offsets and other znodes are lost then"
 )
 
@@ -57,7 +57,7 @@ def load_tree(disk: Disk, directory: str, unclean_start: bool) -> LoadedTree:
         raise TreeDamaged(f"{problem}. {_CURE}")
     if problem is not None:
         loaded.is_unclean = True
-        loaded.notes.append(f"{problem}. Going on with what there is, as ottla.tree.unclean.start.enable allows")
+        loaded.notes.append(f"{problem}. Continuing with what there is, as ottla.tree.unclean.start.enable allows")
         if replayed.good < len(content):
             aside = f"{log_path}.{replayed.good}{DAMAGED_SUFFIX}"
             disk.write_atomic(aside, content)
@@ -75,7 +75,7 @@ def _damage_within(content: bytes, replayed: ReplayedLog, path: str) -> str | No
     good, behind = replayed
     if behind is None or HOLE in content[good:behind]:
         return None
-    return f"{path} is damaged at byte {good}, and goes on at byte {behind}"
+    return f"{path} is damaged at byte {good}, and continues at byte {behind}"
 
 
 def _missing(disk: Disk, directory: str, loaded: LoadedTree, has_log: bool) -> str | None:
@@ -99,7 +99,7 @@ def _missing(disk: Disk, directory: str, loaded: LoadedTree, has_log: bool) -> s
 
 def _cut_off(content: bytes, replayed: ReplayedLog, path: str) -> str:
     good, behind = replayed
-    note = f"{path}: cut {len(content) - good} bytes from byte {good} on that are no whole record"
+    note = f"{path}: cut {len(content) - good} bytes from byte {good} on that are not a whole record"
     if behind is None:
         return f"{note}, as a write leaves them that was cut short"
     return (

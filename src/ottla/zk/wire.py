@@ -169,7 +169,7 @@ class Reader:
         stop = start + length
         if length < 0:
             if length != -1:
-                raise JuteError(f"{length} is no length")
+                raise JuteError(f"{length} is not a length")
             self.position = start
             return None
         if stop > self.end:
@@ -269,7 +269,7 @@ def _create(reader: Reader) -> Create:
     if modes is None:
         if flags in _UNIMPLEMENTED_MODES:
             raise UnimplementedError(path, "containers and nodes with a time to live are not served")
-        raise BadArgumentsError(path, f"{flags} is no way to create a node")
+        raise BadArgumentsError(path, f"{flags} is not a way to create a node")
     return Create(path, data, *modes, acl)
 
 
@@ -330,7 +330,7 @@ def multi(data: bytes, position: int, end: int) -> tuple[list[int], list[Operati
             return ops, operations
         decode = _WITHIN_MULTI.get(op)
         if decode is None:
-            raise JuteError(f"{op} is no operation of a multi")
+            raise JuteError(f"{op} is not an operation of a multi")
         try:
             operations.append(decode(reader))
         except ZkError as error:
@@ -347,7 +347,7 @@ def multi_read(data: bytes, position: int, end: int) -> list[tuple[int, str]]:
         if is_end:
             return reads
         if op not in (Op.GET_DATA, Op.GET_CHILDREN):
-            raise JuteError(f"{op} is no operation of a multiRead")
+            raise JuteError(f"{op} is not an operation of a multiRead")
         reads.append((op, reader.read_string()))
         reader.read_bool()
 

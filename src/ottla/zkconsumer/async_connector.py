@@ -190,6 +190,6 @@ async def _in_time(what: str, work: Awaitable[None], limit_s: float) -> None:
         async with asyncio.timeout(limit_s):
             await work
     except TimeoutError:
-        _log.warning("%s took more than %d ms and was given up", what, limit_s * 1000)
+        _log.warning("%s took more than %d ms and was abandoned", what, limit_s * 1000)
     except (ClientError, ZkError) as error:
         _log.warning("%s failed: %s", what, error)

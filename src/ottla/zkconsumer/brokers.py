@@ -32,7 +32,7 @@ async def read_brokers(zk: ZkClient) -> Servers:
         except NoNodeError:
             continue  # it was deleted in between
         except ValueError as error:
-            problem = error if isinstance(error, ZnodeDataError) else f"{name} is no broker's id"
+            problem = error if isinstance(error, ZnodeDataError) else f"{name} is not a broker's id"
             _log.warning("a broker in ZooKeeper is passed over: %s", problem)
             continue
         plain = [each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"]

@@ -71,7 +71,7 @@ class LeaderFinder:
                 _log.log(level, "leaders are not known of %s: %s", _some_of(self.no_leader), error)
                 self._problem = str(error)
             except Exception:
-                _log.exception("the search for leaders broke, and goes on")
+                _log.exception("the search for leaders broke, and continues")
             await asyncio.sleep(self._backoff_s)
             if self.no_leader:
                 self._some.set()

@@ -29,7 +29,7 @@ OF_NEWER_CONSUMERS = {
     "enable.auto.commit": "here it is auto.commit.enable",
     "fetch.max.bytes": "the limit of one partition is fetch.message.max.bytes",
     "fetch.max.wait.ms": "here it is fetch.wait.max.ms",
-    "group.instance.id": "there are no static members in this generation",
+    "group.instance.id": "this generation has no static members",
     "isolation.level": "this generation reads what is not committed, too",
     "key.deserializer": "give key_decoder to create_message_streams",
     "max.partition.fetch.bytes": "here it is fetch.message.max.bytes",

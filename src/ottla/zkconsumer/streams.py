@@ -103,7 +103,7 @@ class MessageAndMetadata(Generic[K, V]):
         except Exception as error:  # a decoder of the user's may raise whatever it likes
             raise SerializationError(
                 f"the {what} of the record at offset {self.offset} of {self.topic}-{self.partition} cannot be decoded "
-                f"({type(error).__name__}: {error}); the stream goes on behind it"
+                f"({type(error).__name__}: {error}); the stream continues behind it"
             ) from error
 
     def __repr__(self) -> str:
@@ -233,5 +233,5 @@ class KafkaStream(Generic[K, V]):
 def _unreadable(partition: TopicPartition, error: CorruptBatchError) -> ClientError:
     return CorruptBatchError(
         f"{partition} cannot be read on: {str(error).partition('; ')[0]}; to leave it out, commit a later offset for "
-        "the partition (commit_offsets) and open the connector anew"
+        "the partition (commit_offsets) and open the connector again"
     )

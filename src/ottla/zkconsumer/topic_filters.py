@@ -28,7 +28,7 @@ class TopicFilter:
         try:
             self._compiled = re.compile(self.regex)
         except re.error as error:
-            raise InvalidArgumentError(f"the topic filter {pattern!r} is no regular expression: {error}") from error
+            raise InvalidArgumentError(f"the topic filter {pattern!r} is not a regular expression: {error}") from error
 
     def is_allowed(self, topic: str, *, exclude_internal_topics: bool) -> bool:
         """Whether the filter takes the topic."""

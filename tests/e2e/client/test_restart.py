@@ -1,4 +1,4 @@
-"""The producer and the reader go on over a broker that is killed and comes back."""
+"""The producer and the reader continue over a broker that is killed and comes back."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Load:
             self.error = error
 
     def goes_on(self, records: int = 20) -> None:
-        """Wait for so many more records in each partition."""
+        """Wait for this many more records in each partition."""
         before = self.sent
         wait_until(lambda: self.error is not None or self.sent >= before + records, "acknowledgements")
 
@@ -160,7 +160,7 @@ def elect(cluster: Cluster, *, is_failing: bool) -> None:
 
 @pytest.mark.parametrize("is_controller", [True, False], ids=["controller", "other"])
 def test_an_empty_directory_in_its_place(cluster: Cluster, is_controller: bool) -> None:
-    """Its replicas are made anew, and none leads before it has caught up."""
+    """Its replicas are made again, and none leads before it has caught up."""
     elect(cluster, is_failing=is_controller)
     with Load(cluster) as load:
         load.goes_on()

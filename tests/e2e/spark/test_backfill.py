@@ -1,4 +1,4 @@
-"""A backfill in Spark, and a stream that goes on where it ended, while the topic is written, rolled and compacted."""
+"""A backfill in Spark, and a stream that continues where it ended, while the topic is written, rolled and compacted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Settings of clients are those of Apache Kafka 3.9.1's own classes.
 
 `kafka_3_9_client_settings.json` is what `ClientSettings.java settings` prints, `kafka_3_9_client_messages.json` holds
-cases with what `ClientSettings.java messages` makes of them; where Java is there, both are made anew.
+cases with what `ClientSettings.java messages` makes of them; where Java is there, both are made again.
 """
 
 from __future__ import annotations

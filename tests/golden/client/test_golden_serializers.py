@@ -1,6 +1,6 @@
 """Serializers write the bytes of Apache Kafka 3.9.1's, and deserializers read them.
 
-`kafka_3_9_serialized.json` is what `Serialized.java` prints; where Java is there it is made anew.
+`kafka_3_9_serialized.json` is what `Serialized.java` prints; where Java is there it is made again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `beside/` has what Apache Kafka's controller did with the scripts of the seeds 1 to 20, and with some that are made by
 hand (`support.controller_script`), a line for each step. Ours plays them in virtual time with its real broker, and does
-the same but for what `support.wanted_differences` names. To record them anew, in about ten minutes:
+the same but for what `support.wanted_differences` names. To record them again, in about ten minutes:
 `OTTLA_RECORD=1 pytest --long tests/golden/cluster/test_beside.py`; one of them with `-k "plays_as_recorded and NAME"`.
 """
 

@@ -1,7 +1,7 @@
 """What three brokers of Apache Kafka 3.9.1 say to each other, recorded on the wire.
 
 `interbroker/` has for each scene of `interbroker_scenes` the frames (`.jsonl`) and a transcript to be read (`.txt`),
-with the znodes that changed. `OTTLA_RECORD=1` records them anew:
+with the znodes that changed. `OTTLA_RECORD=1` records them again:
 `OTTLA_RECORD=1 pytest --long tests/golden/cluster/test_interbroker.py`.
 """
 

@@ -1,6 +1,6 @@
 """Placement is that of Apache Kafka 3.9.1: 1,000 seeded random cases against its `AdminUtils.assignReplicasToBrokers`.
 
-`placement.jsonl` is what `Placement.java` prints for these cases, a line each; `OTTLA_RECORD=1` records it anew.
+`placement.jsonl` is what `Placement.java` prints for these cases, a line each; `OTTLA_RECORD=1` records it again.
 """
 
 from __future__ import annotations

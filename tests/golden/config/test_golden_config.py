@@ -1,7 +1,7 @@
 """Settings, messages and descriptions are those of Apache Kafka 3.9.1.
 
 `kafka_3_9_settings.json` is what `KafkaSettings.java settings` prints, `kafka_3_9_messages.json` holds cases with what
-`KafkaSettings.java messages` makes of them; where Java is there, both are made anew. `kafka_3_9_describe.json` is what
+`KafkaSettings.java messages` makes of them; where Java is there, both are made again. `kafka_3_9_describe.json` is what
 a broker with the properties below answered to DescribeConfigs.
 """
 

@@ -68,7 +68,7 @@ def static_member(bootstrap: str) -> Consumer:
             "client.id": "client-1",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            # Longer than two JVMs take to start on a busy machine: a member whose session is over joins anew.
+            # Longer than two JVMs take to start on a busy machine: a member whose session is over joins again.
             "session.timeout.ms": 600_000,
             "max.poll.interval.ms": 600_000,
             "log_level": 0,

@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets` against those that Apache Kafka's own classes write.
 
-`records.txt` is what `OffsetsTopicRecords.java` prints; record it anew with `OTTLA_RECORD=1`.
+`records.txt` is what `OffsetsTopicRecords.java` prints; record it again with `OTTLA_RECORD=1`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The mirror's records, names, filters and translated offsets against those of MirrorMaker 2's own classes.
 
-`mirror_maker.txt` is what `MirrorMaker.java` prints; record it anew with `OTTLA_RECORD=1`.
+`mirror_maker.txt` is what `MirrorMaker.java` prints; record it again with `OTTLA_RECORD=1`.
 """
 
 from __future__ import annotations

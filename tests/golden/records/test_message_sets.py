@@ -1,7 +1,7 @@
 """Message sets and the conversions to and from them against Apache Kafka's classes.
 
 `message_sets.txt` is what `MessageSets.java write` prints; `OTTLA_RECORD=1 ./run test tests/golden/records` records it
-anew.
+again.
 """
 
 from __future__ import annotations

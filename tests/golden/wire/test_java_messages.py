@@ -1,7 +1,7 @@
 """Every message in every version, judged by the classes that Apache Kafka generates from its definitions.
 
 `messages.txt` holds bytes that those classes made of `Counted` messages, so that this is checked without Java, too.
-When declarations have changed, record it anew: `OTTLA_RECORD=1 ./run test tests/golden/wire`.
+When declarations have changed, record it again: `OTTLA_RECORD=1 ./run test tests/golden/wire`.
 """
 
 from __future__ import annotations

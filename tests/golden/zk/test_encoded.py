@@ -1,6 +1,6 @@
 """The data of znodes against what Apache Kafka's own classes write, byte for byte.
 
-`znodes.txt` is what `Znodes.java` prints; record it anew with `OTTLA_RECORD=1`.
+`znodes.txt` is what `Znodes.java` prints; record it again with `OTTLA_RECORD=1`.
 """
 
 from __future__ import annotations

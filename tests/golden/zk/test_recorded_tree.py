@@ -2,7 +2,7 @@
 
 `kafka_tree_of_two_ages.json` is the tree of a real ZooKeeper after two brokers (ids 7 and 8, with racks and two
 listeners) had made, grown, moved, set and deleted topics and taken quotas (`Changes.java`), 0.8.2.2's tools had made
-and changed a topic, and while three of its high-level consumers were there. `OTTLA_RECORD=1` records it anew.
+and changed a topic, and while three of its high-level consumers were there. `OTTLA_RECORD=1` records it again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A program that is interrupted by Ctrl-C: `interrupted.py KIND ACTIVITY BOOTSTRAP TOPIC GROUP ACKNOWLEDGED`.
 
-It catches nothing, says "ready" when it is at its activity, and goes on with it for ever. Values that were acknowledged
+It catches nothing, says "ready" when it is at its activity, and repeats it for ever. Values that were acknowledged
 are written to the file ACKNOWLEDGED, a line each.
 """
 

@@ -1,4 +1,4 @@
-"""A program that is interrupted at random points while it reads, goes on each time, and tells what it has seen.
+"""A program that is interrupted at random points while it reads, continues each time, and tells what it has seen.
 
     python interrupted_reader.py BOOTSTRAP TOPIC PARTITIONS COUNT SEED poll|iterate
 
@@ -25,7 +25,7 @@ SHORTEST_S = 0.00005
 AGAIN_S = 0.05
 """Python drops what is raised in the midst of its own cleaning up, so an interruption may have to come again."""
 CLOSED_EVERY = 25
-"""Interruptions after which the consumer is closed and another goes on where it stopped."""
+"""Interruptions after which the consumer is closed and another continues where it stopped."""
 TIME_LIMIT_S = 100.0
 CLOSE_LIMIT_S = 15.0
 """Time after the limit when the stacks are dumped, as it hangs then."""
@@ -52,7 +52,7 @@ class Reading:
             raise KeyboardInterrupt
 
     def open(self) -> Any:
-        """A consumer that goes on where the one before it stopped."""
+        """A consumer that continues where the one before it stopped."""
         consumer: Any = Consumer(
             bootstrap_servers=self.bootstrap, group_id=self.topic, auto_offset_reset="earliest", max_poll_records=37
         )

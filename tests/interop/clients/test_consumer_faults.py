@@ -55,7 +55,7 @@ class Account(ConsumerRebalanceListener):
         self.values: dict[int, set[bytes]] = {partition: set() for partition in range(PARTITIONS)}
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Note which may begin anew."""
+        """Note which may begin again."""
         self.new |= {each.partition for each in partitions}
 
     def read(self, record: Any) -> None:
@@ -107,7 +107,7 @@ def read_all(consumer: Any, account: Account) -> None:
 
 
 def commit(consumer: Any, account: Account) -> None:
-    """What was read is committed, or the group went on without this member, which it is told."""
+    """What was read is committed, or the group continued without this member, which it is told."""
     owned = {each.partition for each in consumer.assignment()} - account.new
     reached = {partition: account.next[partition] for partition in owned}
     try:

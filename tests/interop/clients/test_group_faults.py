@@ -40,7 +40,7 @@ class Member(ConsumerRebalanceListener):
     def __init__(self, shared: Shared, consumer: Any, topic: str) -> None:
         self._shared = shared
         self.consumer = consumer
-        #: The next offset of what it owns; None where it may begin anew.
+        #: The next offset of what it owns; None where it may begin again.
         self._next: dict[int, int | None] = {}
         self._polls = 0
         consumer.subscribe([topic], listener=self)

@@ -94,7 +94,7 @@ def factors(cluster: TappedCluster) -> dict[str, set[int]]:
 
 @pytest.mark.parametrize("cluster", MIXES, indirect=True)
 def test_streams_count_at_least_once(cluster: TappedCluster, tmp_path: Path) -> None:
-    """While a broker is killed and comes back; and after a restart the counts go on, from the changelog."""
+    """While a broker is killed and comes back; and after a restart the counts continue, from the changelog."""
     create(cluster.bootstrap, "words", "totals")
     produced: Counter[str] = Counter()
     reader = Reader(cluster.bootstrap, "totals")
@@ -200,7 +200,7 @@ def test_connect_standalone(cluster: TappedCluster, tmp_path: Path) -> None:
             "standalone", tmp_path / f"run-{number}", "org.apache.kafka.connect.cli.ConnectStandalone", *arguments
         ) as program:
             wait_until(partial(holds, tmp_path, wanted), program.output_tail, WAIT_S)
-    # The source went on where it was: each line is in the topic once.
+    # The source continued where it was: each line is in the topic once.
     reader = Reader(cluster.bootstrap, "lines")
     wait_until(lambda: len(reader.read()) >= len(lines), lambda: f"{len(reader.found)} lines", WAIT_S)
     reader.close()
@@ -220,7 +220,7 @@ def asked(port: int, path: str, body: Mapping[str, Any] | None = None) -> Any:
 
 @pytest.mark.parametrize("cluster", MIXES[:2], indirect=True)
 def test_connect_distributed(cluster: TappedCluster, tmp_path: Path) -> None:
-    """Two workers; one is killed, and the other goes on with its tasks."""
+    """Two workers; one is killed, and the other continues with its tasks."""
     create(cluster.bootstrap, "lines")
     ports = [free_port(), free_port()]
     settings = {"group.id": "workers", "scheduled.rebalance.max.delay.ms": "0", "session.timeout.ms": "6000"}

@@ -53,7 +53,7 @@ def test_a_cluster_moves_to_ottla_and_back(tmp_path: Path, order: Sequence[int])
                 member.leave()
             load.wait_for_more(RECORDS)
         load.check()
-        # Another generation goes on where the first has committed.
+        # Another generation continues where the first has committed.
         with members(cluster, tmp_path / "again", TOPIC) as again:
             wait_until_read(load, [*group, *again])
             for member in again:

@@ -129,7 +129,7 @@ def test_the_leader_of_one_make_names_a_follower_of_the_other(tmp_path: Path, le
             write(cluster.bootstrap, SOME)
             for reader in (ours, *others):
                 reader.read_up_to(2 * SOME)
-            # At times it asks the leader anew, and reads from it while the follower lags.
+            # At times it asks the leader again, and reads from it while the follower lags.
             wait_until(lambda: not ours.poll() and ours.replica == 2, "a read from broker 2 again")
             cluster.brokers[2].kill9()
             write(cluster.bootstrap, SOME)

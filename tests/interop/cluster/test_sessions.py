@@ -1,4 +1,4 @@
-"""Brokers of both makes are paused, under load, until their ZooKeeper sessions have expired, and go on."""
+"""Brokers of both makes are paused, under load, until their ZooKeeper sessions have expired, and continue."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class ConnectionReport:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare how a sample is asked for."""
-    parser.addoption("--sample-size", type=int, help="run only so many of the tests that would run")
+    parser.addoption("--sample-size", type=int, help="run only this many of the tests that would run")
     parser.addoption("--sample-seed", type=int, default=0, help="which")
 
 

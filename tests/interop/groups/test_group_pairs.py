@@ -2,7 +2,7 @@
 
 After every step the answers (error, generation, leader, members, assignment), the requests without one, and the group
 as DescribeGroups has it must be what the transcript says, of ottla as of Apache Kafka. Where the two are meant to
-differ, the transcript says so with the name of a reason in `WANTED`. `OTTLA_RECORD=1` writes the transcripts anew from
+differ, the transcript says so with the name of a reason in `WANTED`. `OTTLA_RECORD=1` writes the transcripts again from
 what the brokers do, to be reviewed as a diff.
 
 All scenarios run at once, each with a group of its own, so that the waiting of one (for a session to expire) is the

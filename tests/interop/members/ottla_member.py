@@ -36,7 +36,7 @@ class Heard(ConsumerRebalanceListener):
         report_owned("revoked", partitions)
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """The group went on without this member."""
+        """The group continued without this member."""
         report_owned("lost", partitions)
 
 

@@ -38,7 +38,7 @@ def delete_records(broker: Bootstrapped, topic: str, offset: int, partition: int
 
 
 def make_again(broker: Bootstrapped, topic: str, count: int) -> None:
-    """Delete a topic, and make it again with so many records."""
+    """Delete a topic, and make it again with this many records."""
     with Admin(bootstrap_servers=broker.bootstrap) as admin, Client(broker.bootstrap) as client:
         admin.delete_topics([topic])
 

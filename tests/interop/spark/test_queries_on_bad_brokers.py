@@ -1,4 +1,4 @@
-"""Queries of both connectors that go on while brokers die and come back, and stand still."""
+"""Queries of both connectors that continue while brokers die and come back, and stand still."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Reader(ABC):
         """The member id by which the library goes."""
 
     def read(self, count: int) -> list[bytes]:
-        """The next so many values."""
+        """The next this many values."""
         found: list[bytes] = []
 
         def polled() -> bool:

@@ -95,7 +95,7 @@ class Group:
         return consumer
 
     def start(self, streams: dict[str, int], **settings: Any) -> Consumer:
-        """A consumer that reads so many streams of each topic."""
+        """A consumer that reads this many streams of each topic."""
         consumer = self.connect(**settings)
         made = consumer.connector.create_message_streams(streams)
         consumer.read([stream for of_topic in made.values() for stream in of_topic])

@@ -169,7 +169,7 @@ def test_a_session_that_expires_in_the_middle_of_a_rebalance(
         def step(self, now: RebalanceStep) -> None:
             if now is step and not expired:
                 expired.append(now)
-                expire(cluster, second)  # the rebalance goes on before it learns of it
+                expire(cluster, second)  # the rebalance continues before it learns of it
 
     second.connector._connector.counters = Expiring()
     second.read(second.connector.create_message_streams({unique: 1})[unique])

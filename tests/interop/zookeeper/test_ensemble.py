@@ -1,4 +1,4 @@
-"""A real ensemble of three: a server is killed, and sessions of ours go on with another of the list."""
+"""A real ensemble of three: a server is killed, and sessions of ours continue with another of the list."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class MixedGroup:
         self.start_old = start_old
 
     def start(self, make: str, name: str, topic: str, threads: int = 1, **settings: str) -> Member:
-        """A member that reads so many streams of a topic; settings by Kafka's names with underscores."""
+        """A member that reads this many streams of a topic; settings by Kafka's names with underscores."""
         if make == "ours":
             return self.ours.start({topic: threads}, consumer_id=name, auto_commit_interval_ms=200, **settings)
         named = {key.replace("_", "."): value for key, value in settings.items()}

@@ -123,7 +123,7 @@ def transaction(log: PartitionLog, number: int, values: dict[tuple[str, int], by
 
 
 def accepted(log: PartitionLog, from_offset: int) -> dict[int, bytes]:
-    """What a client accepts that checks checksums and offsets, and goes on behind what it cannot take."""
+    """What a client accepts that checks checksums and offsets, and continues behind what it cannot take."""
     found: dict[int, bytes] = {}
     offset = from_offset
     while offset < log.log_end_offset:
@@ -207,7 +207,7 @@ def check(whole: tuple[Path, Content], tmp_path: Path, seed: int) -> None:
 
 
 def look(root: Path, content: Content, lost: set[int], harmed: Harm, *, trusted: bool, unseen: bool) -> list[str]:
-    """Open the folder, read everything, go on writing; returns what was told."""
+    """Open the folder, read everything, continue writing; returns what was told."""
     manager = opened(root)
     notes = list(manager.notes)
     for topic, partition in (("plain", 0), ("packed", 0), ("packed", 1)):

@@ -20,7 +20,7 @@ MOMENTS = 60
 
 
 async def check(run: MoveRun, disk: MemoryDisk, promise: Promise) -> None:
-    """Open what is left: one log with all that was promised. The move goes on, and the log stays the same."""
+    """Open what is left: one log with all that was promised. The move continues, and the log stays the same."""
     broker = MovingBroker(disk, VirtualClock(NOW_MS), epoch=1000)
     log = broker.log
     found = served(log)

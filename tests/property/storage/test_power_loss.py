@@ -37,7 +37,7 @@ def opened(disk: MemoryDisk, clock: VirtualClock) -> LogManager:
 
 @dataclass
 class Moment:
-    """What was known when so many bytes of the journal were written."""
+    """What was known when this many bytes of the journal were written."""
 
     at: int
     #: Of each partition: the offset below which everything was acknowledged, the log's start, the newest epoch.
@@ -103,7 +103,7 @@ class Run:
 
 
 def check(run: Run, disk: MemoryDisk, promised: dict[Key, tuple[int, int, int]]) -> None:
-    """Open what is left, read all of it, and go on writing."""
+    """Open what is left, read all of it, and continue writing."""
     manager = opened(disk, VirtualClock(NOW_MS))
     for key, (end, start, epoch) in promised.items():
         log = manager.get(*key)

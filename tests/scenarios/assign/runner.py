@@ -1,7 +1,7 @@
 """Runs transcripts of assignments: `> command` lines, each followed by what it led to. See the files beside this one.
 
 topic t 4 [racks=a,b,a+b,c]        there is such a topic; racks of each partition's replicas
-join m t,u [rack=a] [instance=i]   a member that subscribes to t and u; again: it subscribes anew
+join m t,u [rack=a] [instance=i]   a member that subscribes to t and u; again: it subscribes again
 leave m
 assign range                       everybody gets what that assignor gives, and owns it when the next one runs
 threads c t=2,u=1                  a ZooKeeper consumer with that many threads for each topic

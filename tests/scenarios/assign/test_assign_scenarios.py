@@ -1,4 +1,4 @@
-"""The transcripts beside this file, by our assignors and by Java's; `OTTLA_RECORD=1` writes them anew."""
+"""The transcripts beside this file, by our assignors and by Java's; `OTTLA_RECORD=1` writes them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transcripts beside this file; `OTTLA_RECORD=1` writes them anew, to be reviewed as a diff."""
+"""The transcripts beside this file; `OTTLA_RECORD=1` writes them again, to be reviewed as a diff."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ def _refusals(refusals: Mapping[events.PartitionKey, TopicRefusal]) -> str:
 
 
 def rerun(text: str) -> str:
-    """The transcript as it is now: comments and commands are kept, what follows them is written anew."""
+    """The transcript as it is now: comments and commands are kept, what follows them is written again."""
     transcript = Transcript()
     lines: list[str] = []
     for line in text.splitlines():

@@ -15,7 +15,7 @@ next request, unless the command says otherwise. Commands:
     advance 3000ms | restart
     isolate              (nothing is copied to other brokers from now on)
     copy                 (they copy all there is, without the leader's knowledge)
-    takeover             (the leader is killed; another goes on with what it has copied)
+    takeover             (the leader is killed; another continues with what it has copied)
     resign               (the leader hears that it is not the leader any more)
 """
 

@@ -229,7 +229,7 @@ class Scene(SeedRun):
         self.broker(number).pause()
 
     def resume(self, number: int) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self.tell(f"broker {number} goes on")
         self.broker(number).resume()
 
@@ -261,7 +261,7 @@ class Scene(SeedRun):
         self.cluster.network.delays.clear()
 
     def ask_for_preferred_leader(self, number: int) -> None:
-        """Ask a controller to have the preferred replica lead; one that is paused does it when it goes on."""
+        """Ask a controller to have the preferred replica lead; one that is paused does it when it continues."""
         controller = self.broker(number)
         assert controller.process is not None
         assert controller.broker is not None

@@ -59,7 +59,7 @@ class BackBeforeTheElection(Scene):
 
 
 class DeposedLeaderProposes(Scene):
-    """A leader is paused until another leads; when it goes on, it proposes to take the others out of the ISR."""
+    """A leader is paused until another leads; when it continues, it proposes to take the others out of the ISR."""
 
     brokers = 4
     starting = (4, 2, 3, 1)
@@ -85,7 +85,7 @@ class DeposedLeaderProposes(Scene):
 
 
 class DeposedControllerWrites(Scene):
-    """A controller is paused with an election begun; another is elected and changes the ISR; then the first goes on.
+    """A controller is paused with an election begun; another is elected and changes the ISR; then the first continues.
 
     What it then wrote would be read by the controller after the next election.
     """

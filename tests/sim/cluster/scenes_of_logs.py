@@ -31,9 +31,9 @@ class NextLeaderDies(Scene):
 
 
 class LostOnTheFormerLeader(Scene):
-    """A leader alone appends records; another leads, and the first loses them; then it leads again and gets them anew.
+    """A leader alone appends records; another leads, and the first loses them; then it leads again and gets them again.
 
-    Their producer reaches no other broker; the other producer goes on meanwhile.
+    Their producer reaches no other broker; the other producer continues meanwhile.
     """
 
     producer_settings = PERSISTENT

@@ -88,7 +88,7 @@ class ElectedBeforeItsRestart(Scene):
         self.heal()
         self.start(3)
         await self.wait(SESSION_S / 2)
-        # It registers anew when its former session has ended; the controller does not see that.
+        # It registers again when its former session has ended; the controller does not see that.
         self.cut_zookeeper(4)
         await self.until(lambda: self.broker(3).is_up, "broker 3 is back")
         await self.wait(1.0, 2.0)

@@ -81,7 +81,7 @@ class Catching:
         )
 
     async def fall_behind(self, count: int, size: int) -> None:
-        """Broker 2 is killed, and misses so many records of this size."""
+        """Broker 2 is killed, and misses this many records of this size."""
         self.cluster.brokers[2].kill()
         image = self.broker(1).image
         assert await self.cluster.until(lambda: 2 not in image.brokers, 60.0)

@@ -164,7 +164,7 @@ class SimulatedBroker:
         self.zk.freeze()
 
     def resume(self) -> None:
-        """Let the process go on, if it was not killed meanwhile."""
+        """Let the process continue, if it was not killed meanwhile."""
         if self.process is not None and self.zk is not None and not self.process.is_running:
             self.process.resume()
             self.process.start(self.zk.thaw())

@@ -45,7 +45,7 @@ DELIVERY_TIMEOUT_MS: Final = 12_000
 #: Seconds between the bursts of a producer, and records in each.
 BURST_S: Final = (0.1, 1.2)
 BURST_RECORDS: Final = (1, 16)
-#: A reader in a rack asks the leader anew so often.
+#: A reader in a rack asks the leader again so often.
 RACK_FOR_MS: Final = 3_000
 OBSERVED_EVERY_S: Final = 1.1
 COMMIT_EVERY_S: Final = 1.5

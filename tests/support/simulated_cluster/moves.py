@@ -63,7 +63,7 @@ class MovingSeedRun(SeedRun):
         self._is_held = not self._is_held
         if self._is_held:
             await self.cluster.until(lambda: not self._is_asking and not self._deaths, WHOLE_WITHIN_S)
-            # Brokers that have just registered anew, after an outage of ZooKeeper, are about to leave their ISRs.
+            # Brokers that have just registered again, after an outage of ZooKeeper, are about to leave their ISRs.
             if not await super()._is_whole_again():
                 return False
             await asyncio.sleep(SETTLED_S)

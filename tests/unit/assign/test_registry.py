@@ -95,7 +95,7 @@ def test_two_bounces_from_eager_to_cooperative():
         (["nowhere.Mine"], "'nowhere.Mine' cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         (["their_broken.Mine"], "cannot be imported: ModuleNotFoundError: No module named 'not_installed_anywhere'"),
         (["their_assignors.Yours"], "the module their_assignors has no Yours"),
-        (["their_assignors.something"], "their_assignors.something is no assignor: derive it from"),
+        (["their_assignors.something"], "their_assignors.something is not an assignor: derive it from"),
         (["their_assignors.Greedy"], "'their_assignors.Greedy' cannot be made without arguments: TypeError"),
         (["their_assignors.Abstract"], "'their_assignors.Abstract' cannot be made without arguments: TypeError"),
         (["their_assignors.Nameless"], "'their_assignors.Nameless' has no name"),

@@ -92,10 +92,10 @@ def test_a_topic_that_nobody_knows_has_no_partitions() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (GroupChange(leaving=("z",)), "z cannot leave: it is no member; members are a, b"),
+        (GroupChange(leaving=("z",)), "z cannot leave: it is not a member; members are a, b"),
         (GroupChange(joining={"a": SimulatedMember(("t",))}), "a cannot join: it is a member already"),
         (GroupChange(partitions={"t": 1}), "topic t has 2 partitions and cannot have fewer (1)"),
-        (GroupChange(leaving=("a", "b")), "nobody would be left in the group"),
+        (GroupChange(leaving=("a", "b")), "no member would be left in the group"),
     ],
 )
 def test_what_cannot_be(change: GroupChange, told: str) -> None:

@@ -159,7 +159,7 @@ def test_without_meta_properties_the_broker_stays_who_it_was(tmp_path: Path, cap
     run(lambda: once("-1"))
     (tmp_path / "meta.properties").unlink()
     run(lambda: once("-1"))
-    assert "going on as broker 1001, which holds all topics" in caplog.text
+    assert "continuing as broker 1001, which holds all topics" in caplog.text
 
 
 def test_a_damaged_meta_properties_refuses_the_start(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_file_in_the_encoding_of_java_is_read_as_well(tmp_path: Path, encoding
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "program"
     file.write_bytes(b"\x7fELF\0\0=\xff\n")
-    with pytest.raises(UsageProblem, match="program: it is no text file"):
+    with pytest.raises(UsageProblem, match="program: it is not a text file"):
         read_config(options(properties_file=str(file)))
 
 

@@ -124,12 +124,12 @@ def test_a_type_error_from_within_stays_as_it_is():
 @pytest.mark.parametrize(
     ("name", "given", "told"),
     [
-        ("Consumer", "events", r"'events' is no mapping of settings\. .* call subscribe\(\['events'\]\) afterwards"),
+        ("Consumer", "events", r"'events' is not a mapping of settings\. .* call subscribe\(\['events'\]\) afterwards"),
         ("Consumer", ["a", "b"], r"call subscribe\(\['a', 'b'\]\) afterwards"),
         ("Consumer", "localhost:9092", r"Give addresses of brokers as bootstrap_servers='localhost:9092'"),
         ("Producer", "localhost:9092", r"Give addresses of brokers as bootstrap_servers='localhost:9092'"),
-        ("Producer", "events", r"'events' is no mapping of settings\. Give a mapping by Kafka's names, or keywords"),
-        ("Admin", 7, r"7 is no mapping of settings\. Give a mapping by Kafka's names, or keywords"),
+        ("Producer", "events", r"'events' is not a mapping of settings\. Give a mapping by Kafka's names, or keywords"),
+        ("Admin", 7, r"7 is not a mapping of settings\. Give a mapping by Kafka's names, or keywords"),
         ("SimpleConsumer", "events", r"call subscribe\(\['events'\]\) afterwards"),
     ],
 )

@@ -173,8 +173,8 @@ def test_without_one_bytes_stay_as_they_are() -> None:
         ("io.confluent.kafka.serializers.KafkaAvroSerializer", "is a Java class without a counterpart here"),
         ("mine.Demanding", "Demanding cannot be made without arguments (TypeError"),
         ("mine.Unwilling", "configure of Unwilling failed (KeyError: 'my.url')"),
-        ("mine.HERE", "has no method serialize(topic, headers, data) and is no function"),
-        (5, "5 has no method serialize"),
+        ("mine.HERE", "has no serialize(topic, headers, data) and is not a function"),
+        (5, "5 has no serialize"),
         (str, "Give StringSerializer"),
     ],
 )

@@ -149,4 +149,4 @@ def test_another_zookeeper_is_used() -> None:
 def test_controllers_are_refused() -> None:
     refusal = container_settings({"KAFKA_PROCESS_ROLES": "controller"})
     assert isinstance(refusal, ContainerRefusal)
-    assert refusal.message.startswith("KAFKA_PROCESS_ROLES=controller: there are no controllers of KRaft here")
+    assert refusal.message.startswith("KAFKA_PROCESS_ROLES=controller: ottla has no KRaft controllers")

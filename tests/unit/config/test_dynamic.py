@@ -78,7 +78,7 @@ def test_where_values_come_from_is_reported() -> None:
         ({"listener.name.x.ssl.keystore.location": "/x"}, True, "cannot be honoured"),
         ({"log.retention.ms": "0"}, True, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
         ({"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2000000"}, True, "at least 1MB per cleaner"),
-        ({"log.cleaner.threads": "0"}, True, "log.cleaner.threads=0 leaves nobody to compact"),
+        ({"log.cleaner.threads": "0"}, True, "log.cleaner.threads=0 leaves no thread to compact"),
         ({"max.connection.creation.rate": "0"}, False, "Invalid max.connection.creation.rate 0"),
         ({"ssl.keystore.type": "JKS"}, True, "per-listener using the listener prefix: HashSet(ssl.keystore.type)"),
         ({"sasl.kerberos.min.time.before.relogin": "58000", "ssl.cipher.suites": "x"}, True, None),

@@ -226,7 +226,7 @@ def test_broken_invariants_are_reported_with_the_story():
     with pytest.raises(AssertionError) as caught:
         group.check_invariants()
     text = str(caught.value)
-    for part in ("nobody should sync but is no member", "sync deadline None", "deadline of who", "group 'g': Stable"):
+    for part in ("nobody should sync but is not", "sync deadline None", "deadline of who", "group 'g': Stable"):
         assert part in text
 
 

@@ -58,7 +58,7 @@ def test_rates_are_those_of_all_producers_until_the_last_one_ended() -> None:
         ({"lost": 1}, "1 acknowledged records are lost"),
         ({"doubled": 2_000}, "2,000 records are there twice"),
         ({"reordered": 3}, "3 records are out of order"),
-        ({"strange": 4}, "4 records were read that nobody sent"),
+        ({"strange": 4}, "4 records were read that were never sent"),
     ],
 )
 def test_payments_break_their_promise(what: dict[str, int], message: str) -> None:
@@ -69,7 +69,7 @@ def test_clicks_may_be_lost_doubled_and_reordered_but_not_made_up() -> None:
     assert figures(load(pays=False), Checked(299, 2, 1, 1, 0), ms=9_000, refused=5).broken == ()
     late = load(pays=False, most_p99_ms=100)
     assert figures(late, ms=600).broken == ("p99 is 605 ms, and was to be below 100 ms",)
-    assert figures(load(pays=False), replace(WELL, strange=1)).broken == ("1 records were read that nobody sent",)
+    assert figures(load(pays=False), replace(WELL, strange=1)).broken == ("1 records were read that were never sent",)
 
 
 def test_payments_have_to_be_taken_in_time() -> None:

@@ -18,7 +18,7 @@ def test_members_by_name_only() -> None:
 BAD: list[tuple[Any, str]] = [
     ([], "the description of a group must be an object, not []"),
     ({"topics": {}}, '"members" must be an object, not null'),
-    ({"topics": {"t": 1}, "members": {}}, '"members" names nobody; give at least one member'),
+    ({"topics": {"t": 1}, "members": {}}, '"members" is empty; give at least one member'),
     ({"topics": {"t": -1}, "members": ["a"]}, "topic t needs its number of partitions, 0 to 1000000, not -1"),
     ({"topics": {"t": 10**12}, "members": ["a"]}, "topic t needs its number of partitions"),
     ({"topics": {"t": True}, "members": ["a"]}, "topic t needs its number of partitions"),

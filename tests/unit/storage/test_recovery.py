@@ -497,7 +497,7 @@ def test_a_log_that_ends_before_its_start_is_begun_anew(ground: tuple[Disk, str]
     at = place(root, log.config, log_start_offset=200)
     again = load_log(LogResources(disk), at, NOW_MS)
     assert (again.log_start_offset, again.log_end_offset) == (200, 200)
-    assert any("begun anew" in note for note in at.notes)
+    assert any("begun again" in note for note in at.notes)
     assert {path: disk.read_bytes(path + ".damaged") for path in held} == held
     append(again, producing(500))
     again.close()

@@ -69,7 +69,7 @@ def test_what_has_no_place_to_go_or_is_nowhere_else() -> None:
         done = leave(cluster, 1, "--yes")
         assert done.exit_code == 1
         assert "no other broker" in done.stdout
-        assert "Of 1 partition nobody else has the records" in done.stdout
+        assert "Of 1 partition no other replica has the records" in done.stdout
         assert "Start another broker" in done.stdout
 
 

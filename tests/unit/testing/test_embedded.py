@@ -114,8 +114,8 @@ def test_many_seeds_take_several_batches() -> None:
             lambda broker: broker.wait_for_group("g", state="stable"),
             "a group has no state stable; did you mean Stable?",
         ),
-        (lambda broker: broker.create_topics({"u": "3"}), "the topic u: '3' is no number of partitions"),
-        (lambda broker: broker.create_topics({"u": {"partitions": None}}), "the topic u: None is no number of part"),
+        (lambda broker: broker.create_topics({"u": "3"}), "the topic u: '3' is not a number of partitions"),
+        (lambda broker: broker.create_topics({"u": {"partitions": None}}), "the topic u: None is not a number of part"),
     ],
 )
 def test_misuse_is_named(use: object, expected: str) -> None:

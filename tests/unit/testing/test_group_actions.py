@@ -100,7 +100,7 @@ def test_misuse_is_named(broker: Broker) -> None:
             with pytest.raises(TestBrokerError, match=r"^2 members of the group g have the client id c: name one by"):
                 broker.expire_member("g", "c")
     broker.wait_for_group("g", members=0, state="Empty")
-    with pytest.raises(TestBrokerError, match=r"^the group g has no members, so that nobody can rejoin$"):
+    with pytest.raises(TestBrokerError, match=r"^the group g has no members that could rejoin$"):
         broker.rebalance("g")
     with pytest.raises(TestBrokerError, match=r"^the group g has no member c; its members: none$"):
         broker.expire_member("g", "c")

@@ -73,7 +73,7 @@ def test_a_log_that_was_cut_anywhere(with_snapshot: bool, clean: bool) -> None:
         again = opened(disk, unclean=True)
         count = first + max(number for number, end in enumerate(ends) if end <= kept)
         assert names(again) == [f"/node{number}" for number in range(count)]
-        assert "Going on with what there is" in again.notes[0]
+        assert "Continuing with what there is" in again.notes[0]
         again.close()
         assert names(opened(disk)) == names(again), "the next start needs no permission"
 
@@ -132,7 +132,7 @@ def test_a_hole_in_what_was_forced_is_no_loss_of_power() -> None:
 def test_damage_among_other_records_is_passed_with_permission_only() -> None:
     disk = filled(with_snapshot=False, clean=True)
     disk.flip(LOG, record_ends(disk.read_bytes(LOG))[1] + 20)
-    assert "and goes on at byte" in refusal(disk)
+    assert "and continues at byte" in refusal(disk)
     assert names(opened(disk, unclean=True)) == ["/node0"]
 
 

@@ -255,7 +255,7 @@ def test_a_damaged_record_among_others_is_reported_and_nothing_is_cut_off() -> N
         filled(disk)
         disk.flip(f"/t/{LOG_NAME}", position)
         with pytest.raises(
-            TreeDamaged, match=rf"damaged at byte 0, and goes on at byte {8 + length}\. .*tree.unclean.start"
+            TreeDamaged, match=rf"damaged at byte 0, and continues at byte {8 + length}\. .*tree.unclean.start"
         ):
             TreeStore.open(disk, "/t", CLOCK)
         assert disk.file_size(f"/t/{LOG_NAME}") == len(content)

@@ -313,7 +313,7 @@ class AskedOfController:
         if without_controller:
             log.info("no other broker stays: this one stops without a controlled shutdown")
         else:
-            log.warning("this broker stops, but its leaders are not moved: there is no controller")
+            log.warning("this broker stops, but its leaders are not moved: no controller is elected")
 
     async def _until_others_change(self, timeout_s: float) -> float:
         """Wait until brokers register, leave or shut down, at most so long; return the seconds that passed."""

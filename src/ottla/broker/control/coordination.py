@@ -184,7 +184,7 @@ async def _over_the_wire(
             return (
                 f"The coordination metadata (topics, settings) of this broker lies in {left[0]} ({LOG_NAME}), and the "
                 f"ZooKeeper at {address} knows nothing of it: topics would lose their settings. Leave out "
-                "zookeeper.connect to go on with that data, or move the files ottla-tree.* away to go on without it"
+                "zookeeper.connect to keep that data, or move the files ottla-tree.* away to continue without it"
             )
     except (ZkError, ZnodeDataError, DiskError) as error:
         await zk.close()

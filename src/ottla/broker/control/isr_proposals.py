@@ -39,7 +39,7 @@ MOST_NAMES: Final = 5
 RETRY_MS: Final = 50
 
 Ask = Callable[[list[AlterPartitionRequestTopicData]], Awaitable[AlterPartitionResponse]]
-"""Asks the controller. Raises ClientError if there is no answer."""
+"""Asks the controller. Raises ClientError if it does not answer."""
 
 
 class IsrProposals:

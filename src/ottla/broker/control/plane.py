@@ -377,7 +377,7 @@ class ControlPlane:
                 await self._zk.create(znode.PREFIX, znode.encode(self.broker_id), sequential=True)
                 return
             except METADATA_ERRORS as error:
-                log.warning("the controller is told of the failed log directory later: %s", error)
+                log.warning("the controller is notified of the failed log directory later: %s", error)
                 await asyncio.sleep(NOTIFY_AGAIN_S)
 
     def _spawn(self, work: Awaitable[None]) -> None:

@@ -63,7 +63,7 @@ def _report(shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], found
     first, last = found.first_offset, found.next_offset - 1
     lost = f"the records of offsets {first} to {last}" if first <= last else "no records that are known of"
     kind.log.error(
-        "%s-%d is damaged: %d bytes at position %d of %s are no whole batch, and %s cannot be read. What they held "
+        "%s-%d is damaged: %d bytes at position %d of %s are not a whole batch, and %s cannot be read. What they held "
         "(commits, members, metadata) is lost where no later record repeats it; what lies behind them is read. "
         "'ottla log verify' on the directory, with the broker stopped, reports what can be repaired",
         kind.topic,

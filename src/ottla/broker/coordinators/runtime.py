@@ -322,8 +322,8 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         if not self.is_hosted(shard):
             return
         if error is not ErrorCode.NONE:
-            told, hosted.waiting = hosted.waiting, deque(each for each in hosted.waiting if each.requests)
-            for waiting in told:
+            failed, hosted.waiting = hosted.waiting, deque(each for each in hosted.waiting if each.requests)
+            for waiting in failed:
                 self._fail(waiting.take_replies(), error)
             return
         hosted.committed = self._log.high_watermark(self._kind.topic, shard.partition)

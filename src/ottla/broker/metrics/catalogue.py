@@ -169,8 +169,8 @@ def _of_refusals_and_cold_reads() -> Iterator[BrokerMetric]:
         _ottla(
             "rack_reads_told_total",
             COUNTER,
-            "How often a leader here told a consumer to read a partition from a follower in its rack.",
-            _one(lambda broker: broker.rack_reads.told),
+            "How often a leader here sent a consumer to a follower in its rack, to read a partition.",
+            _one(lambda broker: broker.rack_reads.sent),
         ),
         _ottla(
             "follower_read_bytes_total",

@@ -231,7 +231,7 @@ class ReplicaMover:
         now_ms = self._clock.monotonic_ms()
         if is_report_due(self._reported_ms.get(key), now_ms):
             self._reported_ms[key] = now_ms
-            log.warning("the move of %s-%d to %s cannot go on for now: %s", *key, future.log_dir.path, why)
+            log.warning("the move of %s-%d to %s cannot continue for now: %s", *key, future.log_dir.path, why)
         self._delayed[key] = asyncio.get_running_loop().call_later(AGAIN_S, self._begin_again, key)
 
     def _begin_again(self, key: PartitionKey) -> None:

@@ -83,10 +83,10 @@ def status(servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIME
 @app.command()
 def health(
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C: report what begins and what is over.")
+        bool, typer.Option("--watch", "-w", help="Continue until Ctrl-C: report what begins and what is over.")
     ] = False,
     interval_s: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.05)] = 5,
-    count: Annotated[int | None, typer.Option("--count", help="With --watch: end after so many looks.", min=1)] = None,
+    count: Annotated[int | None, typer.Option("--count", help="Number of looks with --watch.", min=1)] = None,
     servers: Servers = DEFAULT_SERVERS,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,

@@ -132,7 +132,7 @@ async def _leave(cluster: Cluster, view: _View, departure: Departure) -> int:
         kept = [str(each) for each in remaining if each.topic != EVIDENCE_TOPIC]
         if kept:
             return COMMAND.report(
-                f"broker {broker} still leads {', '.join(kept[:SHOWN])}, which nobody else in sync can take over; "
+                f"broker {broker} still leads {', '.join(kept[:SHOWN])}, which no other replica in sync can take over; "
                 "bring their other replicas back, then repeat the command"
             )
     if departure.removes_evidence:
@@ -164,7 +164,7 @@ async def _show_held(cluster: Cluster, view: _View, departure: Departure, plan: 
     view.line()
     alone = len(departure.alone)
     if alone:
-        view.line(f"Of {count(alone, 'partition')} nobody else has the records: they are lost if it is stopped.")
+        view.line(f"Of {count(alone, 'partition')} no other replica has the records: they are lost if it is stopped.")
     files = write_plan(Path(plan), planned.batches) if plan is not None and planned.batches else []
     if files:
         view.line(f"{', '.join(files)}: the moves of {count(len(planned.moves), 'partition')} to other brokers.")

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 from ottla.cli.cluster.plan import PlannedProcess
 
 START_TIMEOUT_S: Final = 180.0
-"""A process that is not ready so long after its start is given up; recovery of logs may take long."""
+"""A process that is not ready so long after its start is taken for failed; recovery of logs may take long."""
 STOP_TIMEOUT_S: Final = 60.0
 """A process that has not stopped so long after it was asked to is killed."""
 POLL_S: Final = 0.05

@@ -38,7 +38,7 @@ def describe(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Show settings, where each value comes from, and what it stands in place of.
+    """Show settings, where each value comes from, and what it overrides.
 
     Ends with 0, with 1 where a topic, broker or setting is not there, with 2 where the cluster could not be asked.
     """

@@ -150,7 +150,7 @@ def why(
 def watch(
     groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Ids of groups [all].")] = None,
     count: Annotated[
-        int | None, typer.Option("--count", help="End after so many rebalances [go on until Ctrl-C].", min=1)
+        int | None, typer.Option("--count", help="End after this number of rebalances [continue until Ctrl-C].", min=1)
     ] = None,
     interval_s: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.05)] = 0.5,
     servers: Servers = DEFAULT_SERVERS,

@@ -35,8 +35,8 @@ def parse_datetime(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidArgumentError(
-            f"--to-datetime {text!r} is no date and time of ISO 8601; write 2026-11-21T09:30:00.000, in UTC unless it "
-            "ends with a zone (+01:00)"
+            f"--to-datetime {text!r} is not a date and time of ISO 8601; write 2026-11-21T09:30:00.000, in UTC unless "
+            "it ends with a zone (+01:00)"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -56,6 +56,6 @@ def parse_duration_ms(text: str) -> int:
         return timedelta(**{name: float(each) for name, each in parts.items()}) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         raise InvalidArgumentError(
-            f"--by-duration {text!r} is no duration of ISO 8601; write PT30M for half an hour, P1DT12H for a day and "
-            "a half"
+            f"--by-duration {text!r} is not a duration of ISO 8601; write PT30M for half an hour, P1DT12H for a day "
+            "and a half"
         ) from None

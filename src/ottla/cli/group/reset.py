@@ -107,7 +107,7 @@ def _targets(options: ResetOptions) -> dict[str, Reset]:
             raise InvalidArgumentError("--from-file names the partitions itself; leave --topic and --all-topics out")
         return _from_file(options.from_file, options.groups)
     if abs(asked[0].value) > MOST_OFFSET:
-        raise InvalidArgumentError(f"{asked[0].value} is no offset: the largest is {MOST_OFFSET}")
+        raise InvalidArgumentError(f"{asked[0].value} is not an offset: the largest is {MOST_OFFSET}")
     return dict.fromkeys(options.groups, asked[0])
 
 

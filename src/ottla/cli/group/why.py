@@ -116,7 +116,7 @@ def _show_moves(terminal: Terminal, evidence: Mapping[str, Any], names: Mapping[
     taken = sum(each.get("from") is None for each in moves)
     released = sum(each.get("to") is None for each in moves)
     parts = [f"{evidence['kept_count']:,} stayed", f"{evidence['moved_count']:,} changed hands"]
-    parts += [f"{released:,} were given up"] if released else []
+    parts += [f"{released:,} were released"] if released else []
     parts += [f"{taken:,} found an owner"] if taken else []
     terminal.line(f"  moved  of the partitions {', '.join(parts)}")
     grouped = [(key, [each["partition"] for each in same]) for key, same in groupby(moves, _move_key)]
@@ -135,7 +135,7 @@ def _move_key(move: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _owner(member_id: str, names: Mapping[str, str]) -> str:
-    return names.get(member_id, member_id) if member_id else "nobody"
+    return names.get(member_id, member_id) if member_id else "no owner"
 
 
 def _aligned(rows: list[Row]) -> Iterable[str]:

@@ -72,13 +72,13 @@ def remedy_line(finding: LogFinding) -> str:
         return ""
     kept = " and keep them beside it" if remedy.keep else ""
     deeds = {
-        "patch": f"write {sum(len(patch.data) for patch in remedy.patches)} bytes of the batch's head anew",
+        "patch": f"write {sum(len(patch.data) for patch in remedy.patches)} bytes of the batch's head again",
         "cut": f"take {remedy.length} bytes out of the log{kept}",
-        "rebuild indexes": "make the indexes of the segment anew from its log",
-        "rebuild leader epochs": "make the leader epochs anew from the logs",
-        "keep what can be read": "write it anew with the entries that can be read",
-        "move aside": "rename it; brokers make it anew",
-        "write anew": "write it anew",
+        "rebuild indexes": "rebuild the indexes of the segment from its log",
+        "rebuild leader epochs": "rebuild the leader epochs from the logs",
+        "keep what can be read": "write it again with the entries that can be read",
+        "move aside": "rename it; brokers create it again",
+        "write anew": "write it again",
     }
     return f"  -> {deeds[remedy.kind]}\n"
 

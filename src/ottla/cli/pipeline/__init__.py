@@ -59,8 +59,8 @@ def java_end(problem: Exception) -> str | None:
     if ended is None:
         return None
     return (
-        f"Spark's Java process ended {ended}. Somebody ended it, or memory ran out (--spark-log keeps what it said, "
-        f"memory under [spark] limits it). Run the pipeline again: it goes on where it was"
+        f"Spark's Java process ended {ended}. It was killed, or memory ran out (--spark-log keeps what it said, "
+        f"memory under [spark] limits it). Run the pipeline again: it continues where it was"
     )
 
 

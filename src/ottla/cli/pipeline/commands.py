@@ -58,7 +58,7 @@ def run(
         bool,
         typer.Option(
             "--continue-from-table",
-            help="With a new checkpoint, go on from the offsets in the table's last commit.",
+            help="With a new checkpoint, continue from the offsets in the table's last commit.",
         ),
     ] = False,
     take_over: Annotated[

@@ -247,7 +247,7 @@ def _outcome(settings: PipelineSettings, ending: Ending, wish: StopWish) -> tupl
         return 1, redacted(f"{settings.name} ended: {text}", settings.secrets)
     if not ending.was_asked:
         return 0, f"pipeline {settings.name} has processed what was there"
-    again = f"pipeline {settings.name} stopped; it goes on where it was when it is run again"
+    again = f"pipeline {settings.name} stopped; it continues where it was when it is run again"
     return EXIT_INTERRUPTED if wish.after_batch else 0, again
 
 

@@ -184,7 +184,7 @@ def show_figures(terminal: Terminal, figures: ProfileResult) -> None:
         "twice": figures.doubled,
         "out of order": figures.reordered,
         "not acknowledged": figures.not_acknowledged,
-        "sent by nobody": figures.strange,
+        "never sent": figures.strange,
     }
     cells: list[tuple[str | Cell, ...]] = [(name, value, note) for name, value, note in rows if value != "-"]
     cells += [(name, Cell(f"{many:,}", Style.BAD if many else Style.GOOD), "") for name, many in counts.items()]

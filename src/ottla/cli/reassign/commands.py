@@ -65,7 +65,7 @@ def generate(
 ) -> None:
     """Propose new places for all replicas of topics on some brokers.
 
-    They are placed anew, as those of new topics are; nothing is changed.
+    They are placed as those of new topics are; nothing is changed.
     """
     from ottla.cli.reassign.changes import ProposalOptions, generate_moves
 
@@ -104,7 +104,7 @@ def execute_command(
 ) -> None:
     """Begin to move partitions to the brokers that a file names.
 
-    The moves, and what they copy, are shown first. They go on when this has ended: `verify` says how they stand, and
+    The moves, and what they copy, are shown first. They continue when this has ended: `verify` says how they stand, and
     takes a throttle away.
 
     Ends with 0, with 1 where a partition was refused, with 2 where it could not be done as asked.
@@ -128,7 +128,7 @@ def verify(
 ) -> None:
     """Show how the moves of a file stand; where no partition moves any more, take the throttles away.
 
-    Ends with 0 where all replicas are where they are to be, else with 1, with 2 where it could not be asked or read. A
+    Ends with 0 where all replicas are where they should be, else with 1, with 2 where it could not be asked or read. A
     partition that is not there is "gone": its move is never done; take it out of the file.
     """
     from ottla.cli.reassign.changes import verify_moves

@@ -25,7 +25,7 @@ def plan(
         str, typer.Option(metavar="ID,…", help="Brokers that shall have no replicas, alive or dead.")
     ] = "",
     factor: Annotated[
-        int | None, typer.Option("--replication-factor", help="As many replicas for each partition.", min=1)
+        int | None, typer.Option("--replication-factor", help="Replicas of each partition.", min=1)
     ] = None,
     racks: Annotated[
         bool, typer.Option("--racks", help="Spread the replicas of each partition over as many racks as there are.")

@@ -118,7 +118,7 @@ FIGURES: tuple[tuple[str, Figure], ...] = (
     ("watch events", lambda one: _or_none(one.watch_events)),
     ("requests of rebalances to the coordinator", lambda one: _or_none(one.requests_of_rebalances)),
     ("heartbeats to the coordinator", lambda one: _or_none(one.requests["Heartbeat"])),
-    ("partition-seconds that nobody read", lambda one: f"{one.unread_s:,.0f}"),
+    ("partition-seconds without a reader", lambda one: f"{one.unread_s:,.0f}"),
     ("longest time that a partition was not read, s", lambda one: f"{one.longest_unread_s:,.1f}"),
     ("partition-seconds that two read", lambda one: f"{one.doubled_s:,.1f}"),
     ("partition-seconds read by members that had lost them", lambda one: f"{one.stale_s:,.1f}"),

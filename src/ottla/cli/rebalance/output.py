@@ -21,7 +21,7 @@ _ASSIGNORS = (
     Column("protocol"),
     *(
         Column(heading, is_number=True)
-        for heading in ("rebalances", "kept", "moved", "taken over", "new", "nobody's", "paused", "per member")
+        for heading in ("rebalances", "kept", "moved", "taken over", "new", "unowned", "paused", "per member")
     ),
 )
 _MEMBERS = (
@@ -40,7 +40,7 @@ def show(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
         terminal.line()
         _show_members(terminal, outcome)
     terminal.line()
-    terminal.line(f"{RETAINED} kept  {GAINED} gained  {GIVEN_UP} given up")
+    terminal.line(f"{RETAINED} kept  {GAINED} gained  {GIVEN_UP} revoked")
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:

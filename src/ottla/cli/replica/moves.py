@@ -132,7 +132,7 @@ def _check_space(log_dir: LogDirDescription, wanted: Sequence[WantedReplica]) ->
     room = log_dir.usable_bytes - int(log_dir.total_bytes * LEAST_FREE_SHARE)
     if needed > room:
         raise CommandError(
-            f"{log_dir.path} has {data_size(log_dir.usable_bytes)} free, and {data_size(needed)} are to be copied to "
+            f"{log_dir.path} has {data_size(log_dir.usable_bytes)} free, and {data_size(needed)} would be copied to "
             f"it; move fewer replicas, or make room"
         )
 

@@ -285,10 +285,10 @@ def _question(
     topics: Sequence[TopicStatus], alteration: Alteration, changes: Sequence[tuple[str, str, str | None, str | None]]
 ) -> str:
     reasons = dict.fromkeys(reason_for_care(what, now, new) for _, what, now, new in changes)
-    told = [f" {reason[0].upper()}{reason[1:]}." for reason in reasons if reason]
+    sentences = [f" {reason[0].upper()}{reason[1:]}." for reason in reasons if reason]
     if alteration.partitions is not None:
-        told.append(" Partitions cannot be taken away again, and keys go to other partitions.")
-    return f"Change {count(len(topics), 'topic')}?{''.join(told)}"
+        sentences.append(" Partitions cannot be taken away again, and keys go to other partitions.")
+    return f"Change {count(len(topics), 'topic')}?{''.join(sentences)}"
 
 
 def _write_changes(changes: Sequence[tuple[str, str, str | None, str | None]], *, done: bool) -> None:

@@ -48,7 +48,7 @@ def list_topics(
     try:
         wanted = re.compile(pattern or ".*")
     except re.error as error:
-        COMMAND.fail(f"the pattern {pattern} is no regular expression: {error}")
+        COMMAND.fail(f"the pattern {pattern} is not a regular expression: {error}")
 
     async def work(cluster: Cluster) -> int:
         state = await read_cluster_status(cluster, offsets=False)

@@ -200,7 +200,7 @@ class TopicAdmin:
         try:
             wanted = None if pattern is None else re.compile(text("the topic pattern", pattern))
         except re.error as error:
-            raise InvalidArgumentError(f"the topic pattern {pattern!r} is no regular expression: {error}") from error
+            raise InvalidArgumentError(f"the topic pattern {pattern!r} is not a regular expression: {error}") from error
         metadata = await self._cluster.retry("listing topics", lambda: self._cluster.refresh(None), timeout_ms)
         return sorted(
             name

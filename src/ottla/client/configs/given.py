@@ -138,7 +138,7 @@ class GivenSettings:
 
 def _no_mapping(kind: str, given: object) -> str:
     """Other clients take topics or addresses as their first argument; ours take a mapping of settings."""
-    message = f"{given!r} is no mapping of settings"
+    message = f"{given!r} is not a mapping of settings"
     if isinstance(given, str) and ":" in given:
         return f"{message}. Give addresses of brokers as bootstrap_servers={given!r}."
     if kind == CONSUMER and isinstance(given, (str, list, tuple)):

@@ -88,4 +88,4 @@ def imported(path: str) -> object:
                 raise ImportError(f"{'.'.join(parts[:at])} has no {attribute}")
             found = getattr(found, attribute)
         return found
-    raise ImportError(f"{path} is no dotted path")
+    raise ImportError(f"{path} is not a dotted path")

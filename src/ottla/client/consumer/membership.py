@@ -581,7 +581,7 @@ class Membership:
             self.fenced = FencedInstanceIdError(code, f"group {settings.group_id} has shut out {who}")
             self.failure = self.fenced
         name = self._refusal(code, "").name
-        text = f"the group went on without this member ({name} from {while_doing}): what it owned is lost"
+        text = f"the group continued without this member ({name} from {while_doing}): what it owned is lost"
         self.notes.append(Note(text, is_warning=not self.has_lost_membership))
         keeps_id = code == ErrorCode.ILLEGAL_GENERATION
         self._reset(Generation(NO_GENERATION_ID, self.generation.member_id) if keeps_id else NO_GENERATION)

@@ -339,7 +339,7 @@ class Rebalance:
             raise
         except Exception as error:  # the user's code may raise anything
             failed = RebalanceListenerError(
-                f"{method} of the rebalance listener failed with {type(error).__name__}: {error}; the rebalance went on"
+                f"{method} of the listener failed with {type(error).__name__}: {error}; the rebalance continued"
             )
             failed.__cause__ = error
             return failed

@@ -508,7 +508,7 @@ def _partitions(found: dict[str, Any], partition: int | None, count: int, *, ign
             raise InvalidArgumentError(f"column partition cannot be read as numbers of partitions: {error}") from error
         least = pyarrow.compute.min(wanted)
         if least.is_valid and least.as_py() < 0:
-            raise InvalidArgumentError(f"column partition: {least} is no partition; null stands for any")
+            raise InvalidArgumentError(f"column partition: {least} is not a partition; null stands for any")
         wanted = wanted.combine_chunks() if isinstance(wanted, pyarrow.ChunkedArray) else wanted
         chosen = wanted if chosen is None else pyarrow.compute.coalesce(wanted, chosen)
     return pyarrow.compute.if_else(

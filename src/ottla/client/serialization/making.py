@@ -130,5 +130,5 @@ def _function(kind: str, setting: str, made: object, method: str) -> Callable[[A
         return made
     raise InvalidConfigError(
         kind,
-        [f"{setting}: {shown(made)} has no method {method}(topic, headers, data) and is no function of one argument."],
+        [f"{setting}: {shown(made)} has no {method}(topic, headers, data) and is not a function of one argument."],
     )

@@ -76,14 +76,14 @@ def _controller(now: HealthFacts, before: HealthFacts | None) -> Iterator[Cluste
     if former not in (None, controller):
         what = f"the controller changed from broker {former} to broker {controller} while this was looked at"
     elif len(set(views.values()) - {NOBODY}) > 1:
-        told = ", ".join(f"broker {broker} says {view}" for broker, view in sorted(views.items()))
-        what = f"brokers do not agree on the controller: {told}"
+        shown = ", ".join(f"broker {broker} says {view}" for broker, view in sorted(views.items()))
+        what = f"brokers do not agree on the controller: {shown}"
     else:
         return
     yield ClusterFinding(
         HealthKind.UNSETTLED_CONTROLLER,
         what,
-        "Look again in a minute with `ottla cluster health --watch`; if it goes on, the brokers' logs say whether "
+        "Look again in a minute with `ottla cluster health --watch`; if it continues, the brokers' logs say whether "
         "their ZooKeeper sessions expire (pauses, a slow ZooKeeper).",
         brokers=tuple(sorted({controller, *(each for each in views.values() if each >= 0)})),
     )
@@ -274,10 +274,10 @@ def _loads(now: HealthFacts) -> Iterator[ClusterFinding]:
         return
     uneven = tuple(broker for broker in sorted(sizes) if abs(sizes[broker] - mean) > UNEVEN * mean)
     if uneven:
-        told = ", ".join(f"{broker}: {sizes[broker] / mean - 1:+.0%}" for broker in uneven)
+        shown = ", ".join(f"{broker}: {sizes[broker] / mean - 1:+.0%}" for broker in uneven)
         yield ClusterFinding(
             HealthKind.UNEVEN_LOAD,
-            f"brokers have more or fewer bytes than the mean: {told}",
+            f"brokers have more or fewer bytes than the mean: {shown}",
             "`ottla reassign plan --even --output moves.json` shows which moves would even them out.",
             brokers=uneven,
         )

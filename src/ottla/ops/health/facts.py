@@ -26,7 +26,7 @@ T = TypeVar("T")
 Metrics = Mapping[str, float]
 """Metrics of a broker without labels, by name."""
 Scrape = Callable[[str, int], Awaitable[Metrics]]
-"""Asks host and port for metrics; nothing where there is no answer."""
+"""Asks host and port for metrics; nothing where it does not answer."""
 
 
 @dataclass(frozen=True, slots=True)

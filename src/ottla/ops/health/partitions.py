@@ -64,9 +64,9 @@ def _offline(now: HealthFacts) -> Iterator[ClusterFinding]:
             ]
             last = (
                 "; only if that is lost for good, `ottla leader-election --election-type unclean "
-                f"{electable[0].partition}` gives up what the other replicas lack"
+                f"{electable[0].partition}` loses what the other replicas lack"
                 if electable
-                else "; nobody else has any of them"
+                else "; no other replica has any of them"
             )
             yield _finding(
                 kind,

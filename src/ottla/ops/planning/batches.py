@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ottla.ops.planning.model import PartitionMove, PlannedBroker, ReassignmentPlan
 
 DEFAULT_AT_ONCE = 50
-"""Partitions that are moved at once, unless somebody says otherwise."""
+"""Partitions that are moved at once by default."""
 
 
 class Traffic(NamedTuple):

@@ -97,7 +97,7 @@ def _with_unknown(brokers: Sequence[PlannedBroker], partitions: Sequence[Planned
 def _refused(known: Mapping[int, PlannedBroker], targets: Sequence[int], goal: PlanGoal) -> PlanRefusal | None:
     for broker in goal.add:
         if broker not in targets:
-            why = "it is to be emptied at the same time" if broker in goal.empty else "it is not registered: start it"
+            why = "it would be emptied at the same time" if broker in goal.empty else "it is not registered: start it"
             return PlanRefusal(f"broker {broker} cannot be added: {why}")
     for broker in goal.empty:
         if broker not in known:

@@ -19,7 +19,7 @@ MOST_READINGS = 50_000
 _WIDTH, _LINE, _MARGIN, _LABELS, _HEAD = 1400, 5, 18, 22, 26
 _SHORT = {"start": "+", "leave": "−", "die": "✗", "freeze": "‖", "cut": "⚡", "grow": "▤", "broker": "B"}
 _LEGEND = (
-    "each line is a partition, its colour the member that reads it; white: nobody, black: two at once.  "
+    "each line is a partition, its colour the member that reads it; white: none, black: two at once.  "
     "+ a member comes  − leaves  ✗ dies  ‖ stands still  ⚡ is cut off  ▤ more partitions  B a broker goes"
 )
 

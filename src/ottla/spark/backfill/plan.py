@@ -206,9 +206,9 @@ def _retained(starting: Offsets, extents: dict[TopicPartition, Extent], *, fail:
     if fail:
         raise DataLossError(
             f"records are not in the log directories any more ({detail}); name another replica's, start from what is "
-            "left, or set failOnDataLoss to false to go on without them"
+            "left, or set failOnDataLoss to false to continue without them"
         )
-    log.warning("records are not in the log directories any more, going on without them: %s", detail)
+    log.warning("records are not in the log directories any more, continuing without them: %s", detail)
     return starting | {each: extents[each].start for each in lost}
 
 

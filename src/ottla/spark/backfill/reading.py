@@ -190,9 +190,9 @@ def _check_gap(segment: OpenSegment, next_base: int, wanted: SegmentRange, posit
     what = f"{wanted}: offsets {position} to {next_base - 1} are missing in {segment.directory}: {sign}"
     if fail:
         raise DataLossError(
-            f"{what}; name another replica's log directory, or set failOnDataLoss to false to go on without them"
+            f"{what}; name another replica's log directory, or set failOnDataLoss to false to continue without them"
         )
-    log.warning("%s; going on without them", what)
+    log.warning("%s; continuing without them", what)
 
 
 class _SegmentReader:

@@ -149,10 +149,10 @@ class OpenSegments:
             what += f"begins at {names[0].base_offset}" if names else "holds no segment"
             if fail_on_data_loss:
                 raise DataLossError(
-                    f"{what}: retention deleted what was before; start anew from what is left, or set failOnDataLoss "
-                    "to false to go on without it"
+                    f"{what}: retention deleted what was before; start again from what is left, or set failOnDataLoss "
+                    "to false to continue without it"
                 )
-            log.warning("%s: retention deleted what was before, going on without it", what)
+            log.warning("%s: retention deleted what was before, continuing without it", what)
             first = 0
         chosen = [each for each in names[first:] if each.base_offset < end]
         self.following = names[first + len(chosen) :]

@@ -246,7 +246,7 @@ def _looks_framed(values: pyarrow.BinaryArray) -> numpy.ndarray:
 
 def _suspicion(value: bytes) -> str:
     schema_id = int(frame_ids(pyarrow.array([value]))[0])
-    return f"it begins as the framing of a registry's schema {schema_id} does, and goes on behind its record"
+    return f"it begins as the framing of a registry's schema {schema_id} does, and continues behind its record"
 
 
 def _is_plain(node: AvroNode, within: tuple[str, ...]) -> bool:

@@ -99,7 +99,7 @@ def _column(node: AvroNode, path: str, within: tuple[str, ...]) -> AvroType:
         branches = [each for each in node.branches if each.type != "null"]
         if len(branches) != 1:
             raise AvroSchemaError(
-                f"{path}: a union of several types is no column, only one type and null can be read; {_CURE}"
+                f"{path}: a union of several types is not a column, only one type and null can be read; {_CURE}"
             )
         inner = _column(branches[0], path, within)
         return AvroType(node, inner.raw, inner.kind, inner.convert)
@@ -113,14 +113,14 @@ def _column(node: AvroNode, path: str, within: tuple[str, ...]) -> AvroType:
         return _map_of(node, _column(node.item, path, within))
     if node.type == "record":
         return _struct(node, path, within)
-    raise AvroSchemaError(f"{path}: {node.type} is no column; {_CURE}")
+    raise AvroSchemaError(f"{path}: {node.type} is not a column; {_CURE}")
 
 
 def _struct(node: AvroNode, path: str, within: tuple[str, ...]) -> AvroType:
     if node.name in within:
         raise AvroSchemaError(f"{path}: {node.name!r} is within itself, which no column can be; {_CURE}")
     if not node.fields:
-        raise AvroSchemaError(f"{path}: a record without fields is no column; {_CURE}")
+        raise AvroSchemaError(f"{path}: a record without fields is not a column; {_CURE}")
     inner = (*within, node.name)
     children = tuple(_column(each.node, f"{path}.{each.name}", inner) for each in node.fields)
     named = list(zip(node.fields, children, strict=True))

@@ -155,7 +155,7 @@ class _Reader:
         if isinstance(document, dict):
             return self._complex(document, space, path, depth)
         if not isinstance(document, str):
-            raise AvroSchemaError(f"{path or 'the schema'}: {json.dumps(document)[:60]} is no type")
+            raise AvroSchemaError(f"{path or 'the schema'}: {json.dumps(document)[:60]} is not a type")
         if document in PRIMITIVES:
             return AvroNode(document)
         names = [document] if "." in document or not space else [f"{space}.{document}", document]
@@ -225,7 +225,7 @@ class _Reader:
             name = each["name"]
             place = f"{path}.{name}".lstrip(".")
             if not name.isidentifier():
-                raise AvroSchemaError(f"{place}: {name!r} is no name")
+                raise AvroSchemaError(f"{place}: {name!r} is not a name")
             if name in fields:
                 raise AvroSchemaError(f"{place}: {path or 'the record'} has this field twice")
             node = self.read(each["type"], space, place, depth + 1)
@@ -249,7 +249,7 @@ def _texts(document: dict[str, Any], key: str, path: str) -> tuple[str, ...]:
     if found is None:
         return ()
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise AvroSchemaError(f"{path or 'the record'}: {key} is no list of texts")
+        raise AvroSchemaError(f"{path or 'the record'}: {key} is not a list of texts")
     return tuple(found)
 
 
@@ -263,5 +263,5 @@ def _full_name(document: dict[str, Any], space: str, path: str) -> tuple[str, st
     full = f"{own}.{name}" if own else name
     # As Avro's Java library takes it: what a namespace is made of may be anything.
     if not name.isidentifier() or not all(full.split(".")):
-        raise AvroSchemaError(f"{path or 'the schema'}: {full!r} is no name")
+        raise AvroSchemaError(f"{path or 'the schema'}: {full!r} is not a name")
     return full, own

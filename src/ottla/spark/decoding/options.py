@@ -166,7 +166,7 @@ def _time_zone(given: Given) -> str:
     try:
         ZoneInfo(name)
     except (OSError, ValueError, LookupError):
-        raise OptionError(f"option valueTimeZone: {name!r} is no time zone; give one such as Europe/Berlin") from None
+        raise OptionError(f"option valueTimeZone: {name!r} is not a time zone; give one, as Europe/Berlin") from None
     return name
 
 

@@ -140,7 +140,7 @@ def _answer_of(body: bytes, shown: str) -> dict[str, Any]:
         answer = None
     if len(body) > MAX_ANSWER_BYTES or not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
         raise SchemaRegistryError(
-            f'what answers at {shown} is no schema registry: expected {{"schema": "…"}}, got {body[:60]!r}'
+            f'what answers at {shown} is not a schema registry: expected {{"schema": "…"}}, got {body[:60]!r}'
         )
     references = answer.get("references") or []
     if not isinstance(references, list) or not all(

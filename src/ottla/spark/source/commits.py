@@ -34,7 +34,7 @@ class FailureLog:
         if not self._is_failing:
             self._is_failing = True
             log.warning(
-                "offsets are not committed to group %s; the query goes on, and each batch tries it again: %s",
+                "offsets are not committed to group %s; the query continues, and each batch tries it again: %s",
                 group,
                 reason,
             )

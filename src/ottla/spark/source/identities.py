@@ -24,13 +24,13 @@ class TopicIdentities:
         read. A broker that lags behind may still give an old one.
         """
         topics = {each.topic for each in read}
-        anew: set[str] = set()
+        remade: set[str] = set()
         for topic, topic_id in {each.topic: topic_id for each, topic_id in found.items()}.items():
             known = self._ids.setdefault(topic, set())
             if topic_id is None or topic_id in known:
                 continue
             if known and topic in topics:
-                anew.add(topic)
+                remade.add(topic)
             else:
                 known.add(topic_id)
-        return anew
+        return remade

@@ -43,7 +43,7 @@ ROWS = (
         BOTH,
         "`earliest`, `latest` (streams), JSON that names all partitions, "
         '`{"orders": {"0": 23, "1": -2}}` (-2 earliest, -1 latest), '
-        "or `committed`: where `kafka.group.id` committed. A stream with a checkpoint goes on from that.",
+        "or `committed`: where `kafka.group.id` committed. A stream with a checkpoint continues from it.",
         "the same, without `committed`",
     ),
     ReadOption(
@@ -97,14 +97,14 @@ ROWS = (
         "minOffsetsPerTrigger",
         "",
         STREAM,
-        "Wait until there are so many records; not with `availableNow`. A batch read ignores it.",
+        "Wait until there are this many records; not with `availableNow`. A batch read ignores it.",
     ),
     ReadOption("maxTriggerDelay", "`15m`", STREAM, "The longest wait for `minOffsetsPerTrigger`."),
     ReadOption(
         "minPartitions",
         "",
         BOTH,
-        "At least about so many tasks: large ranges are split. Without it a partition of a topic is one task.",
+        "At least about this many tasks: large ranges are split. Without it a partition of a topic is one task.",
     ),
     ReadOption("maxRecordsPerPartition", "", BOTH, "Records of one task at most; larger ranges are split."),
     ReadOption(
@@ -126,9 +126,9 @@ ROWS = (
         "failOnDataLoss",
         "`true`",
         BOTH,
-        "Records were deleted before they were read, or a topic was: an error, or go on with what is left and log a "
-        "warning; a stream then goes on without topics and assigned partitions that do not exist, too. Gaps that "
-        "compaction and transactions leave are no loss.",
+        "Records were deleted before they were read, or a topic was: an error, or continue with what is left and log a "
+        "warning; a stream then continues without topics and assigned partitions that do not exist, too. Gaps that "
+        "compaction and transactions leave are not a loss.",
     ),
     ReadOption("includeHeaders", "`false`", BOTH, "A column `headers`."),
     ReadOption(

@@ -77,7 +77,7 @@ def existing_partitions(client: Client, selection: Selection) -> TopicIds:
     try:
         return selected_partitions(client, selection)
     except (UnknownTopicError, OptionError) as missing:
-        log.warning("going on without what does not exist: %s", missing)
+        log.warning("continuing without what does not exist: %s", missing)
     if selection.pattern is not None:  # A topic was deleted while it was described.
         return selected_partitions(client, selection)
     topics = set(client.topics())
@@ -156,7 +156,7 @@ def check_retained(client: Client, start: Offsets, *, fail: bool) -> None:
 
 def report_deleted(detail: str, *, fail: bool) -> None:
     """Report records deleted before they were read; nothing where `detail` is empty. Raises DataLossError if `fail`."""
-    _report_loss(detail, "records were deleted before they were read", "start anew from what is left", fail=fail)
+    _report_loss(detail, "records were deleted before they were read", "start again from what is left", fail=fail)
 
 
 def check_selected(selection: Selection, done: Offsets, *, fail: bool) -> None:
@@ -165,17 +165,17 @@ def check_selected(selection: Selection, done: Offsets, *, fail: bool) -> None:
     _report_loss(
         f"{_read_to(left_out, done)}; it has {selection}" if left_out else "",
         "the checkpoint has partitions that the query does not select any more",
-        "select them again, or start anew with another checkpoint",
+        "select them again, or start again with another checkpoint",
         fail=fail,
     )
 
 
-def check_identities(anew: Collection[str], done: Offsets, *, fail: bool) -> None:
+def check_identities(remade: Collection[str], done: Offsets, *, fail: bool) -> None:
     """Report topics that were deleted and made again. Raises or warns as `check_retained`."""
     _report_loss(
-        _read_to([each for each in done if each.topic in anew], done),
+        _read_to([each for each in done if each.topic in remade], done),
         "a topic was deleted and made again while it was read: its id is another one",
-        "start anew with another checkpoint",
+        "start again with another checkpoint",
         fail=fail,
     )
 
@@ -194,8 +194,8 @@ def check_not_made_anew(latest: Offsets, done: Offsets, *, fail: bool) -> None:
     )
     _report_loss(
         detail,
-        "a topic was deleted or made anew while it was read",
-        "start anew with another checkpoint",
+        "a topic was deleted or created again while it was read",
+        "start again with another checkpoint",
         fail=fail,
     )
 
@@ -204,8 +204,8 @@ def _report_loss(detail: str, what: str, cure: str, *, fail: bool) -> None:
     if not detail:
         return
     if fail:
-        raise DataLossError(f"{what} ({detail}); {cure}, or set failOnDataLoss to false to go on with what is there")
-    log.warning("%s, going on with what is there: %s", what, detail)
+        raise DataLossError(f"{what} ({detail}); {cure}, or set failOnDataLoss to false to continue with what is there")
+    log.warning("%s, continuing with what is there: %s", what, detail)
 
 
 def _resolve(

@@ -116,13 +116,13 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
         newest = self._last_batch_ends_at
         if newest is None:
             newest = self._asked(lambda: self._newest_after(selected))
-        anew = self._identities.made_anew(self._found, done)
-        check_identities(anew, done, fail=fail)
-        newest = {each: offset for each, offset in newest.items() if each.topic not in anew}
+        remade = self._identities.made_anew(self._found, done)
+        check_identities(remade, done, fail=fail)
+        newest = {each: offset for each, offset in newest.items() if each.topic not in remade}
         check_not_made_anew(
-            newest, {each: offset for each, offset in selected.items() if each.topic not in anew}, fail=fail
+            newest, {each: offset for each, offset in selected.items() if each.topic not in remade}, fail=fail
         )
-        return newest, bool(anew) or len(selected) < len(done)
+        return newest, bool(remade) or len(selected) < len(done)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
         """The end of the topic as it was last seen."""

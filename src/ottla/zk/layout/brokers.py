@@ -61,7 +61,7 @@ class BrokerIdZnode:
         """Versions 1 to 5. Raises `ZnodeDataError`."""
         path = BrokerIdZnode.path(broker_id)
         value = load(path, data)
-        with expected(path, "is no broker's registration"):
+        with expected(path, "is not a broker's registration"):
             protocols = value.get("listener_security_protocol_map")
             texts = value.get("endpoints") or [f"PLAINTEXT://{value['host']}:{value['port']}"]
             if protocols is None:
@@ -147,7 +147,7 @@ class TopicZnode:
         """Versions 1 to 3. Raises `ZnodeDataError`."""
         path = TopicZnode.path(topic)
         value = load(path, data)
-        with expected(path, "is no topic"):
+        with expected(path, "is not a topic"):
             topic_id = value.get("topic_id")
             return TopicAssignment(
                 parse_uuid(topic_id) if topic_id is not None else None,
@@ -251,7 +251,7 @@ class PartitionStateZnode:
         """Raises `ZnodeDataError`."""
         path = PartitionStateZnode.path(topic, partition)
         value = load(path, data)
-        with expected(path, "is no partition's state"):
+        with expected(path, "is not a partition's state"):
             return LeaderAndIsr(
                 int(value["leader"]),
                 int(value["leader_epoch"]),

@@ -107,7 +107,7 @@ class ConsumerIdZnode:
     def decode(path: str, data: bytes | None) -> ConsumerRegistration:
         """Raises `ZnodeDataError`."""
         value = load(path, data)
-        with expected(path, "is no consumer's registration"):
+        with expected(path, "is not a consumer's registration"):
             subscription = {str(name): int(count) for name, count in value["subscription"].items()}
             timestamp_ms = int(value.get("timestamp", 0))
             pattern = next((known for known in _PATTERNS if known == value["pattern"]), None)

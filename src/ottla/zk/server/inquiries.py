@@ -103,5 +103,5 @@ def _meant(data: bytes, position: int, end: int) -> tuple[str, bool, bool]:
     """The path of the watches in a request, whether it covers those on data, and those on children."""
     path, which = wire.path_and_number(data, position, end)
     if which not in (CHILDREN_WATCHES, DATA_WATCHES, ANY_WATCHES):
-        raise wire.JuteError(f"{which} is no kind of watches")
+        raise wire.JuteError(f"{which} is not a kind of watches")
     return path, which != CHILDREN_WATCHES, which != DATA_WATCHES

@@ -170,7 +170,7 @@ def test_run_status_and_stop_are_processes_of_their_own(
     stopped = typed.type("stop", "--wait")
     assert stopped.returncode == 0, stopped.stderr
     assert first.wait(COMMAND_TIMEOUT_S) == 0, first.output_tail()
-    assert f"pipeline {typed.name} stopped; it goes on where it was when it is run again" in first.stdout
+    assert f"pipeline {typed.name} stopped; it continues where it was when it is run again" in first.stdout
     assert typed.totals() == dict.fromkeys(range(5), 20)
     after = typed.status()
     assert (after["runner"]["alive"], after["runner"]["state"], after["lag"]) == ("no", "stopped", 0)

@@ -464,7 +464,7 @@ def test_a_stream_gives_the_same_rows_on_both_paths(
     newest = datetime.datetime(2024, 3, 5, 10, tzinfo=datetime.UTC) - datetime.timedelta(days=1, minutes=30)
     assert direct.writer.watermark_ms == int(newest.timestamp() * 1000)
 
-    # The same checkpoint goes on with either path, and the group follows.
+    # The same checkpoint continues with either path, and the group follows.
     late = [[_event(number) for number in range(1_000 + start, 1_200, 2)] for start in range(2)]
     fill(broker, unique, late, create=False)
     more = _archive(settings, rows, _write_slowly, tmp_path / "more")

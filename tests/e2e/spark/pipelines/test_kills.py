@@ -61,7 +61,7 @@ def test_a_course_of_kills(kind: str, tmp_path: Path, brokers: list[OttlaServer]
 def test_a_driver_stopped_before_its_commit_is_superseded(
     kind: str, tmp_path: Path, brokers: list[OttlaServer]
 ) -> None:
-    """A second driver takes its place; when the first one goes on, it ends with one sentence."""
+    """A second driver takes its place; when the first one continues, it ends with one sentence."""
     course = _course(kind, tmp_path, brokers)
     course.fill()
     stopped = course.start([points.FILES_WRITTEN, "2", "stop"])

@@ -160,7 +160,7 @@ def test_changes_through_cut_connections(
 def test_a_topic_made_by_a_tool_right_after_a_deletion_stays(
     zookeeper: Server, serve: Callable[..., OttlaServer], address: str, tree: KazooClient
 ) -> None:
-    """The broker looks at the deletion's mark once more when its connection is cut, and goes on with a later topic."""
+    """A broker looks at the deletion's mark once more when its connection broke, and continues with a later topic."""
     with Proxy(zookeeper.port) as proxy:
         server = serve(zookeeper=f"{proxy.bootstrap}/{address.partition('/')[2]}", overrides={"broker.id": "7"})
         asker = admin(server)

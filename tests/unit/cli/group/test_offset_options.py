@@ -73,7 +73,7 @@ def test_what_is_no_duration(text: str) -> None:
         (["--to-latest", "--all-topics", "-t", "x"], "say of which partitions"),
         (["--from-file", "x.csv", "--all-topics"], "--from-file names the partitions itself"),
         (["--from-file", "x.csv", "--to-latest"], "say where to, once"),
-        (["--shift-by", str(1 << 64), "--all-topics"], "is no offset"),
+        (["--shift-by", str(1 << 64), "--all-topics"], "is not an offset"),
         (["--to-latest", "-t", "x:y"], "partitions are numbers"),
     ],
 )

@@ -122,7 +122,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["-f", "FILE", "--partitions", "orders=x"], "is not of the form TOPIC=N"),
     (["-f", "FILE", "--partitions", "orders=1"], "topic orders has 4 partitions and cannot have fewer (1)"),
     (["-f", "FILE", "-a", "rang"], "did you mean range?"),
-    (["-f", "FILE", "--remove", "c1", "--remove", "c2"], "nobody would be left in the group"),
+    (["-f", "FILE", "--remove", "c1", "--remove", "c2"], "no member would be left in the group"),
     (["-f", "FILE", "--save", "/nowhere/at.all"], "--save: /nowhere/at.all cannot be written"),
     (["-f", "FILE", "--picture", "/nowhere/at.all"], "--picture: /nowhere/at.all cannot be written"),
     (["-g", "x", "-b", "127.0.0.1"], "is not of the form host:port"),

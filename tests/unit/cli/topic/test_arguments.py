@@ -66,7 +66,7 @@ def test_settings() -> None:
         (["alter", "t"], "say what to change"),
         (["alter", "t", "-c", "a=1", "--delete-config", "a"], "contradict each other"),
         (["alter", "t", "-c", "a=1", "--replica-assignment", "1"], "give --partitions, too"),
-        (["list", "("], "is no regular expression"),
+        (["list", "("], "is not a regular expression"),
     ],
 )
 def test_options_that_contradict_each_other(arguments: list[str], message: str) -> None:

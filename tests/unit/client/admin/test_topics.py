@@ -48,7 +48,7 @@ def test_listing_by_pattern_leaves_internal_topics_out(fake, with_cluster):
 
 
 def test_a_pattern_that_is_none(fake, with_cluster):
-    with pytest.raises(InvalidArgumentError, match=r"'\(' is no regular expression"):
+    with pytest.raises(InvalidArgumentError, match=r"'\(' is not a regular expression"):
         with_cluster(fake, admin(lambda a: a.list_topics("(")))
 
 

@@ -249,7 +249,7 @@ def test_arrow_columns_that_cannot_be(fake, producer):
             producer.send_arrow(text, **{"topic": "t", **wrong})
     with pytest.raises(InvalidArgumentError, match="its topic column is null"):
         producer.send_arrow(pyarrow.table({"value": ["a"], "topic": pyarrow.array([None], pyarrow.string())}))
-    with pytest.raises(InvalidArgumentError, match="column partition: -1 is no partition; null stands for any"):
+    with pytest.raises(InvalidArgumentError, match="column partition: -1 is not a partition; null stands for any"):
         producer.send_arrow(pyarrow.table({"value": ["a", "b"], "partition": [0, -1]}), "t")
 
 

@@ -361,4 +361,4 @@ def test_no_unclean_election_is_advised_where_no_other_replica_is_alive() -> Non
     found = judge(cluster(partition(replicas=(3,), isr=(3,), leader=-1, gone=(3,)), brokers=TWO_LEFT))
     assert found[0].kind is HealthKind.OFFLINE_PARTITIONS
     assert "leader-election" not in found[0].cure
-    assert found[0].cure.endswith("; nobody else has any of them.")
+    assert found[0].cure.endswith("; no other replica has any of them.")

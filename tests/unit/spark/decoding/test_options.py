@@ -36,7 +36,7 @@ def test_columns_for_what_is_bad_can_be_left_out() -> None:
         ({"valueFormat": "xml"}, "option valueFormat: 'xml' is not one of raw, json, avro, protobuf"),
         ({"valueFormat": "json"}, "option valueSchema is missing"),
         ({"valueSchema": "id INT"}, "option valueSchema needs valueFormat=json or avro, it is raw"),
-        ({"valueFormat": "json", "valueSchema": "id INT", "valueTimeZone": "Mars/Base"}, "'Mars/Base' is no time zone"),
+        ({"valueFormat": "json", "valueSchema": "id INT", "valueTimeZone": "Mars/Base"}, "'Mars/Base' is not a time"),
         ({"valueFormat": "json", "valueSchema": "id INT, Offset INT"}, "give valueColumn=value"),
         ({"valueFormat": "json", "valueSchema": "id INT, ID STRING"}, "another typed column"),
         ({"valueFormat": "json", "valueSchema": "_BAD_value INT"}, "the column of badValueColumn"),

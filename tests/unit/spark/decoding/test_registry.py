@@ -82,7 +82,7 @@ def test_addresses_that_cannot_be(address: str) -> None:
 )
 def test_what_is_no_registry_is_named(registry: PlayedRegistry, body: bytes) -> None:
     registry.instead = (200, body)
-    with pytest.raises(SchemaRegistryError, match="is no schema registry"):
+    with pytest.raises(SchemaRegistryError, match="is not a schema registry"):
         find_schemas(registry.address, 5_000).get(7)
 
 

@@ -390,7 +390,7 @@ def test_a_topic_that_is_gone_or_made_anew_stops_the_stream(cluster, caplog: pyt
     lenient = _stream(subscribe="a,gone", failOnDataLoss="false")
     end = lenient.latestOffset(start, ALL)
     assert end == {"a": {"0": 3}}, "a topic of that name that is made later is read from its beginning"
-    assert "made anew" in caplog.text
+    assert "created again" in caplog.text
     assert lenient.partitions(start, end) == []
 
 
@@ -406,13 +406,13 @@ def test_a_topic_made_anew_and_longer_than_before_is_told_by_its_id(cluster, cap
         cluster.topic_ids = {"a": after}
         cluster.holds("a", (0, 20))
         if fail == "true":
-            with pytest.raises(DataLossError, match=r"deleted and made again .* \(a-0 was read to 8\); start anew"):
+            with pytest.raises(DataLossError, match=r"deleted and made again .* \(a-0 was read to 8\); start again"):
                 reader.latestOffset(start, ALL)
             continue
         end = reader.latestOffset(start, ALL)
         assert end == {"b": {"0": 3}}, "left out once"
         assert reader.partitions(start, end) == [PartitionRange("b", 0, 1, 3)]
-        assert "its id is another one, going on with what is there: a-0 was read to 8" in caplog.text
+        assert "its id is another one, continuing with what is there: a-0 was read to 8" in caplog.text
         following = reader.latestOffset(end, ALL)
         assert following == {"a": {"0": 20}, "b": {"0": 3}}
         assert reader.partitions(end, following) == [PartitionRange("a", 0, 0, 20)], "from its beginning"
@@ -469,7 +469,7 @@ def test_partitions_that_the_query_selects_no_more_are_said_to_be_that(
 def test_a_topic_deleted_while_it_is_read_is_a_loss_and_one_never_read_a_mistake(cluster) -> None:
     cluster.holds("b", (0, 3))
     reader = _stream(subscribe="a,b")
-    with pytest.raises(DataLossError, match=r"deleted or made anew .*a-0 was read to 8, is gone.* failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"deleted or created again .*a-0 was read to 8, is gone.* failOnDataLoss"):
         reader.latestOffset({"a": {"0": 8}, "b": {"0": 3}}, ALL)
     with pytest.raises(UnknownTopicError):
         reader.latestOffset({"b": {"0": 3}}, ALL)

@@ -358,12 +358,12 @@ class ReplicaFetcher:
                 assert data is not None
                 self._take_records(key, partition, data)
             elif isinstance(action, StartAt):
-                log.warning("%s: begun anew at %d, the start of the leader's log", hosted.name, action.offset)
+                log.warning("%s: begins again at %d, the start of the leader's log", hosted.name, action.offset)
                 self._broker.logs.begin_anew(hosted, action.offset)
                 self._moved_back(key, partition)
             elif isinstance(action, CopyAnew):
                 end = hosted.log_end_offset
-                log.warning("%s: copied anew from %d to %d, records are missing there", hosted.name, action.offset, end)
+                log.warning("%s: copied again from %d to %d, records are missing", hosted.name, action.offset, end)
                 self._broker.logs.truncate(hosted, action.offset)
                 self._moved_back(key, partition)
             elif isinstance(action, TruncateTo | TruncateByEpoch):

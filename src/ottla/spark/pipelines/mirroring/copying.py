@@ -219,8 +219,8 @@ class RangeSender:
         return PipelineError(
             f"the target's topic {self._remote.topic} refuses {which} of the source: {failure.error}. Two ways on: let "
             "the target take it, by settings of its brokers or of the source's topic, which the mirror sets there too; "
-            f"or delete {gone}, by delete_records({{{source}: {last + 1}}}) of an admin client, and the mirror goes on "
-            "behind what is gone"
+            f"or delete {gone}, by delete_records({{{source}: {last + 1}}}) of an admin client, and the mirror "
+            "continues behind what is gone"
         )
 
     def _sync(self, sync: Sync) -> None:

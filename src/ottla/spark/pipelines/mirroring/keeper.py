@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.settings.model import MirrorSettings
 
 LONGEST_WAIT_S = 1.0
-"""After the end of the query the thread ends within about so many seconds."""
+"""After the end of the query the thread ends within about this many seconds."""
 
 log = logging.getLogger(__name__)
 

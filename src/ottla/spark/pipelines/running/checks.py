@@ -266,7 +266,7 @@ def _database(sink: DatabaseSinkSettings) -> tuple[bool | None, str]:
         return None, f"{sink.url}: Spark's driver connects when it starts"
     path = Path(sink.url.removeprefix(SQLITE))
     if not path.parent.is_dir():
-        return False, f"{path.parent} is no folder; make it"
+        return False, f"{path.parent} is not a folder; make it"
     if not path.exists():
         return True, f"{path} is made at the start"
     try:

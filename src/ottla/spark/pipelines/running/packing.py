@@ -27,7 +27,7 @@ def pack_environment(target: Path, prefix: Path | None = None) -> int:
     """
     prefix = Path(sys.prefix) if prefix is None else prefix
     if not (prefix / "pyvenv.cfg").is_file():
-        raise PipelineError(f"{prefix} is no environment made by venv, and only such a one can be moved; make one")
+        raise PipelineError(f"{prefix} is not an environment made by venv, and only such a one can be moved; make one")
     if target.exists():
         raise PipelineError(f"{target} exists already; remove it, or name another file")
     packages = prefix / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"

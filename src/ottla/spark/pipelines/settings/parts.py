@@ -54,7 +54,7 @@ class FileContext:
 def view_name(name: str, where: str) -> str:
     """A name that SQL can use without quotes. Raises PipelineSettingsError."""
     if not _NAME.fullmatch(name):
-        raise PipelineSettingsError(f"{where}: {name!r} is no name for a view; use letters, digits and _")
+        raise PipelineSettingsError(f"{where}: {name!r} is not a name for a view; use letters, digits and _")
     return name
 
 
@@ -63,7 +63,7 @@ def pattern(text: str, table: CheckedTable, key: str) -> str:
     try:
         re.compile(text)
     except re.error as problem:
-        raise table.refusal(key, f"it is no regular expression ({problem})") from None
+        raise table.refusal(key, f"it is not a regular expression ({problem})") from None
     return text
 
 
@@ -89,9 +89,9 @@ def read_spark(content: object, context: FileContext) -> SparkSettings:
     if master is not None and remote is not None:
         raise table.refusal("remote", "it contradicts master; give one of them")
     if master is not None and not _MASTER.fullmatch(master):
-        raise table.refusal("master", "it is no master; give local[*], local[2], spark://host:7077, k8s://… or yarn")
+        raise table.refusal("master", "it is not a master; give local[*], local[2], spark://host:7077, k8s://… or yarn")
     if remote is not None and not remote.startswith("sc://"):
-        raise table.refusal("remote", "it is no address of Spark Connect; give sc://host:15002")
+        raise table.refusal("remote", "it is not an address of Spark Connect; give sc://host:15002")
     conf = table.mapping("conf")
     for name, key in (("spark.master", "master"), ("spark.remote", "remote"), ("spark.driver.memory", "memory")):
         if name in conf:

@@ -33,7 +33,7 @@ def _segment(column: str, value: str | None) -> str:
     try:
         length = len(segment.encode())
     except UnicodeEncodeError:
-        raise PipelineError(f"partition column {column}: {value!r} is no valid text, and can name no folder") from None
+        raise PipelineError(f"partition column {column}: {value!r} is not valid text, and can name no folder") from None
     if length > _NAME_BYTES_AT_MOST:
         raise PipelineError(
             f"partition column {column}: the value {(value or '')[:40]!r}… is too long for the name of a folder "

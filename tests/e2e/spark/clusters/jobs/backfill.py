@@ -1,4 +1,4 @@
-"""A backfill from segment files to Parquet. Each task notes where it runs and waits until it may go on.
+"""A backfill from segment files to Parquet. Each task notes where it runs and waits until it may continue.
 
 python backfill.py sc://host:15002|- 127.0.0.1:9092 TOPIC LOG_DIRECTORY FOLDER
 """

@@ -112,7 +112,7 @@ def test_a_record_that_the_target_refuses_is_named_by_its_place_in_the_source() 
         "the target's topic west.orders refuses the record orders-0@1014 of the source: a record for west.orders-0: "
         "no key (INVALID_RECORD). Two ways on: let the target take it, by settings of its brokers or of the source's "
         "topic, which the mirror sets there too; or delete the source's records up to it, by "
-        "delete_records({orders-0: 1015}) of an admin client, and the mirror goes on behind what is gone"
+        "delete_records({orders-0: 1015}) of an admin client, and the mirror continues behind what is gone"
     )
 
 
@@ -121,7 +121,7 @@ def test_where_the_target_names_no_record_the_price_of_deleting_is_said() -> Non
     assert "refuses one of the records orders-0@1010 to 1019 of the source" in said
     assert said.endswith(
         "or delete all of the source's records up to 1019, of which good ones from 1010 on are lost to the mirror, by "
-        "delete_records({orders-0: 1020}) of an admin client, and the mirror goes on behind what is gone"
+        "delete_records({orders-0: 1020}) of an admin client, and the mirror continues behind what is gone"
     )
 
 

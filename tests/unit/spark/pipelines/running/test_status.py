@@ -119,7 +119,7 @@ CHECKED = {
     "folder of a database": (
         HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:none/t.db"\ntable = "t"\nkey_columns = ["key"]\n',
         "sink",
-        "is no folder; make it",
+        "is not a folder; make it",
     ),
     "no database": (
         HEAD + SOURCE + '[sink]\nkind = "database"\nurl = "sqlite:p.toml"\ntable = "t"\nkey_columns = ["key"]\n',

@@ -94,7 +94,7 @@ def test_a_packed_environment_runs_elsewhere(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_moved_is_not_packed(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="no environment made by venv"):
+    with pytest.raises(PipelineError, match="not an environment made by venv"):
         pack_environment(tmp_path / "e.tar.gz", tmp_path)
     (tmp_path / "pyvenv.cfg").touch()
     (tmp_path / "e.tar.gz").touch()

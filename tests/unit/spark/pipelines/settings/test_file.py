@@ -219,11 +219,11 @@ REFUSED = {
     ),
     "broken pattern": (
         TOP + '[source]\nbootstrap_servers = "a:1"\ntopic_pattern = "("\n' + CONSOLE,
-        "[source] topic_pattern: it is no regular expression",
+        "[source] topic_pattern: it is not a regular expression",
     ),
     "source and sources": (TOP + SOURCE + "[sources.b]\n" + CONSOLE, "[source] and [sources] contradict each other"),
     "sources without names": (TOP + '[sources]\ntopics = ["a"]\n' + CONSOLE, "write [sources.NAME]"),
-    "view with a dash": (TOP + "[sources.a-b]\n" + CONSOLE, "'a-b' is no name for a view"),
+    "view with a dash": (TOP + "[sources.a-b]\n" + CONSOLE, "'a-b' is not a name for a view"),
     "option that has a key": (
         TOP + SOURCE + 'options.subscribe = "b"\n' + CONSOLE,
         "[source] options.subscribe: give it as topics",
@@ -255,7 +255,7 @@ REFUSED = {
         TOP + '[spark]\nmaster = "yarn"\nremote = "sc://a"\n' + SOURCE + CONSOLE,
         "it contradicts master",
     ),
-    "no master": (TOP + '[spark]\nmaster = "host:7077"\n' + SOURCE + CONSOLE, "[spark] master: it is no master"),
+    "no master": (TOP + '[spark]\nmaster = "host:7077"\n' + SOURCE + CONSOLE, "[spark] master: it is not a master"),
     "no remote": (TOP + '[spark]\nremote = "host:15002"\n' + SOURCE + CONSOLE, "give sc://host:15002"),
     "master in conf": (
         TOP + '[spark.conf]\nspark.master = "yarn"\n' + SOURCE + CONSOLE,

@@ -72,7 +72,7 @@ def test_a_value_too_long_for_a_name_is_told(value: str) -> None:
 
 
 def test_what_is_no_text_is_told() -> None:
-    with pytest.raises(PipelineError, match="is no valid text"):
+    with pytest.raises(PipelineError, match="is not valid text"):
         partition_folder(["c"], ["\ud800"])
 
 

@@ -33,7 +33,7 @@ public final class Orders {
         }
     }
 
-    /** Bills so many orders as a member of the group, and commits what was billed. */
+    /** Bills this many orders as a member of the group, and commits what was billed. */
     public List<String> bill(String group, int count) {
         Map<String, Object> settings = Map.of(
                 "bootstrap.servers", bootstrapServers,

@@ -39,7 +39,7 @@ def known_identity(place: TablePlace) -> TableIdentity | None:
     except (ValueError, KeyError, TypeError) as error:
         raise PipelineError(
             f"{place}/{_PATH} is damaged ({type(error).__name__}: {error}); restore it from a copy, "
-            "or go on in another folder"
+            "or continue in another folder"
         ) from error
 
 

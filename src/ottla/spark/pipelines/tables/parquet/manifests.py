@@ -165,7 +165,7 @@ class CommitLog:
         except (ValueError, KeyError, TypeError, AttributeError, OSError, pyarrow.ArrowException) as error:
             raise PipelineError(
                 f"{self._place}/{_path(version)} is damaged ({type(error).__name__}: {error}); restore it from a copy, "
-                "or go on in another folder"
+                "or continue in another folder"
             ) from error
         return manifest
 

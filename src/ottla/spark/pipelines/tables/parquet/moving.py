@@ -38,8 +38,8 @@ def move_into_place(place: TablePlace, files: Sequence[PlacedFile]) -> None:
     lost = [file.path for file in _each(lambda file: None if _move(place, file) else file, files) if file is not None]
     if lost:
         raise PipelineError(
-            f"{place} lacks {lost[0]}, a file of its newest batch, and {len(lost) - 1} more: somebody removed what was "
-            "committed; restore it, or go on in another folder from this batch's offsets"
+            f"{place} lacks {lost[0]}, a file of its newest batch, and {len(lost) - 1} more: what was "
+            "committed was removed; restore it, or continue in another folder from this batch's offsets"
         )
     place.flush_folders(folders)
 

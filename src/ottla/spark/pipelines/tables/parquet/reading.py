@@ -29,7 +29,7 @@ def committed_files(url: str, storage_options: Mapping[str, str] | None = None) 
     with place.errors():
         identity = known_identity(place)
         if identity is None:
-            raise PipelineError(f"{place} is no table of a pipeline")
+            raise PipelineError(f"{place} is not a table of a pipeline")
         log = CommitLog(place)
         for _ in range(_LISTINGS_AT_MOST):
             found = _listed(place, identity.table, log.newest())

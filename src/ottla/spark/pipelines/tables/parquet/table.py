@@ -215,7 +215,7 @@ class ParquetBatchTable:
         for index, file in enumerate(batch.files):
             if any(part in ("", ".", "..") for part in file.path.split("/")):
                 raise PipelineError(
-                    f"{self._place}: {file.path!r} is no path in a staging folder; this is a defect of ottla"
+                    f"{self._place}: {file.path!r} is not a path in a staging folder; this is a defect of ottla"
                 )
             folder = partition_folder(self._sink.partition_by, file.partition)
             path = f"{folder}/{DataFileName(version, index, table=identity.table)}".lstrip("/")

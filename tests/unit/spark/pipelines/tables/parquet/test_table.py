@@ -617,7 +617,7 @@ def test_committed_files_are_whole_batches(sink: TableSinkSettings, monkeypatch:
     from ottla.spark.pipelines.tables.parquet import moving
 
     assert sink.path is not None
-    with pytest.raises(PipelineError, match="is no table of a pipeline"):
+    with pytest.raises(PipelineError, match="is not a table of a pipeline"):
         committed_files(sink.path, sink.storage_options)
     made = opened(sink)
     assert committed_files(sink.path, sink.storage_options) == []
