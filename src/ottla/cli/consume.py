@@ -34,9 +34,30 @@ BEGINNING, END = "beginning", "end"
 _RESETS = {BEGINNING: "earliest", "earliest": "earliest", END: "latest", "latest": "latest"}
 
 
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        "-o",
+        metavar="PLACE",
+        help="Where to begin: beginning, end, an offset, -10 (the last ten of each partition), 1h (ago), a "
+        "date and time [end].",
+    ),
+]
+Template = Annotated[
+    str | None,
+    typer.Option(
+        "--template",
+        "-f",
+        help=r"How a record is shown, as by kcat: %t topic, %p partition, %o offset, %T timestamp, %k key, %s "
+        r"value, %h headers, %K and %S sizes, \n, \t, \x1f [%s\n].",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What to read."""
+    """Topics, where to begin and end, and as which group."""
 
     topics: list[str]
     partitions: list[int] | None
@@ -60,16 +81,7 @@ class _Shape:
 
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")],
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            "-o",
-            metavar="PLACE",
-            help="Where to begin: beginning, end, an offset, -10 (the last ten of each partition), 1h (ago), a "
-            "date and time [end].",
-        ),
-    ] = None,
+    start: Start = None,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Kafka's name of --from beginning.")] = False,
     until: Annotated[
         str | None, typer.Option(metavar="PLACE", help="Where to end, a place as for --from; without, never.")
@@ -85,15 +97,7 @@ def consume(
         str | None,
         typer.Option("--group", "-g", help="Read as a member of this group, and commit what was written out."),
     ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(
-            "--template",
-            "-f",
-            help=r"How a record is shown, as by kcat: %t topic, %p partition, %o offset, %T timestamp, %k key, %s "
-            r"value, %h headers, %K and %S sizes, \n, \t, \x1f [%s\n].",
-        ),
-    ] = None,
+    template: Template = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", help=r"Show the key, this text (\t), and the value.")
     ] = None,

@@ -36,7 +36,7 @@ RATE_SLICES: Final = 10
 
 
 class InputFormat(StrEnum):
-    """What becomes a record: a line, a line of JSON with the record's fields, or a whole file."""
+    """Unit that becomes a record: a line, a line of JSON with the record's fields, or a whole file."""
 
     text = "text"
     json = "json"

@@ -1,4 +1,4 @@
-"""What `ottla produce` and `ottla consume` share: places in a topic, settings of a client, its lasting options."""
+"""Options that `ottla produce` and `ottla consume` share: places in a topic, settings of a client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_DIGITS: Final = 19
 
 
 class Encoding(StrEnum):
-    """What a line is: the text itself, or bytes written as hexadecimal or base64."""
+    """Encoding of a line: the text itself, or bytes written as hexadecimal or base64."""
 
     text = "text"
     hex = "hex"
@@ -52,24 +52,24 @@ def parse_partitions(text: str | None) -> list[int] | None:
 
 
 def parse_position(option: str, text: str, now_ms: int) -> Position:
-    """Place of `beginning`, `end`, an offset, `-N`, `1h` (ago), `@MS`, or a date and time. Raises CommandError."""
+    """Position of `beginning`, `end`, an offset, `-N`, `1h` (ago), `@MS`, or a date and time. Raises CommandError."""
     from ottla.cli.group.offset_options import parse_datetime
     from ottla.client.errors import InvalidArgumentError
-    from ottla.ops.topic_reading import Place, Position
+    from ottla.ops.topic_reading import Position, PositionType
 
     match text.lower():
         case "beginning" | "earliest" | "start":
-            return Position(Place.BEGINNING)
+            return Position(PositionType.BEGINNING)
         case "end" | "latest":
-            return Position(Place.END)
+            return Position(PositionType.END)
     mark, digits = (text[0], text[1:]) if text[:1] in ("-", "@") else ("", text)
     if digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS:
-        places = {"": Place.OFFSET, "-": Place.LAST, "@": Place.TIMESTAMP}
+        places = {"": PositionType.OFFSET, "-": PositionType.LAST, "@": PositionType.TIMESTAMP}
         return Position(places[mark], int(digits))
     if ago := _AGO.fullmatch(text):
-        return Position(Place.TIMESTAMP, max(0, now_ms - int(ago[1]) * _UNIT_MS[ago[2]]))
+        return Position(PositionType.TIMESTAMP, max(0, now_ms - int(ago[1]) * _UNIT_MS[ago[2]]))
     try:
-        return Position(Place.TIMESTAMP, parse_datetime(text))
+        return Position(PositionType.TIMESTAMP, parse_datetime(text))
     except InvalidArgumentError:
         raise CommandError(
             f"{option} {text}: expected beginning, end, an offset (42), the last ones (-10), a time ago (30s, 5m, 1h, "

@@ -15,7 +15,7 @@ from ottla.cli.options import DEFAULT_TIMEOUT_S, Json
 from ottla.cli.terminal import Style, Terminal, printable, shortened, write_json
 
 if TYPE_CHECKING:
-    from ottla.ops.znodes import Znode
+    from ottla.ops.znodes import ZnodeView
     from ottla.zk.client import ZkClient
 
 COMMAND = Command("ottla zookeeper")
@@ -96,7 +96,7 @@ def tree(
     _run(servers, timeout_s, work)
 
 
-def _show(terminal: Terminal, node: Znode) -> None:
+def _show(terminal: Terminal, node: ZnodeView) -> None:
     value, stat = node.value, node.stat
     if isinstance(value, dict | list):
         for line in json.dumps(value, ensure_ascii=False, indent=2).splitlines():
@@ -115,7 +115,7 @@ def _show(terminal: Terminal, node: Znode) -> None:
     )
 
 
-def _line(terminal: Terminal, node: Znode) -> str:
+def _line(terminal: Terminal, node: ZnodeView) -> str:
     name = node.path.rsplit("/", 1)[1] if node.depth else node.path
     text = printable(node.text)
     if terminal.width is not None and len(text) > MOST_DATA_CHARS:
@@ -139,7 +139,9 @@ def _run(servers: str, timeout_s: float, work: Callable[[ZkClient], Awaitable[in
             async with asyncio.timeout(timeout_s):
                 return await work(zk)
         except NoNodeError as problem:
-            return COMMAND.report(f"there is no node {problem.path}; `ottla zookeeper tree` shows those that there are")
+            return COMMAND.report(
+                f"node {problem.path} does not exist; `ottla zookeeper tree` shows those that there are"
+            )
         except BadArgumentsError as problem:
             raise CommandError(f"{problem.path} is not a path of a node, as /brokers/ids is") from problem
         except TimeoutError:
@@ -161,7 +163,7 @@ async def _connect(servers: str, timeout_s: float) -> ZkClient:
         try:
             if await zk.exists(address.chroot) is None:
                 raise CommandError(
-                    f"there is no node {address.chroot} at {address.servers} to be the root of the paths; "
+                    f"node {address.chroot}, the root of the paths, does not exist at {address.servers}; "
                     f"`ottla zookeeper ls -z {address.servers}` lists those that there are"
                 )
         finally:

@@ -19,7 +19,7 @@ READ_BYTES: Final = 256 * 1024
 MOST_LINE_BYTES: Final = 256 * 1024 * 1024
 
 
-class Stream(Protocol):
+class LineSource(Protocol):
     """A binary stream that gives what there is."""
 
     def read1(self, size: int, /) -> bytes:
@@ -27,7 +27,7 @@ class Stream(Protocol):
         ...
 
 
-def lines_of(stream: Stream) -> Iterator[list[bytes]]:
+def lines_of(stream: LineSource) -> Iterator[list[bytes]]:
     r"""Yield the lines that are there, without their ends (`\n`), as they arrive; the last one needs no end.
 
     Raises InvalidArgumentError for a line above MOST_LINE_BYTES.

@@ -19,38 +19,38 @@ Records = list[ConsumerRecord[Bytes, Bytes]]
 POLL_MS: Final = 500
 
 
-class Place(Enum):
-    """Kinds of places in a partition."""
+class PositionType(Enum):
+    """Types of positions in a partition."""
 
     BEGINNING = "beginning"
     END = "end"
     OFFSET = "offset"
     LAST = "last"
-    """So many offsets before the end."""
+    """A number of offsets before the end."""
     TIMESTAMP = "timestamp"
     """The first record with this timestamp (ms) or a later one; the end if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place with its number: an offset, a number of offsets, or a timestamp (ms)."""
+    """A position in every partition: its type, and an offset, a number of offsets, or a timestamp (ms)."""
 
-    place: Place
+    type: PositionType
     number: int = 0
 
 
 def offset_at(position: Position, start: int, end: int, at_timestamp: int | None) -> int:
     """Offset of a position, between a log's `start` and `end`; `at_timestamp` is that of the position's timestamp."""
-    match position.place:
-        case Place.BEGINNING:
+    match position.type:
+        case PositionType.BEGINNING:
             return start
-        case Place.END:
+        case PositionType.END:
             return end
-        case Place.TIMESTAMP:
+        case PositionType.TIMESTAMP:
             return end if at_timestamp is None else at_timestamp
-        case Place.OFFSET:
+        case PositionType.OFFSET:
             aim = position.number
-        case Place.LAST:
+        case PositionType.LAST:
             aim = end - position.number
     return min(max(aim, start), end)
 
@@ -61,7 +61,7 @@ def offsets_of(
     """Offset of a position in each partition; the end is the last stable offset for a read_committed consumer."""
     starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     timed: Mapping[TopicPartition, OffsetAndTimestamp | None] = {}
-    if position.place is Place.TIMESTAMP:
+    if position.type is PositionType.TIMESTAMP:
         timed = consumer.offsets_for_times(dict.fromkeys(partitions, position.number))
     found = {each: None if (at := timed.get(each)) is None else at.offset for each in partitions}
     return {each: offset_at(position, starts[each], ends[each], found[each]) for each in partitions}

@@ -17,7 +17,7 @@ CHILDREN_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Znode:
+class ZnodeView:
     """A node; `depth` counts from where the reading began."""
 
     path: str
@@ -61,13 +61,13 @@ class Znode:
         }
 
 
-async def read_znode(zk: ZkClient, path: str) -> Znode:
+async def read_znode(zk: ZkClient, path: str) -> ZnodeView:
     """The node at `path`. Raises NoNodeError, ZkError."""
     data, stat = await zk.get(path)
-    return Znode(path, data, stat)
+    return ZnodeView(path, data, stat)
 
 
-async def read_subtree(zk: ZkClient, path: str, most_depth: int | None = None) -> AsyncIterator[Znode]:
+async def read_subtree(zk: ZkClient, path: str, most_depth: int | None = None) -> AsyncIterator[ZnodeView]:
     """Yield a node and those below it, parents first, children sorted; `most_depth` 1 has the children only.
 
     Nodes that go meanwhile are left out. Raises NoNodeError if there is none at `path`, ZkError.
@@ -82,16 +82,16 @@ async def read_subtree(zk: ZkClient, path: str, most_depth: int | None = None) -
             pending += reversed(await _children(zk, node))
 
 
-async def _children(zk: ZkClient, node: Znode) -> list[Znode]:
+async def _children(zk: ZkClient, node: ZnodeView) -> list[ZnodeView]:
     try:
         names = await zk.children(node.path)
     except NoNodeError:
         return []
-    found: list[Znode] = []
+    found: list[ZnodeView] = []
     for at in range(0, len(names), CHILDREN_AT_ONCE):
         paths = [f"{node.path.rstrip('/')}/{name}" for name in names[at : at + CHILDREN_AT_ONCE]]
         for path, content in zip(paths, await zk.get_many(paths), strict=True):
             if content is not None:
-                found.append(Znode(path, *content, node.depth + 1))
+                found.append(ZnodeView(path, *content, node.depth + 1))
         await asyncio.sleep(0)
     return found

@@ -14,7 +14,7 @@ from ottla.cli.command import CommandError
 from ottla.cli.main import app
 from ottla.cli.record_options import client_settings, parse_partitions, parse_position
 from ottla.client.sync import Consumer
-from ottla.ops.topic_reading import Place, Position
+from ottla.ops.topic_reading import Position, PositionType
 from ottla.testing import Broker
 
 pytestmark = pytest.mark.spec("U2")
@@ -145,14 +145,14 @@ def test_places() -> None:
     def place(text: str) -> Position:
         return parse_position("--from", text, NOW_MS)
 
-    assert place("Earliest") == place("beginning") == Position(Place.BEGINNING)
-    assert place("latest") == place("end") == Position(Place.END)
-    assert place("42") == Position(Place.OFFSET, 42)
-    assert place("-10") == Position(Place.LAST, 10)
-    assert place("@1700") == Position(Place.TIMESTAMP, 1700)
-    assert place("1h") == Position(Place.TIMESTAMP, NOW_MS - 3_600_000)
-    assert place("999999999d") == Position(Place.TIMESTAMP, 0)
-    assert place("2026-11-21T10:00:00+01:00") == Position(Place.TIMESTAMP, 1_795_251_600_000)
+    assert place("Earliest") == place("beginning") == Position(PositionType.BEGINNING)
+    assert place("latest") == place("end") == Position(PositionType.END)
+    assert place("42") == Position(PositionType.OFFSET, 42)
+    assert place("-10") == Position(PositionType.LAST, 10)
+    assert place("@1700") == Position(PositionType.TIMESTAMP, 1700)
+    assert place("1h") == Position(PositionType.TIMESTAMP, NOW_MS - 3_600_000)
+    assert place("999999999d") == Position(PositionType.TIMESTAMP, 0)
+    assert place("2026-11-21T10:00:00+01:00") == Position(PositionType.TIMESTAMP, 1_795_251_600_000)
     for wrong in ("", "-", "@", "1x", "99999999999999999999", "-1-1", "١"):
         with pytest.raises(CommandError, match="expected beginning"):
             place(wrong)

@@ -112,9 +112,11 @@ def test_nodes_are_listed_and_shown(tmp_path: Path) -> None:
             "/brokers",
             "/brokers/me",
         ]
-        assert "there is no node /no;" in shown("get", "/no", *below, code=1)
+        assert "node /no does not exist;" in shown("get", "/no", *below, code=1)
         assert "no is not a path of a node" in shown("get", "no", *below, code=2)
-        assert "there is no node /kafak at" in shown("ls", "-z", f"{server.connect}/kafak", code=2)
+        assert "node /kafak, the root of the paths, does not exist at" in shown(
+            "ls", "-z", f"{server.connect}/kafak", code=2
+        )
         assert client.exists("/kafak") is None
         client.stop()
         client.close()

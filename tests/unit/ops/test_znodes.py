@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ottla.env.clock import VirtualClock
-from ottla.ops.znodes import Znode, read_subtree, read_znode
+from ottla.ops.znodes import ZnodeView, read_subtree, read_znode
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
@@ -65,4 +65,4 @@ def test_data_as_json_text_or_bytes() -> None:
     assert rows["/a/y"]["data"] is None
     assert rows["/a/y"]["ephemeral_owner"] == "0x1"
     assert (rows["/a"]["data"], rows["/a"]["children"], rows["/a"]["ephemeral_owner"]) == ('{"version":1}', 2, None)
-    assert Znode("/n", b"[" * 100_000, Stat(*[0] * 11)).value == "[" * 100_000
+    assert ZnodeView("/n", b"[" * 100_000, Stat(*[0] * 11)).value == "[" * 100_000

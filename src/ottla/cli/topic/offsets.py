@@ -15,7 +15,7 @@ from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import find_offsets, offsets_at
-from ottla.ops.topic_reading import Place, Position, offset_at
+from ottla.ops.topic_reading import Position, PositionType, offset_at
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def read_offsets(
         wanted += [TopicPartition(topic.name, each) for each in sorted(found if partitions is None else partitions)]
     starts, ends = await offsets_at(cluster, wanted, EARLIEST), await offsets_at(cluster, wanted, LATEST)
     timed = {}
-    if position is not None and position.place is Place.TIMESTAMP:
+    if position is not None and position.type is PositionType.TIMESTAMP:
         timed = await find_offsets(cluster, dict.fromkeys(wanted, position.number))
     rows = []
     for each in wanted:
