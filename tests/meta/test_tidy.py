@@ -28,7 +28,6 @@ LARGE_CLASSES = {
     "Membership",
     "PlaintextConnection",
     "Sender",
-    "SubscriptionState",
 }
 #: Docstrings name the thing or the verb.
 VAGUE_OPENING = re.compile(r"(What|Those|Where|So|Who)\b")

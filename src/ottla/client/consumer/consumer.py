@@ -442,7 +442,7 @@ class Consumer(MethodHints, Generic[K, V]):
         with self._guard:
             self.core.handed_out.settle(stop_iteration=False)
             wanted = arguments.partition(partition)
-            return self.core.subscriptions.partition_lag(wanted, read_committed=self.core.read_committed)
+            return self.core.subscriptions.state(wanted).lag(read_committed=self.core.read_committed)
 
     # Topics
 

@@ -377,7 +377,7 @@ class ConsumerCore:
                 subscriptions.maybe_validate_position(each, self.keeper.leader(each))
         if subscriptions.settled or subscriptions.has_all_fetch_positions():
             return
-        initializing = subscriptions.needs_initializing_positions()
+        initializing = subscriptions.in_state(FetchState.INITIALIZING)
         if initializing:
             if self.coordinator is None:
                 self._reset_initializing()

@@ -222,7 +222,7 @@ class Fetcher:
 
     def _node_for(self, partition: TopicPartition, state: PartitionState, now_ms: float) -> int | None:
         if state.preferred_read_replica is not None:
-            preferred = self._subscriptions.preferred_read_replica(partition, now_ms)
+            preferred = state.replica_to_read(now_ms)
             if preferred is not None:
                 if self._cluster.metadata.is_online(*partition, preferred):
                     return preferred

@@ -14,6 +14,7 @@ from ottla.client.consumer.subscription_state import (
     NO_EPOCH,
     NO_LEADER,
     FetchPosition,
+    FetchState,
     LogTruncation,
     OffsetReset,
     SubscriptionState,
@@ -91,9 +92,9 @@ class PositionKeeper:
             return
         now = self._cluster.clock.monotonic_ms()
         subscriptions = self._subscriptions
-        for leader, partitions in self._by_leader(subscriptions.partitions_needing_reset(now)).items():
+        for leader, partitions in self._by_leader(subscriptions.in_state(FetchState.AWAIT_RESET, now)).items():
             self._run(self._reset, leader, partitions)
-        for leader, partitions in self._by_leader(subscriptions.partitions_needing_validation(now)).items():
+        for leader, partitions in self._by_leader(subscriptions.in_state(FetchState.AWAIT_VALIDATION, now)).items():
             self._run(self._validate, leader, partitions)
 
     def _by_leader(self, partitions: list[TopicPartition]) -> dict[int, list[TopicPartition]]:

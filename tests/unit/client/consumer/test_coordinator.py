@@ -34,7 +34,7 @@ def member(cluster, subscriptions, call=call_here, on_commit=None, **settings):
     subscriptions.subscribe(["a", "b"])
     subscriptions.assign_from_subscribed([A0, A1])
     for each in (A0, A1):
-        subscriptions.seek_validated(each, FetchPosition(5))
+        subscriptions.state(each).settle_at(FetchPosition(5))
     keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
     config = GroupConfig(group_id="g", **settings)
     made = ConsumerCoordinator(cluster, config, subscriptions, keeper, lambda: None, call=call, on_commit=on_commit)
@@ -92,7 +92,7 @@ def test_an_assignment_that_is_not_taken_revokes_nothing(fake, with_cluster):
         subscriptions.subscribe(["a"])
         await made.poll(NEVER_MS)
         assert made.membership.rejoin_needed
-        assert subscriptions.fetchable_partitions() == [A0, A1]
+        assert [each for each in (A0, A1) if subscriptions.state(each).is_fetchable] == [A0, A1]
         await made.close(0)
 
     with_cluster(fake, work)
