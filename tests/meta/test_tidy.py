@@ -25,7 +25,6 @@ LARGE_CLASSES = {
     "Consumer",
     "ControlPlane",
     "ControllerState",
-    "Membership",
     "PlaintextConnection",
     "Sender",
 }

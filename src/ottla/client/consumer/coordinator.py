@@ -90,7 +90,7 @@ class ConsumerCoordinator:
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names; `client-state` is the number of the `ClientState`."""
-        figures, now_ms = self.membership.figures, self._now_ms()
+        member, now_ms = self.membership.metrics, self._now_ms()
 
         def seconds_since(at_ms: float | None) -> float:
             return -1.0 if at_ms is None else (now_ms - at_ms) / 1000
@@ -102,16 +102,16 @@ class ConsumerCoordinator:
             "commit-total": float(self._commits.total),
             "commit-latency-avg": self._commits.latency_total_ms / max(1, self._commits.total),
             "commit-latency-max": self._commits.latency_max_ms,
-            "join-total": float(figures.joins),
-            "sync-total": float(figures.syncs),
-            "heartbeat-total": float(figures.heartbeats),
-            "last-heartbeat-seconds-ago": seconds_since(figures.last_heartbeat_at_ms),
-            "rebalance-total": float(figures.rebalances),
-            "failed-rebalance-total": float(figures.failed_rebalances),
-            "rebalance-latency-total": figures.rebalance_latency_total_ms,
-            "rebalance-latency-avg": figures.rebalance_latency_total_ms / max(1, figures.rebalances),
-            "rebalance-latency-max": figures.rebalance_latency_max_ms,
-            "last-rebalance-seconds-ago": seconds_since(figures.last_rebalance_at_ms),
+            "join-total": float(member.joins),
+            "sync-total": float(member.syncs),
+            "heartbeat-total": float(member.heartbeats),
+            "last-heartbeat-seconds-ago": seconds_since(member.last_heartbeat_at_ms),
+            "rebalance-total": float(member.rebalances),
+            "failed-rebalance-total": float(member.failed_rebalances),
+            "rebalance-latency-total": member.rebalance_latency_total_ms,
+            "rebalance-latency-avg": member.rebalance_latency_total_ms / max(1, member.rebalances),
+            "rebalance-latency-max": member.rebalance_latency_max_ms,
+            "last-rebalance-seconds-ago": seconds_since(member.last_rebalance_at_ms),
         }
 
     # Polling

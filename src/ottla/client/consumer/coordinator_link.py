@@ -65,7 +65,7 @@ class CoordinatorLink:
         Raises ClientTimeoutError (retriable) at the deadline, or the fatal error.
         """
         membership = self._membership
-        while not membership.coordinator_known:
+        while not membership.lookup.is_known:
             self._looked_up.clear()
             membership.want_coordinator(self._now_ms())
             self._on_change()
@@ -74,9 +74,9 @@ class CoordinatorLink:
                     await self._looked_up.wait()
             except TimeoutError:
                 what = f"the coordinator of group {membership.settings.group_id} is not found"
-                message = f"{what}: {membership.coordinator_problem or 'no broker answered'}"
+                message = f"{what}: {membership.lookup.problem or 'no broker answered'}"
                 raise ClientTimeoutError(message, retriable=True) from None
-            problem = membership.coordinator_problem
+            problem = membership.lookup.problem
             if isinstance(problem, ClientError) and not problem.retriable:
                 raise problem
         return self._times_found

@@ -39,7 +39,7 @@ def member(cluster, subscriptions, call=call_here, on_commit=None, **settings):
     config = GroupConfig(group_id="g", **settings)
     made = ConsumerCoordinator(cluster, config, subscriptions, keeper, lambda: None, call=call, on_commit=on_commit)
     make_stable(made.membership, 1)
-    made.membership.is_active = made.membership.coordinator_known = True
+    made.membership.is_active = made.membership.lookup.is_known = True
     made.membership._session_deadline_ms = NEVER_MS
     made.membership._join_due_ms = NEVER_MS
     made.polled()
@@ -120,7 +120,7 @@ def test_what_was_to_be_committed_before_the_partitions_were_lost_is_not_committ
         await made.poll(0)
         await asyncio.to_thread(wait_until, lambda: fake.asked(ApiKey.OFFSET_COMMIT), "the commit")
         await asyncio.to_thread(wait_until, lambda: fake.asked(ApiKey.FIND_COORDINATOR), "the search")
-        await asyncio.to_thread(wait_until, lambda: membership.coordinator_known, "the coordinator")
+        await asyncio.to_thread(wait_until, lambda: membership.lookup.is_known, "the coordinator")
         membership.kicked_out(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat")
         await made.poll(0)
         assert not subscriptions.assigned_partitions
@@ -220,10 +220,10 @@ def test_what_is_said_of_an_earlier_coordinator_is_not_said_of_the_next(fake, wi
         await link.find()
         before = await link.wait_until_found(NEVER_MS)
         link.lost("it hangs", before)
-        assert not membership.coordinator_known
+        assert not membership.lookup.is_known
         await link.find()
         link.lost("a connection to it could not be opened", before)
-        assert membership.coordinator_known
+        assert membership.lookup.is_known
 
     with_cluster(fake, work)
 
