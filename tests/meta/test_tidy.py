@@ -26,7 +26,6 @@ LARGE_CLASSES = {
     "ControlPlane",
     "ControllerState",
     "PlaintextConnection",
-    "Sender",
 }
 #: Docstrings name the thing or the verb.
 VAGUE_OPENING = re.compile(r"(What|Those|Where|So|Who)\b")

@@ -358,7 +358,7 @@ class ProducerCore:
         )
 
     def _hindrance(self) -> str:
-        return "" if self._sender is None else self._sender.hindrance()
+        return "" if self._sender is None else self._sender.completion.hindrance()
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything and wait for the responses. Raises DeliveryError, ClientTimeoutError."""
@@ -466,10 +466,10 @@ class ProducerCore:
         self.failures.counts_reported = True  # records that fail here are reported even if their futures are retrieved
         sender, self._sender = self._sender, None
         if sender is not None:
-            sender.give_up_all(
+            sender.completion.fail_all(
                 ClientClosedError(
                     f"the producer was closed (timeout {timeout_ms} ms) before the record was acknowledged"
-                    f"{sender.hindrance()}"
+                    f"{sender.completion.hindrance()}"
                 )
             )
             sender.close()

@@ -57,7 +57,7 @@ class ProducerFigures:
         """Count the throttle time of a response; 0 for none."""
         self._throttle.add(throttle_time_ms)
 
-    def gave_up(self, batch: ProducerBatch) -> None:
+    def failed(self, batch: ProducerBatch) -> None:
         """Count the records of a batch that failed."""
         self._failed.value += batch.record_count or batch.builder.count
 
