@@ -1,0 +1,54 @@
+"""Sync clients made from the asyncio ones: their methods block until the asyncio client's have ended in its thread."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from ottla.client.loop_thread import LoopThread
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SyncClient:
+    """Base of the sync clients, as context managers. `_async` is the asyncio client, which runs in `_thread`."""
+
+    _async: Any
+    _thread: LoopThread
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections. Closing twice is allowed."""
+        self._thread.finish()
+
+    def _run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
+        """Run a method of the asyncio client in the loop; returns its result."""
+        return self._thread.run(work, *args, **options)
+
+
+def made_of(method: Callable[..., Any], run: str) -> Any:
+    """A method with name, signature and documentation of the asyncio client's, which is passed to the method `run`."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        return getattr(self, run)(getattr(self._async, name), *args, **options)
+
+    del call.__dict__["__wrapped__"]  # a coroutine function, which this is not
+    call.__dict__["__signature__"] = inspect.signature(method)
+    return call
+
+
+def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """The blocking form of a coroutine method of the asyncio client."""
+    made: Callable[Concatenate[Any, P], T] = made_of(method, "_run")
+    return made
