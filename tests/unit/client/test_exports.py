@@ -55,7 +55,7 @@ def test_the_clients_without_an_event_loop_take_the_same_arguments(name):
 
 
 #: What the clients with an event loop have for those without.
-INSIDE = {"check_reads", "core", "deadline_ms", "next_chunk", "wait_for_data"}
+INSIDE = {"check_reads", "deadline_ms", "delegate", "next_chunk", "wait_for_data"}
 
 
 def test_a_name_that_is_not_there():

@@ -14,11 +14,11 @@ from typing import Any
 
 from ottla.assign.assignor import GroupMetadata
 from ottla.client.consumer.commits import CommitCallback, Commits, Offsets
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.coordinator_link import CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.listener import UserCall, call_here
 from ottla.client.consumer.membership import Assign, ClientState, DropCoordinator, FindCoordinator, Membership, Send
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.missing_topics import MissingTopics
 from ottla.client.consumer.rebalance import Rebalance
 from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
@@ -45,7 +45,7 @@ class ConsumerCoordinator:
         cluster: Cluster,
         config: GroupConfig,
         subscriptions: SubscriptionState,
-        keeper: MetadataKeeper,
+        metadata: ConsumerMetadata,
         notify: Callable[[], None],
         *,
         call: UserCall = call_here,
@@ -57,7 +57,7 @@ class ConsumerCoordinator:
         self._cluster = cluster
         self._config = config
         self._subscriptions = subscriptions
-        self._keeper = keeper
+        self._metadata = metadata
         self._notify = notify
         self._link = CoordinatorLink(cluster, self.membership, self._changed)
         self._commits = Commits(cluster, self._link, self.membership, subscriptions, call, on_commit)
@@ -147,7 +147,7 @@ class ConsumerCoordinator:
         if self._rebalance.has_pending_assignment_call:
             await self._rebalance.repeat_assignment_call()
         self._take_in_metadata()
-        if not membership.rejoin_needed and (reason := self._rebalance.reason_to_rejoin(self._keeper.version)):
+        if not membership.rejoin_needed and (reason := self._rebalance.reason_to_rejoin(self._metadata.version)):
             membership.request_rejoin(reason)
         self._changed()
         while membership.wants_poll(self._now_ms()):
@@ -232,10 +232,10 @@ class ConsumerCoordinator:
     def _take_in_metadata(self) -> None:
         """Update a pattern subscription for topics that were created or deleted."""
         subscriptions = self._subscriptions
-        if subscriptions.type is not SubscriptionType.PATTERN or self._keeper.version == self._seen_version:
+        if subscriptions.type is not SubscriptionType.PATTERN or self._metadata.version == self._seen_version:
             return
-        self._seen_version = self._keeper.version
-        if self._keeper.version:
+        self._seen_version = self._metadata.version
+        if self._metadata.version:
             found = {
                 name
                 for name, topic in self._cluster.metadata.topics.items()
@@ -250,11 +250,11 @@ class ConsumerCoordinator:
         if self._subscriptions.type is not SubscriptionType.PATTERN:
             return True
         if self._metadata_asked is None:
-            self._metadata_asked = self._keeper.version
-            self._keeper.request_update()
+            self._metadata_asked = self._metadata.version
+            self._metadata.request_update()
             # Wait for the first metadata; later not, if no topic matches so far.
-            return bool(self._keeper.version) and not self._subscriptions.subscription
-        return self._keeper.version > self._metadata_asked
+            return bool(self._metadata.version) and not self._subscriptions.subscription
+        return self._metadata.version > self._metadata_asked
 
     def subscription_changed(self) -> None:
         """Handle a change of the subscription by the user."""

@@ -13,9 +13,9 @@ from typing import NamedTuple, Self
 
 from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
+from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.figures import ConsumerFigures
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import NO_LEADER, OffsetReset, PartitionState, SubscriptionState
 from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange, as_client_error
 from ottla.client.fetcher import out_of_range
@@ -78,19 +78,19 @@ class Fetcher:
         decoding: Decoding,
         subscriptions: SubscriptionState,
         buffer: FetchBuffer,
-        keeper: MetadataKeeper,
-        figures: ConsumerFigures,
+        metadata: ConsumerMetadata,
+        metrics: ConsumerMetrics,
         on_data: Callable[[], None],
     ) -> None:
         #: Current problems of brokers and partitions, for `health`.
         self.problems: dict[int | TopicPartition, ClientError] = {}
-        self._figures = figures
+        self._metrics = metrics
         self._cluster = cluster
         self._settings = settings
         self._decoding = decoding
         self._subscriptions = subscriptions
         self._buffer = buffer
-        self._keeper = keeper
+        self._metadata = metadata
         self._on_data = on_data
         self._rack = NamedRack(settings.rack, cluster.settings.metadata_max_age_ms)
         self._sessions: dict[int, FetchSession] = {}
@@ -193,7 +193,7 @@ class Fetcher:
 
         The new leader would refuse a fetch with the old epoch, repeatedly until the next poll.
         """
-        position, leader = state.position, self._keeper.leader(partition)
+        position, leader = state.position, self._metadata.leader(partition)
         return position is not None and leader.leader != NO_LEADER and position.current_leader != leader
 
     def _is_held(self, what: int | TopicPartition, now_ms: float) -> bool:
@@ -228,7 +228,7 @@ class Fetcher:
                     return preferred
                 self._subscriptions.clear_preferred_read_replica(partition)
                 self._rack.failed(now_ms)  # or the leader would name it again at once, and again
-                self._keeper.request_update()
+                self._metadata.request_update()
         leader = self._cluster.metadata.leader(*partition)
         return leader if leader is not None and leader >= 0 else None
 
@@ -252,7 +252,7 @@ class Fetcher:
             self.problems.pop(node_id, None)
             if session.handled(answer.error_code, answer.session_id):
                 latency_ms = self._cluster.clock.monotonic_ms() - asked_at_ms
-                self._figures.fetched(latency_ms, _records_bytes(answer), answer.throttle_time_ms)
+                self._metrics.fetched(latency_ms, _records_bytes(answer), answer.throttle_time_ms)
                 if answer.throttle_time_ms:
                     self._hold(node_id, answer.throttle_time_ms)  # its quota is used up (KIP-219)
                 self._take(node_id, answer, asked)
@@ -268,7 +268,7 @@ class Fetcher:
 
     def _failed(self, node_id: int) -> None:
         self._hold(node_id)
-        self._keeper.request_update()
+        self._metadata.request_update()
 
     def _request(self, session: FetchSession, asked: Mapping[TopicPartition, _Asked]) -> FetchRequest:
         plan = session.build({partition: each.wanted for partition, each in asked.items()})
@@ -330,7 +330,7 @@ class Fetcher:
         error: ClientError = BrokerError(code, f"{partition} cannot be read from broker {node_id}")
         self.problems[partition] = error
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._keeper.request_update()  # another topic may have the name now
+            self._metadata.request_update()  # another topic may have the name now
             if self._subscriptions.default_reset is OffsetReset.NONE:
                 self._begin_to_explain(partition, asked)
                 return
@@ -340,7 +340,7 @@ class Fetcher:
             metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
             if metadata.leader(*partition) in (node_id, NO_LEADER, None):
                 self._hold(partition)  # else another broker is asked
-            self._keeper.request_update()
+            self._metadata.request_update()
             return
         self._hold(partition)
         self._add(partition, asked, memoryview(b""), [], error)

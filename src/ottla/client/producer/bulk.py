@@ -15,7 +15,7 @@ from ottla.client.errors import ClientError, ClientTimeoutError, InvalidArgument
 from ottla.client.producer.accumulator import RECORD_OVERHEAD, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.bulk_future import BulkFuture
-from ottla.client.producer.core import MAX_INT32, ProducerCore, Wait, check_timestamp, octets
+from ottla.client.producer.delegate import MAX_INT32, ProducerDelegate, Wait, check_timestamp, octets
 from ottla.client.producer.futures import RecordFuture
 from ottla.client.producer.record import ProducerRecord, checked_headers, topic_name
 from ottla.records.batch import BATCH_OVERHEAD
@@ -61,8 +61,8 @@ class _Batches:
     the sticky partition's batch, together with keyed records of that partition, until it is full: `WITHOUT_KEY`.
     """
 
-    def __init__(self, core: ProducerCore, topic: str, limit: int, future: BulkFuture) -> None:
-        self._core = core
+    def __init__(self, delegate: ProducerDelegate, topic: str, limit: int, future: BulkFuture) -> None:
+        self._delegate = delegate
         self._topic = topic
         self._limit = limit
         self._future = future
@@ -73,15 +73,15 @@ class _Batches:
 
     def queues(self) -> TopicQueues | None:
         """Return the topic's queues, None if its metadata is missing."""
-        return self._core.queues_of(self._topic)
+        return self._delegate.queues_of(self._topic)
 
     def begin(self, queues: TopicQueues, partition: int) -> ProducerBatch:
         """Return a batch for a partition; for `WITHOUT_KEY` that of the sticky partition, created unless it is open."""
         number = queues.sticky.partition if partition < 0 else partition
         batch = self.open.get(number)
         if batch is None:
-            accumulator = self._core.accumulator
-            now = self._core.cluster.clock.monotonic_ms()
+            accumulator = self._delegate.accumulator
+            now = self._delegate.cluster.clock.monotonic_ms()
             where = queues.queues[number].partition
             batch = ProducerBatch(where, self._limit, 0, now, accumulator.lock, accumulator.home)
         self._put(batch, {number, partition})
@@ -114,23 +114,23 @@ class _Batches:
         if not batch.builder.count:  # its first record was rejected
             return self._future
         size = batch.builder.size + BATCH_OVERHEAD
-        if size > self._core.config.max_request_size:
-            limit = f"max.request.size of the producer ({self._core.config.max_request_size})"
+        if size > self._delegate.config.max_request_size:
+            limit = f"max.request.size of the producer ({self._delegate.config.max_request_size})"
             raise RecordTooLargeError(self._topic, size, limit)
-        while not self._core.accumulator.room_for(size):
+        while not self._delegate.accumulator.room_for(size):
             try:
                 if not waits:
-                    raise self._core.blocked(Wait.MEMORY, self._topic)
+                    raise self._delegate.blocked(Wait.MEMORY, self._topic)
                 yield Wait.MEMORY, self._topic
             except ClientError:
                 self._put(batch, places)
                 raise
-        self._core.check_open()
+        self._delegate.check_open()
         batch.reserved = size
-        queues = self._core.accumulator.topics[self._topic]
+        queues = self._delegate.accumulator.topics[self._topic]
         # Its delivery timeout starts now, however slowly the records came.
-        queues.used_at_ms = batch.created_ms = self._core.cluster.clock.monotonic_ms()
-        self._core.accumulator.add_batch(queues, batch, is_sticky=WITHOUT_KEY in places)
+        queues.used_at_ms = batch.created_ms = self._delegate.cluster.clock.monotonic_ms()
+        self._delegate.accumulator.add_batch(queues, batch, is_sticky=WITHOUT_KEY in places)
         self._future.add_batch(batch.result, batch.builder.count)
         yield None, self._topic
         return self._future
@@ -145,9 +145,9 @@ class _Batches:
 class Bulk:
     """Bulk sending for one producer."""
 
-    def __init__(self, core: ProducerCore) -> None:
-        self._core = core
-        config = core.config
+    def __init__(self, delegate: ProducerDelegate) -> None:
+        self._delegate = delegate
+        config = delegate.config
         largest = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
         self._limit = max(min(max(config.batch_size, BULK_BATCH_BYTES), largest), 1)
 
@@ -159,8 +159,8 @@ class Bulk:
             )
         if topic is not None and topic.__class__ is not str:
             topic = topic_name(topic)
-        self._core.check_open()
-        if self._core.needs_each_record:
+        self._delegate.check_open()
+        if self._delegate.needs_each_record:
             yield from self._each(records, topic, future)
             return future
         filled: dict[str, _Batches] = {}
@@ -197,10 +197,10 @@ class Bulk:
         batches: _Batches | None = None
         name, headers, wanted, given, is_record = "", (), None, None, False
         count = 0
-        now_ms = self._core.cluster.clock.now_ms
+        now_ms = self._delegate.cluster.clock.now_ms
         timestamp = now_ms()
         opened: dict[int, ProducerBatch] = {}
-        ignores_keys = self._core.config.partitioner_ignore_keys
+        ignores_keys = self._delegate.config.partitioner_ignore_keys
         for item in self._left_over(records, topic, filled):
             if item.__class__ is tuple and len(item) == PAIR:
                 key, value = item
@@ -240,7 +240,7 @@ class Bulk:
 
     def _left_over(self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches]) -> Iterator[Any]:
         """Append plain pairs to open batches with room, many at a time; yields all other records, in order."""
-        if topic is None or self._core.config.partitioner_ignore_keys:
+        if topic is None or self._delegate.config.partitioner_ignore_keys:
             yield from records
             return
         if records.__class__ is list:
@@ -260,7 +260,7 @@ class Bulk:
             raise failure
 
     def _left_over_of(self, items: list[Any], topic: str, filled: dict[str, _Batches]) -> Iterator[Any]:
-        now_ms = self._core.cluster.clock.now_ms
+        now_ms = self._delegate.cluster.clock.now_ms
         at = 0
         while at < len(items):
             batches = filled.get(topic)
@@ -294,7 +294,7 @@ class Bulk:
             raise InvalidArgumentError("pairs of key and value need a topic: send_many(pairs, topic)")
         batches = filled.get(topic)
         if batches is None:
-            batches = filled[topic] = _Batches(self._core, topic, self._limit, future)
+            batches = filled[topic] = _Batches(self._delegate, topic, self._limit, future)
         while (queues := batches.queues()) is None:
             yield Wait.TOPIC, topic
         return batches, queues
@@ -313,13 +313,13 @@ class Bulk:
             if where is None:
                 raise InvalidArgumentError("pairs of key and value need a topic: send_many(pairs, topic)")
             record: ProducerRecord[Any, Any] = ProducerRecord(where, value, key, partition, timestamp, headers)
-            with self._core.interceptors.sending(record, None) as (changed, notify):
-                callback = notify if self._core.interceptors else None
+            with self._delegate.interceptors.sending(record, None) as (changed, notify):
+                callback = notify if self._delegate.interceptors else None
                 to, value, key, partition, timestamp, headers = changed
-                outcome = self._core.take(to, partition, timestamp, key, value, headers, callback)
+                outcome = self._delegate.take(to, partition, timestamp, key, value, headers, callback)
                 while isinstance(outcome, Wait):
                     yield outcome, to
-                    outcome = self._core.take(to, partition, timestamp, key, value, headers, callback)
+                    outcome = self._delegate.take(to, partition, timestamp, key, value, headers, callback)
             assert isinstance(outcome, RecordFuture)
             future.add_record(outcome)
         return future
@@ -333,8 +333,8 @@ class Bulk:
         for role, name in columns.items():
             if name is not None and not isinstance(name, str):
                 raise InvalidArgumentError(f"{role}_column is the name of a column or None, not {name!r:.80}")
-        self._core.check_open()
-        self._core.check_no_partitioner("send_arrow")
+        self._delegate.check_open()
+        self._delegate.check_no_partitioner("send_arrow")
         require_extra("send_arrow", "arrow", "pyarrow")
         table = _as_arrow(data)
         try:
@@ -349,15 +349,15 @@ class Bulk:
     def _arrow_topic(
         self, data: Any, topic: str, columns: dict[str, str | None], partition: int | None, future: BulkFuture
     ) -> Steps:
-        batches = _Batches(self._core, topic, self._limit, future)
+        batches = _Batches(self._delegate, topic, self._limit, future)
         while (queues := batches.queues()) is None:
             yield Wait.TOPIC, topic
         if partition is not None:
             self._check_partition(topic, partition, queues.count)
         found = {role: _column(data, role, name) for role, name in columns.items() if role != "topic"}
-        source = _source(found, self._core.cluster.clock.now_ms())
+        source = _source(found, self._delegate.cluster.clock.now_ms())
         chosen_partitions = _partitions(
-            found, partition, queues.count, ignores_keys=self._core.config.partitioner_ignore_keys
+            found, partition, queues.count, ignores_keys=self._delegate.config.partitioner_ignore_keys
         )
         if chosen_partitions is not None and chosen_partitions.null_count:
             chosen_partitions = self._with_sticky(chosen_partitions, found["value"], queues)
@@ -387,7 +387,7 @@ class Bulk:
         nulls_so_far = compute.cumulative_sum(compute.is_null(chosen).cast(pyarrow.int32()))
         turns = compute.divide(nulls_so_far, rows_per_turn).cast(pyarrow.int32())
         sticky: list[int] = []
-        with self._core.accumulator.lock:
+        with self._delegate.accumulator.lock:
             for _ in range(turns[-1].as_py() + 1):
                 if sticky:
                     queues.sticky.switch()

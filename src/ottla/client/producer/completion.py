@@ -9,8 +9,8 @@ from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, Pr
 from ottla.client.model import NO_OFFSET
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
 from ottla.client.producer.batch import ProducerBatch, split_batch
-from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.links import BrokerLink
+from ottla.client.producer.producer_metrics import ProducerMetrics
 from ottla.client.producer.sequences import Sequences
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import STALE_METADATA
@@ -29,7 +29,7 @@ class BatchCompletion:
         config: ProducerConfig,
         accumulator: Accumulator,
         sequences: Sequences | None,
-        figures: ProducerFigures,
+        metrics: ProducerMetrics,
         links: Mapping[int, BrokerLink],
         failed: Callable[[ProducerBatch, ClientError], None],
     ) -> None:
@@ -37,7 +37,7 @@ class BatchCompletion:
         self._config = config
         self._accumulator = accumulator
         self._sequences = sequences
-        self._figures = figures
+        self._metrics = metrics
         self._links = links
         self._failed = failed
         #: Why the producer id is still missing.
@@ -127,12 +127,12 @@ class BatchCompletion:
         if self._sequences is not None:
             self._sequences.failed(batch)
         self._accumulator.release(batch)
-        self._figures.failed(batch)
+        self._metrics.failed(batch)
         batch.result.complete(NO_OFFSET, NO_TIMESTAMP, error, record_errors)
         self._failed(batch, error)
 
     def _split(self, batch: ProducerBatch) -> None:
-        self._figures.split()
+        self._metrics.split()
         parts = split_batch(batch, self._accumulator.lock)
         if self._sequences is not None:
             self._sequences.split(batch, parts)

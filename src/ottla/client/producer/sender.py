@@ -18,8 +18,8 @@ from ottla.client.model import NO_OFFSET, TopicPartition
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.completion import BatchCompletion
-from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.links import BrokerLink, SentRequest
+from ottla.client.producer.producer_metrics import ProducerMetrics
 from ottla.client.producer.sequences import ProducerIdentity, Sequences
 from ottla.peer.cluster import Cluster
 from ottla.peer.metadata import NOBODY
@@ -48,18 +48,18 @@ class Sender:
         cluster: Cluster,
         config: ProducerConfig,
         accumulator: Accumulator,
-        figures: ProducerFigures,
+        metrics: ProducerMetrics,
         failed: Callable[[ProducerBatch, ClientError], None],
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._accumulator = accumulator
-        self._figures = figures
+        self._metrics = metrics
         self._compression = Compression[config.compression_type.upper()]
         self._level = _compression_level(config, self._compression)
         self._sequences = Sequences() if config.enable_idempotence else None
         self._links: dict[int, BrokerLink] = {}
-        self.completion = BatchCompletion(cluster, config, accumulator, self._sequences, figures, self._links, failed)
+        self.completion = BatchCompletion(cluster, config, accumulator, self._sequences, metrics, self._links, failed)
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0.0
         self._scheduled = False
@@ -252,7 +252,7 @@ class Sender:
             self._answered(link, sent, answer, error)
 
         link.connection.submit(request, answered, awaits_response=self._config.acks != 0)
-        self._figures.requested(batches, now)  # after the write, so as not to delay the broker
+        self._metrics.requested(batches, now)  # after the write, so as not to delay the broker
 
     def _not_encoded(self, batch: ProducerBatch, error: Exception) -> ClientError:
         codec = self._config.compression_type
@@ -283,7 +283,7 @@ class Sender:
         self, link: BrokerLink, sent: SentRequest, answer: ProduceResponse | None, error: ClientError | None
     ) -> None:
         now = self._cluster.clock.monotonic_ms()
-        self._figures.answered(now - sent.sent_ms)
+        self._metrics.answered(now - sent.sent_ms)
         if link.in_flight[0] is sent:
             link.in_flight.popleft()
         else:
@@ -296,7 +296,7 @@ class Sender:
             for batch in sent.batches:
                 self.completion.delivered(batch, NO_OFFSET, NO_TIMESTAMP)
         else:
-            self._figures.throttled(answer.throttle_time_ms)
+            self._metrics.throttled(answer.throttle_time_ms)
             if answer.throttle_time_ms > 0:
                 link.throttled(answer.throttle_time_ms, now)
             self._cluster.metadata.update_nodes(answer.node_endpoints)

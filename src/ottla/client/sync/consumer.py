@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never
 
 from ottla.client.consumer.consumer import CLOSE_TIMEOUT_MS, MAX_ARROW_ROWS, Take, take_records
 from ottla.client.consumer.consumer import Consumer as AsyncConsumer
-from ottla.client.consumer.core import FOREVER_MS
+from ottla.client.consumer.delegate import FOREVER_MS
 from ottla.client.consumer.health import ConsumerHealth
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.use_guard import Guard, UseGuard
@@ -79,9 +79,9 @@ class Consumer(SyncClient, MethodHints, Generic[K, V]):
             return await consumer._call(function, *arguments)
 
         self._async: AsyncConsumer[K, V] = AsyncConsumer(config, guard=Guard(), call=call, **settings)
-        self._core = self._async.core
+        self._delegate = self._async.delegate
         self._max_poll_records = self._async.config.max_poll_records
-        self._thread = LoopThread(f"{self._async.config.client_id}-consumer", self._core.close)
+        self._thread = LoopThread(f"{self._async.config.client_id}-consumer", self._delegate.close)
         self._guard = _CallerGuard(self._thread)
 
     async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -142,20 +142,20 @@ class Consumer(SyncClient, MethodHints, Generic[K, V]):
             raise unexpected("Consumer", "poll", foreign, ("timeout_ms",))
         with self._guard:
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take_records, self._max_poll_records)
-            records: ConsumerRecords[K, V] = self._core.intercepted(gathered)
-        self._core.handed_out.moves = moves  # no signal is handled between here and the return to the caller
+            records: ConsumerRecords[K, V] = self._delegate.intercepted(gathered)
+        self._delegate.handed_out.moves = moves  # no signal is handled between here and the return to the caller
         return records
 
     def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
-        core = self._core
-        core.handed_out.settle()
+        delegate = self._delegate
+        delegate.handed_out.settle()
         self._async.check_reads()
-        must_wait = core.needs_loop
+        must_wait = delegate.needs_loop
         while True:
             if must_wait:
                 self._run(self._async.wait_for_data, deadline_ms)
-            gathered, moves = core.collect(most, take, **limits)
-            if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
+            gathered, moves = delegate.collect(most, take, **limits)
+            if gathered or delegate.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
             must_wait = True  # fetched data is of paused partitions, or only moved positions
 
@@ -166,7 +166,7 @@ class Consumer(SyncClient, MethodHints, Generic[K, V]):
     def _next_chunk(self) -> Iterator[ConsumerRecord[K, V]]:
         with self._guard:
             gathered, moves = self._gather(FOREVER_MS, take_records, self._max_poll_records, most_partitions=1)
-            return self._core.hand_out_chunk(gathered, moves)
+            return self._delegate.hand_out_chunk(gathered, moves)
 
     def poll_arrow(
         self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False, **foreign: Never
@@ -181,7 +181,7 @@ class Consumer(SyncClient, MethodHints, Generic[K, V]):
             take = taker(include_headers=include_headers)
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take, max_rows)
             table = table_of(gathered, include_headers=include_headers)
-        self._core.handed_out.moves = moves
+        self._delegate.handed_out.moves = moves
         return table
 
     def arrow_batches(
@@ -196,7 +196,7 @@ class Consumer(SyncClient, MethodHints, Generic[K, V]):
             with self._guard:
                 gathered, moves = self._gather(FOREVER_MS, take, max_rows, once=True)
             ((batch,),) = gathered.values()
-            self._core.handed_out.moves = moves
+            self._delegate.handed_out.moves = moves
             yield batch
 
     # Commits and the group

@@ -28,7 +28,7 @@ from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
 from ottla.client.producer.bulk import Bulk, Steps, bulk_future, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
-from ottla.client.producer.core import ProducerCore, Wait
+from ottla.client.producer.delegate import ProducerDelegate, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
 from ottla.env.threads import Latch
@@ -53,15 +53,15 @@ class Producer(MethodHints, Generic[K, V]):
             if (producer := me()) is not None:
                 producer._wake()
 
-        self._core = ProducerCore(self.config, Cluster(self.config.client_settings), wake)
-        self._take = self._core.take
-        self._intercepts = bool(self._core.interceptors)
+        self._delegate = ProducerDelegate(self.config, Cluster(self.config.client_settings), wake)
+        self._take = self._delegate.take
+        self._intercepts = bool(self._delegate.interceptors)
         self._woken = False
-        self._thread = LoopThread(f"{self.config.client_id}-producer", self._core.drop)
+        self._thread = LoopThread(f"{self.config.client_id}-producer", self._delegate.drop)
         self._thread.run(self._start)
 
     async def _start(self) -> None:
-        self._core.start()
+        self._delegate.start()
 
     def _wake(self) -> None:
         if not self._woken:
@@ -74,7 +74,7 @@ class Producer(MethodHints, Generic[K, V]):
 
     def _step(self) -> None:
         self._woken = False
-        self._core.step_now()
+        self._delegate.step_now()
 
     def __enter__(self) -> Self:
         return self
@@ -134,7 +134,7 @@ class Producer(MethodHints, Generic[K, V]):
         return self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
 
     def _send_intercepted(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> RecordFuture:
-        with self._core.interceptors.sending(record, callback) as (changed, notify):
+        with self._delegate.interceptors.sending(record, callback) as (changed, notify):
             topic, value, key, partition, timestamp, headers = changed
             outcome = self._take(topic, partition, timestamp, key, value, headers, notify)
             if outcome.__class__ is RecordFuture:
@@ -146,7 +146,7 @@ class Producer(MethodHints, Generic[K, V]):
     ) -> BulkFuture:
         """As `ottla.client.Producer.send_many`."""
         future = bulk_future(into)
-        return self._drive(Bulk(self._core).many(records, topic, future), future)
+        return self._drive(Bulk(self._delegate).many(records, topic, future), future)
 
     def send_arrow(
         self,
@@ -172,7 +172,7 @@ class Producer(MethodHints, Generic[K, V]):
             "topic": topic_column,
         }
         future = bulk_future(into)
-        return self._drive(Bulk(self._core).arrow(data, topic, columns, partition, future), future)
+        return self._drive(Bulk(self._delegate).arrow(data, topic, columns, partition, future), future)
 
     def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:
         """Run the steps, and wait for what they yield; returns `future`, which they fill."""
@@ -194,7 +194,7 @@ class Producer(MethodHints, Generic[K, V]):
             raise
 
     def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
-        clock = self._core.cluster.clock
+        clock = self._delegate.cluster.clock
         deadline = clock.monotonic_ms() + self.config.max_block_ms
         while outcome.__class__ is not RecordFuture:
             self._block(outcome, topic, deadline - clock.monotonic_ms())
@@ -207,41 +207,41 @@ class Producer(MethodHints, Generic[K, V]):
             raise InvalidArgumentError(f"send() in a callback would have to wait for {wait.value}, for ever")
         timeout_ms = max(timeout_ms, 0)
         if wait is Wait.TOPIC:
-            arrived = self._thread.run(self._core.find_topic_within, topic, timeout_ms)
+            arrived = self._thread.run(self._delegate.find_topic_within, topic, timeout_ms)
         else:
             arrived = self._wait_for_space(timeout_ms)
         if not arrived:
-            raise self._core.blocked(wait, topic)
+            raise self._delegate.blocked(wait, topic)
 
     def _wait_for_space(self, timeout_ms: float) -> bool:
         freed = Latch()
-        if not self._core.accumulator.when_space(freed.set):
+        if not self._delegate.accumulator.when_space(freed.set):
             return True
         try:
             return freed.wait(timeout_ms / 1000)
         finally:
-            self._core.accumulator.forget_waiter(freed.set)
+            self._delegate.accumulator.forget_waiter(freed.set)
 
     def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """As `ottla.client.Producer.partitions_for`."""
-        self._core.check_open()
-        return list(self._thread.run(self._core.find_topic, topic).partitions)
+        self._delegate.check_open()
+        return list(self._thread.run(self._delegate.find_topic, topic).partitions)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names (record-send-total, request-latency-avg, …)."""
-        return self._core.metrics()
+        return self._delegate.metrics()
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """As `ottla.client.Producer.flush`."""
-        self._core.check_open()
-        self._thread.run(self._core.flush, timeout_ms)
+        self._delegate.check_open()
+        self._thread.run(self._delegate.flush, timeout_ms)
 
     def close(self, timeout_ms: int | None = None) -> None:
         """As `ottla.client.Producer.close`. Can be called again after an interrupt (Ctrl-C)."""
         if self._thread.is_closed:
             return
         try:
-            self._thread.run(self._core.close, timeout_ms)
+            self._thread.run(self._delegate.close, timeout_ms)
         except ClientClosedError:
             return  # closed by another thread meanwhile
         except IllegalStateError:
@@ -255,11 +255,11 @@ class Producer(MethodHints, Generic[K, V]):
         """Stop at once; returns the error of undelivered records."""
         if self._thread.is_closed:
             return None
-        failure = self._thread.run(self._core.abort)
+        failure = self._thread.run(self._delegate.abort)
         self._stop()
         return failure
 
     def _stop(self) -> None:
         with suppress(ClientClosedError):  # closed by another thread meanwhile
-            self._thread.run(self._core.cluster.close)
+            self._thread.run(self._delegate.cluster.close)
         self._thread.close()

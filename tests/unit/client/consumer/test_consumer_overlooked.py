@@ -13,8 +13,8 @@ import pytest
 
 import ottla.client
 import ottla.client.sync
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import OffsetReset, SubscriptionState
 from ottla.client.errors import ClientError, InvalidArgumentError, RetriableCommitFailedError
 from ottla.client.interceptors import ConsumerInterceptor
@@ -43,7 +43,7 @@ def read(consumer, count):
 
 def core_of(consumer):
     consumer = getattr(consumer, "client", consumer)
-    return getattr(consumer, "_async", consumer).core
+    return getattr(consumer, "_async", consumer).delegate
 
 
 @pytest.mark.spec("C1")
@@ -152,10 +152,10 @@ def test_a_topic_that_only_others_read_and_is_gone_is_not_asked_for_all_the_time
         subscriptions.subscribe_pattern(re.compile("t"))
         subscriptions.subscribe_from_pattern({"t"})
         subscriptions.group_subscribe(["t", "gone"])
-        keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
-        keeper.check()
+        metadata = ConsumerMetadata(cluster, subscriptions, lambda: None)
+        metadata.check()
         await asyncio.sleep(0.2)  # sleep: virtual; time in which it could ask many times
-        await keeper.close()
+        await metadata.close()
 
     with_cluster(virtual_fakes, work, retry_backoff_ms=5, retry_backoff_max_ms=1000)
     assert len(virtual_fakes.asked(ApiKey.METADATA)) <= 3
@@ -365,7 +365,7 @@ def test_what_breaks_background_work_is_raised_by_poll(fakes, open_consumer, mon
     if broken == "metadata":
         monkeypatch.setattr(core_of(consumer).cluster, "refresh", fail)
     else:
-        monkeypatch.setattr("ottla.client.consumer.offset_lookup.list_offsets", fail)
+        monkeypatch.setattr("ottla.client.consumer.offset_fetcher.list_offsets", fail)
     consumer.assign([p])
     with pytest.raises(ClientError, match=f"{broken} cannot be .*broken"):
         consumer.poll(5000)

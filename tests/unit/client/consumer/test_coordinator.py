@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from ottla.assign.consumer_protocol import Assignment, encode_assignments
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.coordinator_link import JOIN, CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.listener import call_here
 from ottla.client.consumer.membership import Generation, MemberSettings, Membership, MemberState
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import FetchPosition, SubscriptionState
 from ottla.client.errors import ClientError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
@@ -35,9 +35,9 @@ def member(cluster, subscriptions, call=call_here, on_commit=None, **settings):
     subscriptions.assign_from_subscribed([A0, A1])
     for each in (A0, A1):
         subscriptions.state(each).settle_at(FetchPosition(5))
-    keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
+    metadata = ConsumerMetadata(cluster, subscriptions, lambda: None)
     config = GroupConfig(group_id="g", **settings)
-    made = ConsumerCoordinator(cluster, config, subscriptions, keeper, lambda: None, call=call, on_commit=on_commit)
+    made = ConsumerCoordinator(cluster, config, subscriptions, metadata, lambda: None, call=call, on_commit=on_commit)
     make_stable(made.membership, 1)
     made.membership.is_active = made.membership.lookup.is_known = True
     made.membership._session_deadline_ms = NEVER_MS
@@ -196,9 +196,9 @@ def test_a_join_that_hangs_is_made_again_when_a_commit_finds_the_coordinator_los
 
     async def work(cluster):
         subscriptions = SubscriptionState()
-        keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
+        metadata = ConsumerMetadata(cluster, subscriptions, lambda: None)
         config = GroupConfig(group_id="g", max_poll_interval_ms=300_000, retry_backoff_ms=5)
-        made = ConsumerCoordinator(cluster, config, subscriptions, keeper, lambda: None)
+        made = ConsumerCoordinator(cluster, config, subscriptions, metadata, lambda: None)
         subscriptions.subscribe(["a"])
 
         await poll_until(made, lambda: fakes.asked(ApiKey.JOIN_GROUP))
@@ -239,8 +239,8 @@ def test_what_breaks_a_question_to_the_coordinator_is_raised_by_a_poll(fakes, wi
 
     async def work(cluster):
         subscriptions = SubscriptionState()
-        keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
-        made = ConsumerCoordinator(cluster, GroupConfig(group_id="g"), subscriptions, keeper, lambda: None)
+        metadata = ConsumerMetadata(cluster, subscriptions, lambda: None)
+        made = ConsumerCoordinator(cluster, GroupConfig(group_id="g"), subscriptions, metadata, lambda: None)
         subscriptions.subscribe(["a"])
         if breaks == "find":
             made._link._finder.node = broken

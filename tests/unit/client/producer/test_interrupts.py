@@ -87,7 +87,7 @@ def test_anywhere(fake, interrupting, rounds):
             assert producer.send("t", b"next").result(60).offset >= 0
             assert watch.seconds() < SOON_S
         producer.flush()
-        core = producer._core.accumulator
+        core = producer._delegate.accumulator
         assert (core.used_bytes, len(core.incomplete), len(core.active)) == (0, 0, 0)
 
 

@@ -10,7 +10,7 @@ from ottla.client.producer.batch import ProducerBatch
 from ottla.records.batch import BATCH_OVERHEAD
 
 
-class ProducerFigures:
+class ProducerMetrics:
     """Updates `metrics`, in the event loop."""
 
     def __init__(self, metrics: Metrics, accumulator: Accumulator) -> None:

@@ -28,9 +28,9 @@ from ottla.client.model import TopicMetadata
 from ottla.client.producer.accumulator import CLOSED, RECORD_OVERHEAD, Accumulator, AccumulatorSettings, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.failures import Failures
-from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.partitioners import ClusterView, partitioner_of, random_int
+from ottla.client.producer.producer_metrics import ProducerMetrics
 from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_headers, headers_size, topic_name
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.serializing import SerializingAppend
@@ -54,7 +54,7 @@ class Wait(Enum):
     MEMORY = "room in buffer.memory"
 
 
-class ProducerCore:
+class ProducerDelegate:
     """Accepts records in any thread; everything else runs in the event loop of `cluster`.
 
     `wake` is called in the appending thread if the sender may have work.
@@ -101,13 +101,13 @@ class ProducerCore:
         )
         self._metrics = Metrics(cluster.clock, config.metrics_num_samples, config.metrics_sample_window_ms)
         self._metrics.gauge("metadata-age", lambda: cluster.metadata_age_s)
-        self._figures = ProducerFigures(self._metrics, self.accumulator)
+        self._producer_metrics = ProducerMetrics(self._metrics, self.accumulator)
         _alive.add(self)
 
     def start(self) -> None:
         """Start the sender; in the event loop."""
         self.accumulator.home.loop = asyncio.get_running_loop()
-        self._sender = Sender(self.cluster, self.config, self.accumulator, self._figures, self.failures.add)
+        self._sender = Sender(self.cluster, self.config, self.accumulator, self._producer_metrics, self.failures.add)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names."""
@@ -351,7 +351,7 @@ class ProducerCore:
                 f"topic {topic} was not known after max.block.ms ({config.max_block_ms}); check that "
                 f"{self.cluster.name} can be reached and that the topic exists"
             )
-        self._figures.exhausted()
+        self._producer_metrics.exhausted()
         return ClientTimeoutError(
             f"buffer.memory ({config.buffer_memory} bytes) was full for max.block.ms ({config.max_block_ms}): the "
             f"brokers do not take records as fast as they are sent, or cannot be reached{self._hindrance()}"
@@ -513,12 +513,12 @@ def check_timestamp(timestamp: Any) -> None:
         )
 
 
-_alive: weakref.WeakSet[ProducerCore] = weakref.WeakSet()
+_alive: weakref.WeakSet[ProducerDelegate] = weakref.WeakSet()
 
 
 def _refuse_in_child() -> None:
-    for core in _alive:
-        core.refusal = FORKED
+    for delegate in _alive:
+        delegate.refusal = FORKED
 
 
 call_after_fork(_refuse_in_child)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 REFUSALS = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-class MetadataKeeper:
+class ConsumerMetadata:
     """Requests metadata when it is old, expired or incomplete; one request at a time, with backoff after failures.
 
     Use it from one event loop. `version` grows with every response; `error` is a fatal failure, which the
