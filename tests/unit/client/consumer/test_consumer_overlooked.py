@@ -41,7 +41,7 @@ def read(consumer, count):
     return [record.offset for record in found]
 
 
-def core_of(consumer):
+def delegate_of(consumer):
     consumer = getattr(consumer, "client", consumer)
     return getattr(consumer, "_async", consumer).delegate
 
@@ -228,7 +228,7 @@ def test_a_look_up_of_offsets_that_breaks_is_reported_and_not_repeated_all_the_t
         times.append(time.monotonic())
         raise ValueError("broken")
 
-    core_of(consumer).coordinator.fetch_committed = broken
+    delegate_of(consumer).coordinator.fetch_committed = broken
     with pytest.raises(ClientError, match="broken"):
         consumer.poll(5000)
     assert len(times) == 1
@@ -328,7 +328,7 @@ def test_a_missing_position_is_not_complained_of_once_it_is_given(fakes, open_co
     consumer = open_consumer(group_id="g", auto_offset_reset="none", enable_auto_commit=False)
     consumer.assign([p])
     assert not consumer.poll(0)
-    wait_until(lambda: core_of(consumer).error, "the error that the next poll would raise")
+    wait_until(lambda: delegate_of(consumer).error, "the error that the next poll would raise")
     if how == "seek":
         consumer.seek(p, 0)
     elif how == "seek_to_beginning":
@@ -345,7 +345,7 @@ def test_seeks_come_between_no_steps_of_the_loop(fakes, method):
     with ottla.client.sync.Consumer(bootstrap_servers=fakes.bootstrap) as consumer:
         consumer.assign([p])
         where = []
-        subscriptions = core_of(consumer).subscriptions
+        subscriptions = delegate_of(consumer).subscriptions
         for name in ("seek", "request_reset"):
             setattr(subscriptions, name, lambda *_: where.append(threading.get_ident()))
         arguments = (p, 0) if method == "seek" else ([p],)
@@ -363,7 +363,7 @@ def test_what_breaks_background_work_is_raised_by_poll(fakes, open_consumer, mon
         raise ValueError("broken")
 
     if broken == "metadata":
-        monkeypatch.setattr(core_of(consumer).cluster, "refresh", fail)
+        monkeypatch.setattr(delegate_of(consumer).cluster, "refresh", fail)
     else:
         monkeypatch.setattr("ottla.client.consumer.offset_fetcher.list_offsets", fail)
     consumer.assign([p])
@@ -380,11 +380,11 @@ def test_a_lookup_that_is_cancelled_before_it_begins_leaves_no_coroutine_behind(
         async with ottla.client.Consumer(bootstrap_servers=fakes.bootstrap, auto_offset_reset="earliest") as consumer:
             await consumer.assign([p])
             await consumer.position(p)
-            core = core_of(consumer)
-            core.subscriptions.request_reset(p, OffsetReset.EARLIEST)
-            core.positions.start()
-            assert core.positions._tasks
-            await core.positions.close()
+            delegate = delegate_of(consumer)
+            delegate.subscriptions.request_reset(p, OffsetReset.EARLIEST)
+            delegate.positions.start()
+            assert delegate.positions._tasks
+            await delegate.positions.close()
 
     asyncio.run(scenario())
     gc.collect()
