@@ -100,8 +100,8 @@ class GroupOffsets:
 
         Raises BrokerError if the group has members: only they may commit then.
         """
-        given = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
-        await self.commit_all(given, timeout_ms)
+        wanted = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
+        await self.commit_all(wanted, timeout_ms)
 
     async def commit_all(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
@@ -182,13 +182,13 @@ def _partitions_of(answer: OffsetFetchResponse) -> Iterable[tuple[str, OffsetFet
     return ((topic.name, each) for topic in answer.topics for each in topic.partitions)
 
 
-def offset_and_metadata(partition: TopicPartition, given: Any) -> OffsetAndMetadata:
+def offset_and_metadata(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
     """Return an offset given with its metadata, or as a number. Raises InvalidArgumentError."""
-    if not isinstance(given, tuple | list):
-        return OffsetAndMetadata(arguments.whole_number(f"the offset of {partition}", given))
-    if not 1 <= len(given) <= len(OffsetAndMetadata._fields):
-        raise InvalidArgumentError(f"the offset of {partition} is an OffsetAndMetadata or a number, not {given!r:.80}")
-    offset, metadata, epoch = OffsetAndMetadata(*given)
+    if not isinstance(value, tuple | list):
+        return OffsetAndMetadata(arguments.whole_number(f"the offset of {partition}", value))
+    if not 1 <= len(value) <= len(OffsetAndMetadata._fields):
+        raise InvalidArgumentError(f"the offset of {partition} is an OffsetAndMetadata or a number, not {value!r:.80}")
+    offset, metadata, epoch = OffsetAndMetadata(*value)
     if not isinstance(metadata, str):
         raise InvalidArgumentError(f"the metadata with the offset of {partition} are a text, not {metadata!r:.80}")
     arguments.fitting(f"the text with the offset of {partition}", metadata)

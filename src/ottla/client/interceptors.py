@@ -73,21 +73,21 @@ class _Chain:
     def __bool__(self) -> bool:
         return bool(self._interceptors)
 
-    def _replaced(self, method: str, given: Any) -> Any:
+    def _replaced(self, method: str, value: Any) -> Any:
         """Return the result of the method, called along the chain."""
         for interceptor in self._interceptors:
             called = getattr(interceptor, method, None)
             if called is None:
                 continue
             try:
-                result = called(given)
+                result = called(value)
                 if not self._can_be(result):
                     raise TypeError(f"{method} gave {result!r:.80} in place of what it was given")
             except Exception:
                 logger.exception("%s of interceptor %s failed", method, type(interceptor).__qualname__)
             else:
-                given = result
-        return given
+                value = result
+        return value
 
     def _can_be(self, result: Any) -> bool:
         """Whether an interceptor may return this; otherwise the previous value is kept."""
@@ -187,9 +187,9 @@ def _nowhere(record: ProducerRecord[Any, Any]) -> RecordMetadata:
     return RecordMetadata(record.topic, partition, NO_OFFSET, NO_TIMESTAMP)
 
 
-def _made(kind: str, given: tuple[Any, ...], originals: Mapping[str, Any], client_id: str) -> list[Any]:
+def _made(kind: str, classes: tuple[Any, ...], originals: Mapping[str, Any], client_id: str) -> list[Any]:
     made = []
-    for each in given:
+    for each in classes:
         interceptor, is_new = make_instance(kind, "interceptor.classes", each, {})
         if is_new:
             configure(kind, "interceptor.classes", interceptor, {**originals, "client.id": client_id})

@@ -175,8 +175,8 @@ class SimpleConsumer(Generic[K, V]):
         return FetchedRecords(records, next_offset, data.high_watermark, data.log_start_offset, leader)
 
 
-def _limit(what: str, given: int | None, default: int) -> int:
-    return default if given is None else arguments.whole_number(what, given, 0, arguments.MAX_INT32)
+def _limit(what: str, value: int | None, default: int) -> int:
+    return default if value is None else arguments.whole_number(what, value, 0, arguments.MAX_INT32)
 
 
 def _all_of(fetch: CompletedFetch) -> tuple[list[ConsumerRecord[Any, Any]], int]:

@@ -41,8 +41,8 @@ class BrokerAdmin:
         Brokers of ottla do it, and Apache Kafka with KRaft. Raises BrokerError with the broker's reason
         (POLICY_VIOLATION: it is alive, or has replicas; BROKER_ID_NOT_REGISTERED: there is nothing to forget).
         """
-        asked = whole_number("the id of a broker", broker_id, 0, MAX_INT32)
-        request = UnregisterBrokerRequest(broker_id=asked)
+        node_id = whole_number("the id of a broker", broker_id, 0, MAX_INT32)
+        request = UnregisterBrokerRequest(broker_id=node_id)
 
         async def ask() -> UnregisterBrokerResponse:
             # Beside brokers of ottla there may be some that do not know this request.
@@ -60,7 +60,7 @@ class BrokerAdmin:
         async def attempt() -> None:
             answer = await ask()
             if answer.error_code != ErrorCode.NONE:
-                what = f"broker {asked} is not unregistered"
+                what = f"broker {node_id} is not unregistered"
                 raise BrokerError(answer.error_code, what, answer.error_message)
 
         await self._cluster.retry("unregistering a broker", attempt, timeout_ms)
@@ -74,8 +74,8 @@ class BrokerAdmin:
         """
         if brokers is None:
             brokers = [node.node_id for node in (await self.describe_cluster(timeout_ms=timeout_ms)).nodes]
-        asked = [whole_number("the id of a broker", each, 0, MAX_INT32) for each in several("brokers", brokers)]
-        outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log directories", asked)
+        node_ids = [whole_number("the id of a broker", each, 0, MAX_INT32) for each in several("brokers", brokers)]
+        outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log directories", node_ids)
 
         async def ask(broker: int, _: list[int]) -> None:
             if broker not in self._cluster.metadata.nodes:

@@ -123,8 +123,8 @@ class GroupAdmin:
         """Set the offsets of a group without members. Raises BrokerError if it has any: only they may commit then."""
         text("group_id", group_id)
         wanted = {
-            each: offset_and_metadata(each, given)
-            for each, given in arguments.by_partition("offsets (see also delete_group_offsets)", offsets).items()
+            each: offset_and_metadata(each, offset)
+            for each, offset in arguments.by_partition("offsets (see also delete_group_offsets)", offsets).items()
         }
         await GroupOffsets(self._cluster, group_id).commit_all(wanted, timeout_ms)
 
@@ -199,10 +199,10 @@ class GroupAdmin:
         await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
-def _member(given: Any) -> MemberToRemove:
-    member = MemberToRemove(given) if isinstance(given, str) else given
+def _member(value: Any) -> MemberToRemove:
+    member = MemberToRemove(value) if isinstance(value, str) else value
     if not isinstance(member, MemberToRemove):
-        raise InvalidArgumentError(f"a member is a MemberToRemove or a group.instance.id (text), not {given!r:.80}")
+        raise InvalidArgumentError(f"a member is a MemberToRemove or a group.instance.id (text), not {value!r:.80}")
     return member
 
 

@@ -69,10 +69,10 @@ class LogDirAdmin:
 
         Raises BrokerError, PartlyFailedError if several brokers were asked.
         """
-        asked = [_replica(each) for each in several("replicas", replicas)]
-        brokers = list(dict.fromkeys(each.broker for each in asked))
+        wanted = [_replica(each) for each in several("replicas", replicas)]
+        brokers = list(dict.fromkeys(each.broker for each in wanted))
         described = await BrokerAdmin(self._cluster).describe_log_dirs(brokers, timeout_ms=timeout_ms)
-        return {each: _log_dirs_of(each, described[each.broker]) for each in asked}
+        return {each: _log_dirs_of(each, described[each.broker]) for each in wanted}
 
     async def _ask(self, broker: int, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         if broker not in self._cluster.metadata.nodes:
@@ -96,13 +96,13 @@ class LogDirAdmin:
         await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
-def _replica(given: Any) -> TopicPartitionReplica:
+def _replica(value: Any) -> TopicPartitionReplica:
     """A replica that is given. InvalidArgumentError."""
     try:
-        topic, partition, broker = given
+        topic, partition, broker = value
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"a replica is a TopicPartitionReplica of topic, partition and broker, not {given!r:.80}"
+            f"a replica is a TopicPartitionReplica of topic, partition and broker, not {value!r:.80}"
         ) from None
     return TopicPartitionReplica(
         text("a topic", topic),

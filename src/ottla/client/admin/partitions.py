@@ -55,9 +55,9 @@ class PartitionAdmin:
         wanted = _named("offset", offsets, ALL_RECORDS)
         outcomes: Outcomes[TopicPartition, int] = Outcomes("deleting records", wanted)
 
-        async def ask(leader: int, asked: list[TopicPartition]) -> None:
+        async def ask(leader: int, pending: list[TopicPartition]) -> None:
             each_wanted = {
-                each: DeleteRecordsPartition(partition_index=each.partition, offset=wanted[each]) for each in asked
+                each: DeleteRecordsPartition(partition_index=each.partition, offset=wanted[each]) for each in pending
             }
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=name, partitions=each) for name, each in by_topic(each_wanted).items()],
@@ -72,7 +72,7 @@ class PartitionAdmin:
                     else:
                         what = f"records of {partition} below {wanted[partition]} are not deleted"
                         outcomes.fail(partition, BrokerError(result.error_code, what))
-            outcomes.check_answered(asked)
+            outcomes.check_answered(pending)
 
         return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
 
@@ -92,9 +92,9 @@ class PartitionAdmin:
         arguments.one_of("isolation_level", isolation_level, ISOLATION_LEVELS)
         outcomes: Outcomes[TopicPartition, OffsetAndTimestamp] = Outcomes("listing offsets", wanted)
 
-        async def ask(leader: int, asked: list[TopicPartition]) -> None:
-            request = list_offsets_request({each: wanted[each] for each in asked}, ISOLATION_LEVELS[isolation_level])
-            versions = WITH_MAX_TIMESTAMP if any(wanted[each] == MAX_TIMESTAMP for each in asked) else None
+        async def ask(leader: int, pending: list[TopicPartition]) -> None:
+            request = list_offsets_request({each: wanted[each] for each in pending}, ISOLATION_LEVELS[isolation_level])
+            versions = WITH_MAX_TIMESTAMP if any(wanted[each] == MAX_TIMESTAMP for each in pending) else None
             answer: ListOffsetsResponse = await self._cluster.request(leader, request, versions=versions)
             for topic in answer.topics:
                 for result in topic.partitions:
@@ -104,7 +104,7 @@ class PartitionAdmin:
                         outcomes.succeed(partition, found)
                     else:
                         outcomes.fail(partition, BrokerError(result.error_code, f"no offset of {partition}"))
-            outcomes.check_answered(asked)
+            outcomes.check_answered(pending)
 
         return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
 
@@ -118,8 +118,8 @@ class PartitionAdmin:
         wanted = dict.fromkeys(arguments.partitions(partitions))
         outcomes: Outcomes[TopicPartition, list[ActiveProducer]] = Outcomes("describing producers", wanted)
 
-        async def ask(leader: int, asked: list[TopicPartition]) -> None:
-            by_name = by_topic({each: each.partition for each in asked})
+        async def ask(leader: int, pending: list[TopicPartition]) -> None:
+            by_name = by_topic({each: each.partition for each in pending})
             request = DescribeProducersRequest(
                 topics=[TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_name.items()]
             )
@@ -132,7 +132,7 @@ class PartitionAdmin:
                     else:
                         what = f"the producers of {partition} are not described"
                         outcomes.fail(partition, BrokerError(result.error_code, what, result.error_message))
-            outcomes.check_answered(asked)
+            outcomes.check_answered(pending)
 
         return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
 
@@ -173,5 +173,5 @@ def _producer(state: ProducerState) -> ActiveProducer:
 
 def _named(what: str, values: Mapping[TopicPartition, int], least: int) -> dict[TopicPartition, int]:
     """Return the numbers by partition. Raises InvalidArgumentError for non-numbers and numbers below `least`."""
-    given = arguments.by_partition(f"{what}s", values)
-    return {each: arguments.whole_number(f"the {what} of {each}", value, least) for each, value in given.items()}
+    numbers = arguments.by_partition(f"{what}s", values)
+    return {each: arguments.whole_number(f"the {what} of {each}", value, least) for each, value in numbers.items()}

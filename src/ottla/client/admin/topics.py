@@ -122,17 +122,17 @@ class TopicAdmin:
     ) -> None:
         outcomes: Outcomes[str | uuid.UUID, None] = Outcomes(_what("deleting", topics), topics)
 
-        async def attempt(asked: list[str | uuid.UUID]) -> None:
+        async def attempt(pending: list[str | uuid.UUID]) -> None:
             request = DeleteTopicsRequest(
-                topic_names=[each for each in asked if isinstance(each, str)],
-                topics=[DeleteTopicState(topic_id=each) for each in asked if isinstance(each, uuid.UUID)],
+                topic_names=[each for each in pending if isinstance(each, str)],
+                topics=[DeleteTopicState(topic_id=each) for each in pending if isinstance(each, uuid.UUID)],
                 timeout_ms=self._cluster.settings.request_timeout_ms,
             )
             answer: DeleteTopicsResponse = await self._cluster.request_controller(request, versions=versions)
             for result in answer.responses:
                 key: Any = result.name if versions == BY_NAME else result.topic_id
                 await self._take_deleted(key, result, outcomes)
-            outcomes.check_answered(asked)
+            outcomes.check_answered(pending)
 
         await outcomes.work_off(self._cluster, attempt, timeout_ms)
 

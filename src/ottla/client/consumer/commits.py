@@ -44,7 +44,7 @@ from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequ
 log = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-GivenOffsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+OffsetsToCommit = Mapping[TopicPartition, OffsetAndMetadata | int]
 """Offsets to commit, as callers pass them."""
 CommitCallback = Callable[[Offsets, ClientError | None], Any]
 """Called with the offsets and None, or the error; a plain function or a coroutine."""
@@ -63,12 +63,12 @@ REBALANCING = (
 )
 
 
-def offsets_to_commit(offsets: GivenOffsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+def offsets_to_commit(offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
     """Return the offsets with their metadata, None for None. Raises InvalidArgumentError for what is not an offset."""
     if offsets is None:
         return None
-    given = arguments.by_partition("offsets", offsets)
-    return {each: offset_and_metadata(each, at) for each, at in given.items()}
+    wanted = arguments.by_partition("offsets", offsets)
+    return {each: offset_and_metadata(each, at) for each, at in wanted.items()}
 
 
 class AsyncCommit:
@@ -261,12 +261,12 @@ class Commits:
             found = await self._link.wait_until_found(deadline_ms)
             sent_as, began_ms = self._who_commits(), self._now_ms()
             try:
-                asked = await self._link.send(self._request(offsets, sent_as))
+                response = await self._link.send(self._request(offsets, sent_as))
             except ClientError as error:
                 self._unanswered(error, found)
                 raise
         try:
-            answer: OffsetCommitResponse = await asked
+            answer: OffsetCommitResponse = await response
         except ClientError as error:
             self._unanswered(error, found)
             raise

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, Self
 
 from ottla.assign.assignor import GroupMetadata
 from ottla.client.configs.consumer import parse_consumer_config
-from ottla.client.consumer.commits import CommitCallback, GivenOffsets, offsets_to_commit
+from ottla.client.consumer.commits import CommitCallback, OffsetsToCommit, offsets_to_commit
 from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.delegate import FOREVER_MS, ConsumerDelegate
@@ -301,7 +301,7 @@ class Consumer(MethodHints, Generic[K, V]):
 
     # Commits and the group
 
-    async def commit(self, offsets: GivenOffsets | None = None, timeout_ms: int | None = None) -> None:
+    async def commit(self, offsets: OffsetsToCommit | None = None, timeout_ms: int | None = None) -> None:
         """Commit everything polled, or these offsets (each of the next record to read), and wait for the result.
 
         Retriable errors are retried until `timeout_ms` (default.api.timeout.ms), then ClientTimeoutError is raised.
@@ -312,7 +312,7 @@ class Consumer(MethodHints, Generic[K, V]):
             work = self._coordinator().commit_sync(offsets_to_commit(offsets), timeout_ms)
             await self.delegate.interruptible(work)
 
-    def commit_async(self, offsets: GivenOffsets | None = None, callback: CommitCallback | None = None) -> None:
+    def commit_async(self, offsets: OffsetsToCommit | None = None, callback: CommitCallback | None = None) -> None:
         """Commit everything polled, or these offsets, without waiting; nothing is retried.
 
         `callback(offsets, error)` is called in a later `poll`, `commit` or `close`, in the order of the commits.

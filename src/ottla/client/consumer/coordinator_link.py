@@ -94,11 +94,11 @@ class CoordinatorLink:
             version = choose_version(ApiKey.LEAVE_GROUP, connection.offered)
             if version < LEAVES_BY_MEMBERS_SINCE:
                 request = LeaveGroupRequest(group_id=request.group_id, member_id=request.members[0].member_id)
-        asked = asyncio.get_running_loop().create_task(connection.request(request, timeout_ms=timeout_ms))
+        response = asyncio.get_running_loop().create_task(connection.request(request, timeout_ms=timeout_ms))
         # The caller may be cancelled; then asyncio would log a failure as never retrieved.
-        asked.add_done_callback(lambda task: task.cancelled() or task.exception())
+        response.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.sleep(0)  # it is written now
-        return asked
+        return response
 
     async def version(self, api_key: ApiKey) -> int:
         """Return the version that the coordinator and this client use for the API."""

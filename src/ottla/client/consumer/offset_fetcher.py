@@ -178,7 +178,7 @@ class OffsetFetcher:
             )
             for each, position in positions.items()
         }
-        topics = [OffsetForLeaderTopic(topic=name, partitions=asked) for name, asked in by_topic(wanted).items()]
+        topics = [OffsetForLeaderTopic(topic=name, partitions=each) for name, each in by_topic(wanted).items()]
         request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics)
         try:
             answer: OffsetForLeaderEpochResponse = await self._cluster.request(leader, request)

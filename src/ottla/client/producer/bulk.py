@@ -1,6 +1,6 @@
 """Bulk sending: `send_many` and `send_arrow`, without a future per record and with larger batches.
 
-Both are generators that yield what the caller has to wait for (`Wait`, or None for one turn of the event loop), since
+Both are generators that yield what the caller has to wait for (`Wait`, or None to let the event loop run), since
 threads and tasks wait differently; they return the future. If the wait fails, the
 error is thrown into them.
 """
@@ -35,22 +35,22 @@ PAIRS_PER_CALL = 2500
 WITHOUT_KEY = -1
 """Stands for the topic's sticky partition in place of a partition number."""
 
-Steps = Generator[tuple[Wait | None, str], None, BulkFuture]
+Slices = Generator[tuple[Wait | None, str], None, BulkFuture]
 
 
-def bulk_future(given: Any) -> BulkFuture:
+def bulk_future(into: Any) -> BulkFuture:
     """Return the future to fill: the given one, or a new one for None. Else raises InvalidArgumentError."""
-    if given is None:
+    if into is None:
         return BulkFuture()
-    if not isinstance(given, BulkFuture):
-        raise InvalidArgumentError(f"into is a BulkFuture or None, not {given!r:.80}")
-    return given
+    if not isinstance(into, BulkFuture):
+        raise InvalidArgumentError(f"into is a BulkFuture or None, not {into!r:.80}")
+    return into
 
 
-def interrupted(steps: Steps, future: BulkFuture, error: BaseException) -> None:
-    """Abort `steps` after a cancellation or interrupt; adds a note to the error that says how much was sent."""
+def interrupted(slices: Slices, future: BulkFuture, error: BaseException) -> None:
+    """Abort `slices` after a cancellation or interrupt; adds a note to the error that says how much was sent."""
     if not isinstance(error, Exception):
-        steps.close()
+        slices.close()
         error.add_note(f"{future.count} records were handed over before that, and will be sent; the others were not")
 
 
@@ -105,7 +105,7 @@ class _Batches:
             self.builders[place] = None
         return places
 
-    def finish(self, batch: ProducerBatch, *, waits: bool = True) -> Steps:
+    def finish(self, batch: ProducerBatch, *, waits: bool = True) -> Slices:
         """Hand a batch over to the sender, once there is room for it. Raises RecordTooLargeError.
 
         With `waits` False and no room, raises ClientTimeoutError; the batch stays here then.
@@ -135,7 +135,7 @@ class _Batches:
         yield None, self._topic
         return self._future
 
-    def finish_all(self) -> Steps:
+    def finish_all(self) -> Slices:
         """Hand all batches over to the sender."""
         for batch in dict.fromkeys(self.open.values()):
             yield from self.finish(batch)
@@ -151,7 +151,7 @@ class Bulk:
         largest = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
         self._limit = max(min(max(config.batch_size, BULK_BATCH_BYTES), largest), 1)
 
-    def many(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Steps:
+    def many(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Slices:
         """Send records, or pairs of key and value for `topic`. Records before a rejected one are sent."""
         if isinstance(records, str | bytes) or not isinstance(records, Iterable):
             raise InvalidArgumentError(
@@ -192,10 +192,10 @@ class Bulk:
 
     def _fill(
         self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches], future: BulkFuture
-    ) -> Steps:
+    ) -> Slices:
         """Encode the records into batches. The slow path: handles each record that `_left_over` yields."""
         batches: _Batches | None = None
-        name, headers, wanted, given, is_record = "", (), None, None, False
+        name, headers, wanted, own_timestamp, is_record = "", (), None, None, False
         count = 0
         now_ms = self._delegate.cluster.clock.now_ms
         timestamp = now_ms()
@@ -206,10 +206,10 @@ class Bulk:
                 key, value = item
                 where = topic
                 if is_record:
-                    is_record, headers, wanted, given = False, (), None, None
+                    is_record, headers, wanted, own_timestamp = False, (), None, None
             else:
                 is_record = True
-                where, value, key, wanted, given, headers = self._taken_apart(item, topic)
+                where, value, key, wanted, own_timestamp, headers = self._taken_apart(item, topic)
             if where is not name or batches is None:
                 batches, queues = yield from self._topic_of(where, filled, future)
                 name, count, opened = where or "", queues.count, batches.open
@@ -225,7 +225,7 @@ class Bulk:
                 timestamp = now_ms()
                 batch = batches.begin(queues, partition)
             try:
-                index = batch.builder.append(timestamp if given is None else given, key, value, headers)
+                index = batch.builder.append(timestamp if own_timestamp is None else own_timestamp, key, value, headers)
             except TypeError as error:
                 raise InvalidArgumentError(f"a record for topic {name} cannot be sent: {error}") from error
             while index < 0:  # even the sticky partition's open batch may be full
@@ -235,7 +235,7 @@ class Bulk:
                 queues = queues if found is None else found
                 count = queues.count
                 batch = batches.begin(queues, partition)
-                index = batch.builder.append(timestamp if given is None else given, key, value, headers)
+                index = batch.builder.append(timestamp if own_timestamp is None else own_timestamp, key, value, headers)
         return future
 
     def _left_over(self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches]) -> Iterator[Any]:
@@ -306,7 +306,7 @@ class Bulk:
                 f"topic {topic} has no partition {partition!r}; it has the partitions 0 to {count - 1}"
             )
 
-    def _each(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Steps:
+    def _each(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Slices:
         """Send one by one, for serializers, interceptors and partitioners that have to see each record."""
         for item in records:
             where, value, key, partition, timestamp, headers = self._taken_apart(item, topic)
@@ -326,7 +326,7 @@ class Bulk:
 
     def arrow(
         self, data: Any, topic: str | None, columns: dict[str, str | None], partition: int | None, future: BulkFuture
-    ) -> Steps:
+    ) -> Slices:
         """Send a table or record batch; `columns` names those for key, value, partition, timestamp, headers, topic."""
         if topic is not None and topic.__class__ is not str:
             topic = topic_name(topic)
@@ -348,7 +348,7 @@ class Bulk:
 
     def _arrow_topic(
         self, data: Any, topic: str, columns: dict[str, str | None], partition: int | None, future: BulkFuture
-    ) -> Steps:
+    ) -> Slices:
         batches = _Batches(self._delegate, topic, self._limit, future)
         while (queues := batches.queues()) is None:
             yield Wait.TOPIC, topic
@@ -383,17 +383,17 @@ class Bulk:
         if chosen.null_count == len(chosen):
             return chosen
         size = RECORD_OVERHEAD + (0 if values is None else values.nbytes // len(values))
-        rows_per_turn = max(self._limit // size, 1)
+        rows_per_batch = max(self._limit // size, 1)
         nulls_so_far = compute.cumulative_sum(compute.is_null(chosen).cast(pyarrow.int32()))
-        turns = compute.divide(nulls_so_far, rows_per_turn).cast(pyarrow.int32())
+        batches_before = compute.divide(nulls_so_far, rows_per_batch).cast(pyarrow.int32())
         sticky: list[int] = []
         with self._delegate.accumulator.lock:
-            for _ in range(turns[-1].as_py() + 1):
+            for _ in range(batches_before[-1].as_py() + 1):
                 if sticky:
                     queues.sticky.switch()
                 sticky.append(queues.sticky.partition)
-            queues.sticky.add(chosen.null_count % rows_per_turn * size, may_switch=True)
-        return compute.coalesce(chosen, pyarrow.array(sticky, pyarrow.int32()).take(turns))
+            queues.sticky.add(chosen.null_count % rows_per_batch * size, may_switch=True)
+        return compute.coalesce(chosen, pyarrow.array(sticky, pyarrow.int32()).take(batches_before))
 
 
 def _as_arrow(data: Any) -> Any:

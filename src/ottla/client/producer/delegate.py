@@ -113,7 +113,7 @@ class ProducerDelegate:
         """Return metrics by Kafka's names."""
         return self._metrics.read()
 
-    def step(self) -> None:
+    def wake(self) -> None:
         """In the event loop: the sender may have work."""
         if self._sender is not None:
             self._sender.wake()
@@ -123,10 +123,10 @@ class ProducerDelegate:
         if self._sender is not None:
             self._sender.appended()
 
-    def step_now(self) -> None:
+    def run_once(self) -> None:
         """In the event loop's own callback, not inside the sender's work: do all pending work."""
         if self._sender is not None:
-            self._sender.step()
+            self._sender.run_once()
 
     def hurry(self) -> None:
         """For a caller waiting in an event loop for what it sent: run the sender now if that is its loop."""
@@ -365,7 +365,7 @@ class ProducerDelegate:
         milliseconds_or_none("timeout_ms", timeout_ms)
         batches = self.accumulator.begin_flush()
         try:
-            self.step()
+            self.wake()
             if not await self._all_done(batches, timeout_ms):
                 raise ClientTimeoutError(
                     f"not all records were acknowledged within {timeout_ms} ms; they may still be{self._hindrance()}"
@@ -422,7 +422,7 @@ class ProducerDelegate:
             try:
                 if not batches:
                     return True
-                self.step()
+                self.wake()
                 left_ms = None if deadline is None else deadline - now_ms()
                 if (left_ms is not None and left_ms <= 0) or not await self._all_done(batches, left_ms):
                     return False

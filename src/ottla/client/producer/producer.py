@@ -16,7 +16,7 @@ from ottla.client.configs import parse_producer_config
 from ottla.client.errors import ClientError, DeliveryError
 from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.model import PartitionMetadata
-from ottla.client.producer.bulk import Bulk, Steps, bulk_future, interrupted
+from ottla.client.producer.bulk import Bulk, Slices, bulk_future, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.delegate import ProducerDelegate, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
@@ -25,7 +25,7 @@ from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 from ottla.records.type_variables import K, V
 
-BATCHES_PER_TURN = 16
+BATCHES_PER_SLICE = 16
 """Number of new batches after which `send` yields to the event loop."""
 
 
@@ -127,7 +127,7 @@ class Producer(MethodHints, Generic[K, V]):
         outcome = self._delegate.take(topic, partition, timestamp, key, value, headers, callback)
         if outcome.__class__ is not RecordFuture:
             return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
-        if self._begun >= BATCHES_PER_TURN:
+        if self._begun >= BATCHES_PER_SLICE:
             self._begun = 0
             await asyncio.sleep(0)  # in a loop that only sends, the sender would never run
         return outcome
@@ -202,27 +202,27 @@ class Producer(MethodHints, Generic[K, V]):
         self._delegate.cluster.check_loop()
         self._has_no_loop = asyncio.get_running_loop().is_closed
 
-    async def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:
-        """Run the steps, and wait for what they yield; returns `future`, which they fill."""
+    async def _drive(self, slices: Slices, future: BulkFuture) -> BulkFuture:
+        """Run the slices, and wait for what they yield; returns `future`, which they fill."""
         self._check_loop()
         try:
-            step = next(steps)
+            needed = next(slices)
             while True:
-                wait, topic = step
+                wait, topic = needed
                 try:
                     if wait is not None:
                         await self._block(wait, topic, self.config.max_block_ms)
-                    elif self._begun >= BATCHES_PER_TURN:
+                    elif self._begun >= BATCHES_PER_SLICE:
                         self._begun = 0
                         await asyncio.sleep(0)
                 except ClientError as error:
-                    step = steps.throw(error)
+                    needed = slices.throw(error)
                 else:
-                    step = next(steps)
+                    needed = next(slices)
         except StopIteration:
             return future
         except BaseException as error:
-            interrupted(steps, future, error)
+            interrupted(slices, future, error)
             raise
 
     async def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:

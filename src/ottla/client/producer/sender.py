@@ -1,6 +1,6 @@
 """Sends batches to the brokers: grouped by leader, retried without loss of order and without duplicates.
 
-It runs in one event loop, as a step that is called if there may be work: a batch is ready, a response has arrived, a
+It runs in one event loop; `run_once` is called if there may be work: a batch is ready, a response has arrived, a
 timer has expired. Up to `max.in.flight.requests.per.connection` requests are in flight per broker; with idempotence
 the order is kept all the same (`sequences`), without it only a limit of 1 keeps it, as in Java's client.
 """
@@ -64,21 +64,21 @@ class Sender:
         self._due_ms = 0.0
         self._scheduled = False
         self._lingers = config.linger_ms > 0
-        #: Inside a step or the handling of a response, where user callbacks may send.
+        #: Inside `run_once` or the handling of a response, where user callbacks may send.
         self._is_at_work = False
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._identifying: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._refresh_not_before_ms = 0.0
-        #: Whether the loop has had turns to read what arrived while it was busy: see `_expire_in_turn`.
-        self._had_turns = False
-        self._awaits_turns = False
+        #: Whether the loop has read what arrived while it was busy: see `_expire_after_responses`.
+        self._has_read = False
+        self._is_reading = False
         self._refreshed_at_ms = cluster.clock.monotonic_ms()
         self._closed = False
         self.loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
-        """There may be work: schedule a step, at most one per turn of the loop."""
+        """There may be work: schedule `run_once`, at most once per iteration of the loop."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self.loop.call_soon(self.hurry)
@@ -88,12 +88,12 @@ class Sender:
         if self._lingers or self._is_at_work or any(link.in_flight for link in self._links.values()):
             self.wake()
         else:
-            self.step()
+            self.run_once()
 
     def hurry(self) -> None:
-        """Do the step that `wake` has scheduled now."""
+        """Do now what `wake` has scheduled."""
         if self._scheduled:
-            self.step()
+            self.run_once()
 
     def close(self) -> None:
         """Stop; the caller fails what is not delivered."""
@@ -110,9 +110,7 @@ class Sender:
         tasks = [*self._tasks, *filter(None, [link.task for link in self._links.values()])]
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # One step
-
-    def step(self) -> None:
+    def run_once(self) -> None:
         """Do all pending work."""
         self._scheduled = False
         if self._closed:
@@ -128,7 +126,7 @@ class Sender:
 
     def _send_all(self, now: float) -> float:
         """Send what is ready; returns when the next waiting batch is due."""
-        self._expire_in_turn(now)
+        self._expire_after_responses(now)
         if self._sequences is not None:
             self._sequences.settle()
         active = self._accumulator.active
@@ -308,24 +306,24 @@ class Sender:
 
     # Time
 
-    def _expire_in_turn(self, now: float) -> None:
+    def _expire_after_responses(self, now: float) -> None:
         """Expire overdue batches, but only after responses that have arrived in the meantime were read.
 
         After user code has blocked the loop, it finds responses in its sockets and expired timers at the same time.
-        Two turns later the responses are read, in whatever order the loop handles them.
+        Two iterations of the loop later the responses are read, in whatever order the loop handles them.
         """
         if self._next_deadline() > now:
-            self._had_turns = False
-        elif self._had_turns:
-            self._had_turns = False
+            self._has_read = False
+        elif self._has_read:
+            self._has_read = False
             self._expire(now)
-        elif not self._awaits_turns:
-            self._awaits_turns = True
-            self.loop.call_soon(self.loop.call_soon, self._after_turns)
+        elif not self._is_reading:
+            self._is_reading = True
+            self.loop.call_soon(self.loop.call_soon, self._responses_read)
 
-    def _after_turns(self) -> None:
-        self._awaits_turns, self._had_turns = False, True
-        self.step()
+    def _responses_read(self) -> None:
+        self._is_reading, self._has_read = False, True
+        self.run_once()
 
     def _expire(self, now: float) -> None:
         """Fail the batches whose `delivery.timeout.ms` has expired, and the requests that were not answered in time."""

@@ -75,23 +75,23 @@ DESERIALIZERS: dict[str, type] = {
 """By Java class name."""
 
 
-def make_serializer(given: object, config: Mapping[str, Any], *, is_key: bool) -> Serializer[Any]:
+def make_serializer(value: object, config: Mapping[str, Any], *, is_key: bool) -> Serializer[Any]:
     """Return the serializer for `key.serializer` or `value.serializer`; for None one that passes bytes through.
 
     Instances created here, from a class or name, are configured with the client's settings; a given object is not.
     Raises InvalidConfigError, SerializationError for an unknown encoding.
     """
     setting = f"{'key' if is_key else 'value'}.serializer"
-    made = _make(PRODUCER, setting, given, config, "serialize", is_key=is_key)
+    made = _make(PRODUCER, setting, value, config, "serialize", is_key=is_key)
     if callable(getattr(made, "serialize", None)):
         return made  # type: ignore[no-any-return]
     return CallableSerializer(_function(PRODUCER, setting, made, "serialize"))
 
 
-def make_deserializer(given: object, config: Mapping[str, Any], *, is_key: bool) -> Deserializer[Any]:
+def make_deserializer(value: object, config: Mapping[str, Any], *, is_key: bool) -> Deserializer[Any]:
     """Return the deserializer for `key.deserializer` or `value.deserializer`; see `make_serializer`."""
     setting = f"{'key' if is_key else 'value'}.deserializer"
-    made = _make(CONSUMER, setting, given, config, "deserialize", is_key=is_key)
+    made = _make(CONSUMER, setting, value, config, "deserialize", is_key=is_key)
     if callable(getattr(made, "deserialize", None)):
         return made  # type: ignore[no-any-return]
     return CallableDeserializer(_function(CONSUMER, setting, made, "deserialize"))
@@ -113,13 +113,13 @@ def deserialize_function(deserializer: Deserializer[Any]) -> Callable[[str, Head
     return None if type(deserializer) is BytesDeserializer else deserializer.deserialize
 
 
-def _make(kind: str, setting: str, given: object, config: Mapping[str, Any], method: str, *, is_key: bool) -> Any:
-    if given is None:
-        given = BytesSerializer if kind == PRODUCER else BytesDeserializer
-    if given is str:
+def _make(kind: str, setting: str, value: object, config: Mapping[str, Any], method: str, *, is_key: bool) -> Any:
+    if value is None:
+        value = BytesSerializer if kind == PRODUCER else BytesDeserializer
+    if value is str:
         advice = "StringSerializer" if kind == PRODUCER else "StringDeserializer"
         raise InvalidConfigError(kind, [f"{setting}=str would give texts like \"b'...'\". Give {advice}."])
-    made, is_new = make_instance(kind, setting, given, SERIALIZERS if kind == PRODUCER else DESERIALIZERS, method)
+    made, is_new = make_instance(kind, setting, value, SERIALIZERS if kind == PRODUCER else DESERIALIZERS, method)
     if is_new:
         configure(kind, setting, made, config, is_key)
     return made

@@ -26,7 +26,7 @@ from ottla.client.errors import (
 from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
-from ottla.client.producer.bulk import Bulk, Steps, bulk_future, interrupted
+from ottla.client.producer.bulk import Bulk, Slices, bulk_future, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.delegate import ProducerDelegate, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
@@ -67,14 +67,14 @@ class Producer(MethodHints, Generic[K, V]):
         if not self._woken:
             try:
                 self._woken = True
-                self._thread.call(self._step)
+                self._thread.call(self._run_once)
             except KeyboardInterrupt:
-                self._thread.call(self._step)  # again, whether the first call succeeded or not
+                self._thread.call(self._run_once)  # again, whether the first call succeeded or not
                 raise
 
-    def _step(self) -> None:
+    def _run_once(self) -> None:
         self._woken = False
-        self._delegate.step_now()
+        self._delegate.run_once()
 
     def __enter__(self) -> Self:
         return self
@@ -174,23 +174,23 @@ class Producer(MethodHints, Generic[K, V]):
         future = bulk_future(into)
         return self._drive(Bulk(self._delegate).arrow(data, topic, columns, partition, future), future)
 
-    def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:
-        """Run the steps, and wait for what they yield; returns `future`, which they fill."""
+    def _drive(self, slices: Slices, future: BulkFuture) -> BulkFuture:
+        """Run the slices, and wait for what they yield; returns `future`, which they fill."""
         try:
-            step = next(steps)
+            needed = next(slices)
             while True:
-                wait, topic = step
+                wait, topic = needed
                 try:
                     if wait is not None:
                         self._block(wait, topic, self.config.max_block_ms)
                 except ClientError as error:
-                    step = steps.throw(error)
+                    needed = slices.throw(error)
                 else:
-                    step = next(steps)
+                    needed = next(slices)
         except StopIteration:
             return future
         except BaseException as error:
-            interrupted(steps, future, error)
+            interrupted(slices, future, error)
             raise
 
     def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:

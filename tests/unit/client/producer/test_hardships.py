@@ -169,8 +169,8 @@ def test_a_future_is_awaited_in_another_loop(fake):
         async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
             await (await producer.send("t", b"first"))
             sender = producer._delegate._sender
-            step = sender.step
-            sender.step = lambda: (stepped_by.append(threading.get_ident()), step())[1]
+            run_once = sender.run_once
+            sender.run_once = lambda: (stepped_by.append(threading.get_ident()), run_once())[1]
             future = await producer.send("t", b"v")
             return await asyncio.to_thread(asyncio.run, elsewhere(future))
 
