@@ -167,15 +167,15 @@ def topics_to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> lis
     return [OffsetCommitRequestTopic(name=name, partitions=each) for name, each in by_topic(wanted).items()]
 
 
-def fetch_request(group: str, partitions: Sequence[TopicPartition] | None) -> OffsetFetchRequest:
+def fetch_request(
+    group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+) -> OffsetFetchRequest:
     """Return a request for the committed offsets of these partitions, None for all."""
-    if partitions is None:
-        return OffsetFetchRequest(group_id=group, topics=None)
-    wanted = by_topic({partition: partition.partition for partition in partitions})
-    return OffsetFetchRequest(
-        group_id=group,
-        topics=[OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in wanted.items()],
-    )
+    topics = None
+    if partitions is not None:
+        wanted = by_topic({partition: partition.partition for partition in partitions})
+        topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in wanted.items()]
+    return OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
 
 
 def _partitions_of(answer: OffsetFetchResponse) -> Iterable[tuple[str, OffsetFetchResponsePartition]]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.client.admin.model import ClusterDescription, LogDirDescription, ReplicaSize
-from ottla.client.admin.outcomes import Outcomes, no_such_broker
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, no_such_broker
 from ottla.client.errors import BrokerError, UnsupportedVersionError
 from ottla.client.model import TopicPartition
 from ottla.peer.arguments import MAX_INT32, several, whole_number
-from ottla.peer.cluster import Cluster
 from ottla.peer.errors import KNOWN_CODES
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.lost_records import LOST_RECORDS_TAG, LostRecords, decode_lost_records
@@ -23,11 +22,8 @@ from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, Unreg
 from ottla.wire.refused_records import REFUSED_RECORDS_TAG, decode_refusal
 
 
-class BrokerAdmin:
+class BrokerAdmin(AdminCalls):
     """Admin calls about brokers."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Return the cluster's id, its controller and its brokers."""

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ConfigSynonym, ResourceType
-from ottla.client.admin.outcomes import Outcomes, no_such_broker, topic_error
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, no_such_broker, topic_error
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
 from ottla.peer.arguments import check_values, mapping, one_of, several
-from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_configs, incremental_alter_configs
 from ottla.wire.messages.describe_configs import (
@@ -42,11 +41,8 @@ def config_source(code: int) -> str:
     return SOURCES.get(code, "UNKNOWN")
 
 
-class ConfigAdmin:
+class ConfigAdmin(AdminCalls):
     """Admin calls about configs."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def describe_configs(
         self,

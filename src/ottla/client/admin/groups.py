@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ottla.client.admin.model import GroupListing, MemberToRemove
-from ottla.client.admin.outcomes import Outcomes
+from ottla.client.admin.outcomes import AdminCalls, Outcomes
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
 from ottla.client.group_offsets import GroupOffsets, offset_and_metadata
@@ -15,7 +15,6 @@ from ottla.client.groups import GroupDescription, Groups
 from ottla.client.model import Node, OffsetAndMetadata, TopicPartition
 from ottla.peer import arguments
 from ottla.peer.arguments import several, several_names, text
-from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -30,11 +29,8 @@ MANY_MEMBERS = (3, 5)
 REMOVED_BY_ADMIN = "member was removed by an admin"
 
 
-class GroupAdmin:
+class GroupAdmin(AdminCalls):
     """Admin calls about groups."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_ms: int | None = None

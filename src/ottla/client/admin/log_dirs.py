@@ -7,11 +7,10 @@ from typing import Any
 
 from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.model import LogDirDescription, ReplicaLogDirs, TopicPartitionReplica
-from ottla.client.admin.outcomes import Outcomes, no_such_broker
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, no_such_broker
 from ottla.client.errors import BrokerError
 from ottla.client.model import TopicPartition
 from ottla.peer.arguments import MAX_INT32, mapping, several, text, whole_number
-from ottla.peer.cluster import Cluster
 from ottla.peer.errors import InvalidArgumentError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -25,11 +24,8 @@ NOT_AVAILABLE = (ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PAR
 """The broker has no such replica yet, and remembers where to create it."""
 
 
-class LogDirAdmin:
+class LogDirAdmin(AdminCalls):
     """Admin calls about the log directories of replicas."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def alter_replica_log_dirs(
         self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None

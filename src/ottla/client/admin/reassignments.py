@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.admin.model import PartitionReassignment
-from ottla.client.admin.outcomes import Outcomes, check_controller
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, check_controller
 from ottla.client.errors import BrokerError, PartlyFailedError
 from ottla.client.model import TopicPartition, by_topic
 from ottla.peer import arguments
-from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -30,11 +29,8 @@ WITH_ELECTION_TYPE = (1, 2)
 """Versions of ElectLeaders that know more than preferred leaders."""
 
 
-class ReassignmentAdmin:
+class ReassignmentAdmin(AdminCalls):
     """Admin calls about where replicas are and which of them leads."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def alter_partition_reassignments(
         self, reassignments: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: int | None = None

@@ -9,11 +9,10 @@ from typing import Any
 
 from ottla.client.admin.configs import config_source
 from ottla.client.admin.model import BROKER_DEFAULT, ConfigEntry, CreatedTopic, NewPartitions, NewTopic
-from ottla.client.admin.outcomes import Outcomes, check_controller, topic_error
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, check_controller, topic_error
 from ottla.client.errors import BrokerError, InvalidArgumentError, TopicExistsError, UnknownTopicError
 from ottla.client.model import TopicMetadata
 from ottla.peer.arguments import MAX_INT16, MAX_INT32, check_values, mapping, several, several_names, text, whole_number
-from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -41,11 +40,8 @@ BY_ID = (6, 6)
 """Versions of DeleteTopics."""
 
 
-class TopicAdmin:
+class TopicAdmin(AdminCalls):
     """Admin calls about topics."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None

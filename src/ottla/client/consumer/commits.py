@@ -28,8 +28,8 @@ from ottla.client.errors import (
     RetriableCommitFailedError,
     as_client_error,
 )
-from ottla.client.group_offsets import offset_and_metadata, topics_to_commit
-from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
+from ottla.client.group_offsets import fetch_request, offset_and_metadata, topics_to_commit
+from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.peer import arguments
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import COORDINATOR_MOVED
@@ -39,7 +39,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
-from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from ottla.wire.messages.offset_fetch import OffsetFetchResponse
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +101,7 @@ class Commits:
         self._subscriptions = subscriptions
         self._call = call
         self._on_commit = on_commit
+        self._default_timeout_ms = cluster.settings.default_api_timeout_ms
         self._order = asyncio.Lock()
         self._pending: deque[AsyncCommit] = deque()
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -118,14 +119,15 @@ class Commits:
 
     # Committing
 
-    async def commit_sync(self, offsets: Offsets | None, timeout_ms: float) -> None:
-        """Commit these offsets, or for None all polled records; retries until the timeout.
+    async def commit_sync(self, offsets: Offsets | None, timeout_ms: float | None = None) -> None:
+        """Commit these offsets, or for None all polled records; retries until the timeout (default.api.timeout.ms).
 
         Raises CommitFailedError if the consumer is not a member any more, RebalanceInProgressError during a rebalance,
         FencedInstanceIdError, BrokerError; ClientTimeoutError at the timeout. Runs callbacks of earlier asynchronous
         commits before it returns.
         """
         wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
+        timeout_ms = self._default_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._now_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
         if wanted:
             try:
@@ -345,15 +347,16 @@ class Commits:
     # Reading what is committed
 
     async def fetch_committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the group's committed offsets, None where there is none; waits for pending transactional commits.
 
-        Raises ClientTimeoutError at the timeout, BrokerError. Source: KIP-447.
+        Raises ClientTimeoutError at the timeout (default.api.timeout.ms), BrokerError. Source: KIP-447.
         """
         wanted = list(dict.fromkeys(arguments.partitions(partitions)))
         if not wanted:
             return {}
+        timeout_ms = self._default_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._now_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
         settings = self._membership.settings
         backoff_ms = float(settings.retry_backoff_ms)
@@ -377,7 +380,9 @@ class Commits:
         found_times = await self._link.wait_until_found(deadline_ms)
         try:
             stable = await self._link.version(ApiKey.OFFSET_FETCH) >= STABLE_OFFSETS_SINCE
-            answer: OffsetFetchResponse = await self._link.ask(self._question(partitions, require_stable=stable))
+            answer: OffsetFetchResponse = await self._link.ask(
+                fetch_request(self._membership.settings.group_id, partitions, require_stable=stable)
+            )
         except ClientError as error:
             self._unanswered(error, found_times)
             raise
@@ -392,14 +397,6 @@ class Commits:
                         each.committed_offset, each.metadata or "", each.committed_leader_epoch
                     )
         return found
-
-    def _question(self, partitions: Sequence[TopicPartition], *, require_stable: bool) -> OffsetFetchRequest:
-        wanted = by_topic({each: each.partition for each in partitions})
-        return OffsetFetchRequest(
-            group_id=self._membership.settings.group_id,
-            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in wanted.items()],
-            require_stable=require_stable,
-        )
 
     def _check_read(self, code: int, what: str) -> None:
         if code == ErrorCode.NONE:

@@ -309,7 +309,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """
         with self._guard:
             self._begin(stop_iteration=False)
-            work = self._coordinator().commit_sync(offsets_to_commit(offsets), timeout_ms)
+            work = self._coordinator().commits.commit_sync(offsets_to_commit(offsets), timeout_ms)
             await self.delegate.interruptible(work)
 
     def commit_async(self, offsets: OffsetsToCommit | None = None, callback: CommitCallback | None = None) -> None:
@@ -320,7 +320,7 @@ class Consumer(MethodHints, Generic[K, V]):
         with self._guard:
             self._begin(stop_iteration=False)
             wanted = offsets_to_commit(offsets)
-            self._coordinator().commit_async(wanted, arguments.function("the callback", callback))
+            self._coordinator().commits.commit_async(wanted, arguments.function("the callback", callback))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -328,7 +328,9 @@ class Consumer(MethodHints, Generic[K, V]):
         """Return the group's committed offset of each partition, None where there is none."""
         with self._guard:
             self._begin(stop_iteration=False)
-            return await self.delegate.interruptible(self._coordinator().fetch_committed(partitions, timeout_ms))
+            return await self.delegate.interruptible(
+                self._coordinator().commits.fetch_committed(partitions, timeout_ms)
+            )
 
     def group_metadata(self) -> GroupMetadata:
         """Return group and member for a producer's `send_offsets_to_transaction`."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.assign.assignor import GroupMetadata
-from ottla.client.consumer.commits import CommitCallback, Commits, Offsets
+from ottla.client.consumer.commits import Commits, Offsets
 from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.coordinator_link import CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
@@ -51,7 +51,7 @@ class ConsumerCoordinator:
         call: UserCall = call_here,
         on_commit: Callable[[Offsets], Any] | None = None,
     ) -> None:
-        self.membership = Membership(config.member_settings(), cluster.jittered)
+        self.membership = Membership(config, cluster.jittered)
         self.needs_poll = False
         """Whether `poll` has work to do: cheap, checked in every poll of the user's."""
         self._cluster = cluster
@@ -60,8 +60,8 @@ class ConsumerCoordinator:
         self._metadata = metadata
         self._notify = notify
         self._link = CoordinatorLink(cluster, self.membership, self._changed)
-        self._commits = Commits(cluster, self._link, self.membership, subscriptions, call, on_commit)
-        self._commits.on_done = self._changed
+        self.commits = Commits(cluster, self._link, self.membership, subscriptions, call, on_commit)
+        self.commits.on_done = self._changed
         self._rebalance = Rebalance(
             cluster, self.membership, subscriptions, config.assignors(), call, config.client_rack
         )
@@ -99,9 +99,9 @@ class ConsumerCoordinator:
             "client-state": float(self.client_state.value),
             "rejoin-needed": float(self.membership.is_active and self.membership.rejoin_needed),
             "assigned-partitions": float(len(self._subscriptions.assigned_partitions)),
-            "commit-total": float(self._commits.total),
-            "commit-latency-avg": self._commits.latency_total_ms / max(1, self._commits.total),
-            "commit-latency-max": self._commits.latency_max_ms,
+            "commit-total": float(self.commits.total),
+            "commit-latency-avg": self.commits.latency_total_ms / max(1, self.commits.total),
+            "commit-latency-max": self.commits.latency_max_ms,
             "join-total": float(member.joins),
             "sync-total": float(member.syncs),
             "heartbeat-total": float(member.heartbeats),
@@ -131,7 +131,7 @@ class ConsumerCoordinator:
             return  # the listener polls: the rebalance continues after it returns
         self._polling = True
         try:
-            await self._commits.run_callbacks()
+            await self.commits.run_callbacks()
             if self._subscriptions.has_auto_assigned_partitions:
                 await self._rebalance_further(deadline_ms)
             self._auto_commit_if_due()
@@ -209,14 +209,14 @@ class ConsumerCoordinator:
             offsets = self._consumed(partitions)
             if not offsets:
                 return True
-            work = self._commits.commit_patiently(offsets, self.membership.settings.max_poll_interval_ms)
+            work = self.commits.commit_patiently(offsets, self.membership.settings.max_poll_interval_ms)
             self._commit_before = self._spawn(work)
         left_ms = max(0.0, deadline_ms - self._now_ms())
         await asyncio.wait({self._commit_before}, timeout=None if left_ms == float("inf") else left_ms / 1000)
         if not self._commit_before.done():
             return False
         self._commit_before = None
-        await self._commits.run_callbacks()
+        await self.commits.run_callbacks()
         return True
 
     def _drop_commit_before(self) -> None:
@@ -270,23 +270,6 @@ class ConsumerCoordinator:
 
     # Commits
 
-    async def commit_sync(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
-        """See `Commits.commit_sync`; the timeout defaults to default.api.timeout.ms."""
-        await self._commits.commit_sync(offsets, self._bounded(timeout_ms))
-
-    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """See `Commits.commit_async`."""
-        self._commits.commit_async(offsets, callback)
-
-    async def fetch_committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See `Commits.fetch_committed`; the timeout defaults to default.api.timeout.ms."""
-        return await self._commits.fetch_committed(partitions, self._bounded(timeout_ms))
-
-    def _bounded(self, timeout_ms: int | None) -> int:
-        return self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-
     def _auto_commit_if_due(self) -> None:
         now_ms = self._now_ms()
         if not self._config.enable_auto_commit or now_ms < self._auto_commit_due_ms:
@@ -309,7 +292,7 @@ class ConsumerCoordinator:
         consumed = self._subscriptions.all_consumed()
         if consumed:
             try:
-                self._commits.commit_async(consumed, self._auto_committed)
+                self.commits.commit_async(consumed, self._auto_committed)
             except RetriableCommitFailedError as error:
                 self._auto_committed(consumed, error)
 
@@ -351,7 +334,7 @@ class ConsumerCoordinator:
         may_commit = not membership.is_active or not (membership.has_lost_membership or membership.is_rebalancing)
         consumed = self._subscriptions.all_consumed()
         if config.enable_auto_commit and may_commit and consumed:
-            await self._commits.commit_patiently(consumed, max(0.0, deadline_ms - self._now_ms()))
+            await self.commits.commit_patiently(consumed, max(0.0, deadline_ms - self._now_ms()))
 
     async def close(self, timeout_ms: int = 30_000) -> None:
         """Commit, leave, and stop; returns when done or at the timeout. Raises RebalanceListenerError."""
@@ -361,7 +344,7 @@ class ConsumerCoordinator:
         deadline_ms = self._now_ms() + timeout_ms
         try:
             try:
-                await self._commits.drain(deadline_ms)
+                await self.commits.drain(deadline_ms)
             finally:  # whatever a callback raised
                 await self.leave(max(0, int(deadline_ms - self._now_ms())), CLOSED)
         finally:
@@ -371,7 +354,7 @@ class ConsumerCoordinator:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._commits.close()
+            await self.commits.close()
             self._log_state()
 
     # Background work
@@ -385,7 +368,7 @@ class ConsumerCoordinator:
             due.append(self._auto_commit_due_ms if self._auto_commit_due_ms > now_ms else None)
         needed = (
             self.membership.wants_poll(now_ms)
-            or self._commits.has_callbacks
+            or self.commits.has_callbacks
             or self._rebalance.has_pending_assignment_call
             or self._resubscribed
             or (self._config.enable_auto_commit and now_ms >= self._auto_commit_due_ms)

@@ -18,10 +18,9 @@ from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.fetch_collector import FetchCollector, Move
+from ottla.client.consumer.fetch_collector import FetchCollector, HandedOut, Move
 from ottla.client.consumer.fetcher import Fetcher, FetchSettings
 from ottla.client.consumer.group_config import GroupConfig
-from ottla.client.consumer.handed_out import HandedOut
 from ottla.client.consumer.health import (
     WHY_NOT_FETCHING,
     ConsumerHealth,
@@ -402,9 +401,7 @@ class ConsumerDelegate:
         subscriptions = self.subscriptions
         assert self.coordinator is not None
         try:
-            committed = await self.coordinator.fetch_committed(
-                list(states), self.cluster.settings.default_api_timeout_ms
-            )
+            committed = await self.coordinator.commits.fetch_committed(list(states))
             waiting = [
                 each
                 for each, state in states.items()

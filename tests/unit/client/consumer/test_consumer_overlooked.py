@@ -228,7 +228,7 @@ def test_a_look_up_of_offsets_that_breaks_is_reported_and_not_repeated_all_the_t
         times.append(time.monotonic())
         raise ValueError("broken")
 
-    delegate_of(consumer).coordinator.fetch_committed = broken
+    delegate_of(consumer).coordinator.commits.fetch_committed = broken
     with pytest.raises(ClientError, match="broken"):
         consumer.poll(5000)
     assert len(times) == 1

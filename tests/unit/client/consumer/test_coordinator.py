@@ -178,7 +178,7 @@ def test_a_callback_that_fails_in_close_does_not_keep_the_member_from_leaving(fa
     async def work(cluster):
         subscriptions = SubscriptionState()
         made = member(cluster, subscriptions, partition_assignment_strategy=("range",), enable_auto_commit=False)
-        made.commit_async({A0: OffsetAndMetadata(3)}, broken)
+        made.commits.commit_async({A0: OffsetAndMetadata(3)}, broken)
         with pytest.raises(ValueError, match="broken"):
             await made.close(2000)
         assert not made.membership.is_active
@@ -203,7 +203,7 @@ def test_a_join_that_hangs_is_made_again_when_a_commit_finds_the_coordinator_los
 
         await poll_until(made, lambda: fakes.asked(ApiKey.JOIN_GROUP))
         fakes.coordinator = 1
-        assert await made.fetch_committed([A0], 3000) == {A0: None}
+        assert await made.commits.fetch_committed([A0], 3000) == {A0: None}
         await poll_until(made, lambda: len(fakes.asked(ApiKey.JOIN_GROUP)) == 2)
         assert [node for node, api_key, _ in fakes.requests if api_key is ApiKey.JOIN_GROUP] == [0, 1]
         assert not cluster._connections.keys() & {(0, COORDINATOR), (0, JOIN)}
