@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import nan
 from typing import NamedTuple
 
@@ -80,24 +81,20 @@ GAUGES: dict[str, MetricName] = {
 """Each has one metric of its own name."""
 
 
+@dataclass(slots=True, eq=False)
 class Total:
     """A counter that only grows: `total.value += 1`."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
+    value: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Measured:
     """Count, sum and maximum of measurements."""
 
-    __slots__ = ("count", "largest", "sum")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sum = 0.0
-        self.largest = nan
+    count: int = 0
+    sum: float = 0.0
+    largest: float = nan
 
     def add(self, value: float) -> None:
         """Add a measurement."""

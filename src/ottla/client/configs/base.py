@@ -60,24 +60,13 @@ class ClientConfig:
     @property
     def client_settings(self) -> ConnectionSettings:
         """The settings for `Cluster`."""
-        return ConnectionSettings(
-            bootstrap_servers=",".join(self.bootstrap_servers),
-            client_id=self.client_id,
-            request_timeout_ms=self.request_timeout_ms,
-            default_api_timeout_ms=self.api_timeout_ms,
-            retries=self.request_retries,
-            socket_connection_setup_timeout_ms=self.socket_connection_setup_timeout_ms,
-            socket_connection_setup_timeout_max_ms=self.socket_connection_setup_timeout_max_ms,
-            reconnect_backoff_ms=self.reconnect_backoff_ms,
-            reconnect_backoff_max_ms=self.reconnect_backoff_max_ms,
-            retry_backoff_ms=self.retry_backoff_ms,
-            retry_backoff_max_ms=self.retry_backoff_max_ms,
-            metadata_max_age_ms=self.metadata_max_age_ms,
-            connections_max_idle_ms=self.connections_max_idle_ms,
-            send_buffer_bytes=self.send_buffer_bytes,
-            receive_buffer_bytes=self.receive_buffer_bytes,
-            client_dns_lookup=self.client_dns_lookup,
-        )
+        own = {each.name: getattr(self, each.name) for each in fields(ConnectionSettings) if hasattr(self, each.name)}
+        own |= {
+            "bootstrap_servers": ",".join(self.bootstrap_servers),
+            "default_api_timeout_ms": self.api_timeout_ms,
+            "retries": self.request_retries,
+        }
+        return ConnectionSettings(**own)
 
 
 C = TypeVar("C", bound=ClientConfig)

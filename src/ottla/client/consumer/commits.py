@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.consumer.coordinator_link import CoordinatorLink
@@ -71,16 +72,14 @@ def offsets_to_commit(offsets: OffsetsToCommit | None) -> dict[TopicPartition, O
     return {each: offset_and_metadata(each, at) for each, at in wanted.items()}
 
 
+@dataclass(slots=True, eq=False)
 class AsyncCommit:
     """One asynchronous commit; when `done`, `error` is None if it succeeded."""
 
-    __slots__ = ("callback", "done", "error", "offsets")
-
-    def __init__(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        self.offsets = offsets
-        self.callback = callback
-        self.done = False
-        self.error: ClientError | None = None
+    offsets: Offsets
+    callback: CommitCallback | None
+    done: bool = False
+    error: ClientError | None = None
 
 
 class Commits:

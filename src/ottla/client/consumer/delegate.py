@@ -19,7 +19,7 @@ from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_collector import FetchCollector, HandedOut, Move
-from ottla.client.consumer.fetcher import Fetcher, FetchSettings
+from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.health import (
     WHY_NOT_FETCHING,
@@ -43,7 +43,7 @@ from ottla.client.consumer.subscription_state import (
 from ottla.client.errors import ClientError, InvalidOffsetError, NoOffsetForPartitionError, WakeupError, as_client_error
 from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import TopicPartition
-from ottla.client.serialization import close_each, deserialize_function, make_deserializer
+from ottla.client.serialization import close_each, make_deserializers
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.records.consumed import ConsumerRecord
@@ -65,15 +65,8 @@ class ConsumerDelegate:
         self.read_committed = config.isolation_level == "read_committed"
         self.subscriptions = SubscriptionState(OffsetReset(config.auto_offset_reset))
         self.buffer = FetchBuffer(config.fetch_max_bytes)
-        self._deserializers = [
-            make_deserializer(config.key_deserializer, config.originals, is_key=True),
-            make_deserializer(config.value_deserializer, config.originals, is_key=False),
-        ]
-        self.decoding = Decoding(
-            *map(deserialize_function, self._deserializers),
-            check_crcs=config.check_crcs,
-            read_committed=self.read_committed,
-        )
+        self._deserializers = make_deserializers(config)
+        self.decoding = Decoding.of(config, self._deserializers)
         self.interceptors = ConsumerInterceptors.of(config)
         self._metrics = Metrics(cluster.clock, config.metrics_num_samples, config.metrics_sample_window_ms)
         self.consumer_metrics = ConsumerMetrics(
@@ -85,7 +78,7 @@ class ConsumerDelegate:
         )
         self.fetcher = Fetcher(
             cluster,
-            FetchSettings.of(config),
+            config,
             self.decoding,
             self.subscriptions,
             self.buffer,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
@@ -35,29 +34,6 @@ EXPLAIN_TIMEOUT_MS = 5_000
 """Timeout for looking up a partition's valid offsets, which an out-of-range error reports."""
 
 
-@dataclass(slots=True, frozen=True)
-class FetchSettings:
-    """Limits per request and per partition."""
-
-    limits: FetchLimits
-    max_partition_bytes: int
-    rack: str = ""
-
-    @classmethod
-    def of(cls, config: ConsumerConfig) -> Self:
-        """Return the limits from the consumer's configuration."""
-        return cls(
-            FetchLimits(
-                config.fetch_max_bytes,
-                config.fetch_min_bytes,
-                config.fetch_max_wait_ms,
-                READ_COMMITTED if config.isolation_level == "read_committed" else READ_UNCOMMITTED,
-            ),
-            config.max_partition_fetch_bytes,
-            config.client_rack,
-        )
-
-
 class _SentFetch(NamedTuple):
     """State of a partition when its request was sent."""
 
@@ -74,7 +50,7 @@ class Fetcher:
     def __init__(
         self,
         cluster: Cluster,
-        settings: FetchSettings,
+        config: ConsumerConfig,
         decoding: Decoding,
         subscriptions: SubscriptionState,
         buffer: FetchBuffer,
@@ -86,13 +62,19 @@ class Fetcher:
         self.problems: dict[int | TopicPartition, ClientError] = {}
         self._metrics = metrics
         self._cluster = cluster
-        self._settings = settings
+        self._limits = FetchLimits(
+            config.fetch_max_bytes,
+            config.fetch_min_bytes,
+            config.fetch_max_wait_ms,
+            READ_COMMITTED if config.isolation_level == "read_committed" else READ_UNCOMMITTED,
+        )
+        self._max_partition_bytes = config.max_partition_fetch_bytes
         self._decoding = decoding
         self._subscriptions = subscriptions
         self._buffer = buffer
         self._metadata = metadata
         self._on_data = on_data
-        self._rack = NamedRack(settings.rack, cluster.settings.metadata_max_age_ms)
+        self._rack = NamedRack(config.client_rack, cluster.settings.metadata_max_age_ms)
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[int, asyncio.Task[None]] = {}
         self._held_until_ms: dict[int | TopicPartition, float] = {}
@@ -161,7 +143,7 @@ class Fetcher:
         without_room: set[int] = set()
         stale = False
         full = self._buffer.without_room()
-        held, buffer, most_bytes = self._held_until_ms, self._buffer, self._settings.max_partition_bytes
+        held, buffer, most_bytes = self._held_until_ms, self._buffer, self._max_partition_bytes
         for partition, state in self._subscriptions.snapshot().items():
             if not state.is_fetchable or (held and self._is_held(partition, now_ms)):
                 continue
@@ -272,7 +254,7 @@ class Fetcher:
 
     def _request(self, session: FetchSession, sent: Mapping[TopicPartition, _SentFetch]) -> FetchRequest:
         plan = session.build({partition: each.wanted for partition, each in sent.items()})
-        return fetch_request(plan, self._settings.limits, rack=self._rack.at(self._cluster.clock.monotonic_ms()))
+        return fetch_request(plan, self._limits, rack=self._rack.at(self._cluster.clock.monotonic_ms()))
 
     def _take(self, node_id: int, answer: FetchResponse, sent: Mapping[TopicPartition, _SentFetch]) -> None:
         self._cluster.metadata.update_nodes(answer.node_endpoints)

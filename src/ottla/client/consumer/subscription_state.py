@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -77,39 +78,24 @@ class LogTruncation(NamedTuple):
     divergent_offset: OffsetAndMetadata | None
 
 
+@dataclass(slots=True, eq=False)
 class PartitionState:
     """One assigned partition. High watermark, log start and last stable offset are None until a broker reports them."""
 
-    __slots__ = (
-        "fetch_state",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "next_retry_at_ms",
-        "paused",
-        "pending_revocation",
-        "position",
-        "preferred_read_replica",
-        "preferred_until_ms",
-        "reset_strategy",
-        "seeks",
-    )
-
-    def __init__(self) -> None:
-        self.fetch_state = FetchState.INITIALIZING
-        self.position: FetchPosition | None = None
-        self.paused = False
-        self.pending_revocation = False
-        self.reset_strategy: OffsetReset | None = None
-        self.preferred_read_replica: int | None = None
-        self.preferred_until_ms = 0.0
-        self.high_watermark: int | None = None
-        self.last_stable_offset: int | None = None
-        self.log_start_offset: int | None = None
-        self.next_retry_at_ms = 0.0
-        """Resets and validations are not retried before this time."""
-        self.seeks = 0
-        """Counts the times the position was set other than by reading on, which makes fetched data obsolete."""
+    fetch_state: FetchState = FetchState.INITIALIZING
+    position: FetchPosition | None = None
+    paused: bool = False
+    pending_revocation: bool = False
+    reset_strategy: OffsetReset | None = None
+    preferred_read_replica: int | None = None
+    preferred_until_ms: float = 0.0
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+    next_retry_at_ms: float = 0.0
+    """Resets and validations are not retried before this time."""
+    seeks: int = 0
+    """Counts the times the position was set other than by reading on, which makes fetched data obsolete."""
 
     @property
     def is_fetchable(self) -> bool:

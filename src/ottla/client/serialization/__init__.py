@@ -19,6 +19,7 @@ from ottla.client.serialization.lists import ListSerializer as ListSerializer
 from ottla.client.serialization.making import close_each as close_each
 from ottla.client.serialization.making import deserialize_function as deserialize_function
 from ottla.client.serialization.making import make_deserializer as make_deserializer
+from ottla.client.serialization.making import make_deserializers as make_deserializers
 from ottla.client.serialization.making import make_serializer as make_serializer
 from ottla.client.serialization.scalars import BooleanDeserializer as BooleanDeserializer
 from ottla.client.serialization.scalars import BooleanSerializer as BooleanSerializer

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.configs.instances import configure, make_instance
 from ottla.client.configs.settings import CONSUMER, PRODUCER
 from ottla.client.errors import InvalidConfigError
@@ -68,6 +69,14 @@ def make_deserializer(value: object, config: Mapping[str, Any], *, is_key: bool)
     if callable(getattr(made, "deserialize", None)):
         return made  # type: ignore[no-any-return]
     return basic.CallableDeserializer(_function(CONSUMER, setting, made, "deserialize"))
+
+
+def make_deserializers(config: ConsumerConfig) -> list[Deserializer[Any]]:
+    """Return the consumer's deserializers of keys and of values; see `make_serializer`."""
+    return [
+        make_deserializer(config.key_deserializer, config.originals, is_key=True),
+        make_deserializer(config.value_deserializer, config.originals, is_key=False),
+    ]
 
 
 def close_each(made: Iterable[object]) -> None:

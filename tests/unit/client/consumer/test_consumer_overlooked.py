@@ -224,7 +224,7 @@ def test_a_look_up_of_offsets_that_breaks_is_reported_and_not_repeated_all_the_t
     consumer.assign([p])
     times = []
 
-    async def broken(partitions, timeout_ms):
+    async def broken(partitions):
         times.append(time.monotonic())
         raise ValueError("broken")
 
