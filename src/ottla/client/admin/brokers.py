@@ -94,28 +94,22 @@ def described_log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
     if result.error_code != ErrorCode.NONE:
         known = KNOWN_CODES.get(result.error_code)
         error = f"code {result.error_code}" if known is None else f"{known.message} ({known.name})"
+    partitions = {
+        TopicPartition(topic.name, each.partition_index): each for topic in result.topics for each in topic.partitions
+    }
     return LogDirDescription(
         path=result.log_dir,
         replicas={
-            TopicPartition(topic.name, each.partition_index): ReplicaSize(
-                each.partition_size, each.offset_lag, each.is_future_key
-            )
-            for topic in result.topics
-            for each in topic.partitions
+            partition: ReplicaSize(each.partition_size, each.offset_lag, each.is_future_key)
+            for partition, each in partitions.items()
         },
         total_bytes=result.total_bytes,
         usable_bytes=result.usable_bytes,
         error=error,
-        lost_records={
-            TopicPartition(topic.name, each.partition_index): reports
-            for topic in result.topics
-            for each in topic.partitions
-            if (reports := _lost_records(each))
-        },
+        lost_records={partition: lost for partition, each in partitions.items() if (lost := _lost_records(each))},
         refusals={
-            TopicPartition(topic.name, each.partition_index): decode_refusal(data)
-            for topic in result.topics
-            for each in topic.partitions
+            partition: decode_refusal(data)
+            for partition, each in partitions.items()
             if (data := (each.unknown_tagged_fields or {}).get(REFUSED_RECORDS_TAG)) is not None
         },
     )

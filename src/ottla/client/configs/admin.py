@@ -22,16 +22,6 @@ class AdminConfig(ClientConfig):
     default_api_timeout_ms: int
     retries: int
 
-    @property
-    def api_timeout_ms(self) -> int:
-        """`default.api.timeout.ms`."""
-        return self.default_api_timeout_ms
-
-    @property
-    def request_retries(self) -> int:
-        """`retries`."""
-        return self.retries
-
 
 def parse_admin_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> AdminConfig:
     """Parse the mapping and the keywords; both may use Kafka's names (client.id) or Python's (client_id).

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ottla.client.configs.draft import ConfigDraft
 from ottla.client.configs.settings import attribute_of
 from ottla.client.errors import InvalidArgumentError, InvalidConfigError
-from ottla.peer.settings import MAX_INT, ConnectionSettings, parse_bootstrap_servers
+from ottla.peer.settings import ConnectionSettings, parse_bootstrap_servers
 
 _log = logging.getLogger("ottla.client")
 
@@ -48,25 +48,15 @@ class ClientConfig:
     originals: Mapping[str, Any] = field(repr=False)
 
     @property
-    def api_timeout_ms(self) -> int:
-        """Timeout of an operation with all its retries."""
-        raise NotImplementedError
-
-    @property
-    def request_retries(self) -> int:
-        """Limit of retries of a request within that time."""
-        return MAX_INT
-
-    @property
     def client_settings(self) -> ConnectionSettings:
         """The settings for `Cluster`."""
-        own = {each.name: getattr(self, each.name) for each in fields(ConnectionSettings) if hasattr(self, each.name)}
-        own |= {
-            "bootstrap_servers": ",".join(self.bootstrap_servers),
-            "default_api_timeout_ms": self.api_timeout_ms,
-            "retries": self.request_retries,
-        }
-        return ConnectionSettings(**own)
+        shared = {each.name for each in fields(ConnectionSettings)}
+        settings = {name: getattr(self, name) for name in shared if hasattr(self, name)}
+        return ConnectionSettings(**settings | {"bootstrap_servers": ",".join(self.bootstrap_servers)} | self._limits())
+
+    def _limits(self) -> dict[str, int]:
+        """Limits of an operation with all its attempts, unless they are settings of that name."""
+        return {}
 
 
 C = TypeVar("C", bound=ClientConfig)

@@ -53,11 +53,6 @@ class ConsumerConfig(ClientConfig):
     session_timeout_ms: int
     value_deserializer: Any
 
-    @property
-    def api_timeout_ms(self) -> int:
-        """`default.api.timeout.ms`."""
-        return self.default_api_timeout_ms
-
 
 def parse_consumer_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerConfig:
     """Parse the mapping and the keywords; both may use Kafka's names (client.id) or Python's (client_id).

@@ -48,10 +48,8 @@ class ProducerConfig(ClientConfig):
     transactional_id: str | None
     value_serializer: Any
 
-    @property
-    def api_timeout_ms(self) -> int:
-        """Calls of a producer wait for `max.block.ms`."""
-        return self.max_block_ms
+    def _limits(self) -> dict[str, int]:
+        return {"default_api_timeout_ms": self.max_block_ms, "retries": MAX_INT}
 
 
 def parse_producer_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ProducerConfig:

@@ -233,8 +233,8 @@ class Commits:
         """Run the callbacks of the asynchronous commits that have ended, in the order of the commits."""
         while self._pending and self._pending[0].done:
             commit = self._pending.popleft()
-            if commit.error is None and commit.offsets:
-                await self._notify_interceptors(commit.offsets)
+            if commit.error is None and commit.offsets and self._on_commit is not None:
+                await self._call(self._on_commit, commit.offsets)
             if commit.callback is not None:
                 await self._call(commit.callback, commit.offsets, commit.error)
 
@@ -338,10 +338,6 @@ class Commits:
                     raise membership.fenced
             raise CommitFailedError(NOT_A_MEMBER)
         raise error
-
-    async def _notify_interceptors(self, offsets: Offsets) -> None:
-        if self._on_commit is not None:
-            await self._call(self._on_commit, offsets)
 
     # Reading what is committed
 

@@ -234,7 +234,11 @@ class Fetcher:
             self.problems.pop(node_id, None)
             if session.handled(answer.error_code, answer.session_id):
                 latency_ms = self._cluster.clock.monotonic_ms() - sent_at_ms
-                self._metrics.fetched(latency_ms, _records_bytes(answer), answer.throttle_time_ms)
+                self._metrics.fetched(
+                    latency_ms,
+                    sum(len(data.records) for _, data in partitions_in(answer) if data.records),
+                    answer.throttle_time_ms,
+                )
                 if answer.throttle_time_ms:
                     self._hold(node_id, answer.throttle_time_ms)  # its quota is used up (KIP-219)
                 self._take(node_id, answer, sent)
@@ -353,7 +357,3 @@ class Fetcher:
             self._hold(partition)
             self._add(partition, sent, memoryview(b""), [], error)
             self._on_data()
-
-
-def _records_bytes(answer: FetchResponse) -> int:
-    return sum(len(data.records) for _, data in partitions_in(answer) if data.records)

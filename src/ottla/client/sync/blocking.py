@@ -35,20 +35,25 @@ class SyncClient:
         return self._thread.run(work, *args, **options)
 
 
-def made_of(method: Callable[..., Any], run: str) -> Any:
-    """A method with name, signature and documentation of the asyncio client's, which is passed to the method `run`."""
+def made_of(method: Callable[..., Any], call: Callable[..., Any]) -> Any:
+    """`call`, with name, signature and documentation of the asyncio client's method."""
+    made = functools.wraps(method)(call)
+    del made.__dict__["__wrapped__"]  # a coroutine function, which this is not
+    made.__dict__["__signature__"] = inspect.signature(method)
+    return made
+
+
+def passed_to(run: str, method: Callable[..., Any]) -> Any:
+    """A method that passes the asyncio client's to the method `run`, with the arguments."""
     name = method.__name__
 
-    @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:
         return getattr(self, run)(getattr(self._async, name), *args, **options)
 
-    del call.__dict__["__wrapped__"]  # a coroutine function, which this is not
-    call.__dict__["__signature__"] = inspect.signature(method)
-    return call
+    return made_of(method, call)
 
 
 def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
     """The blocking form of a coroutine method of the asyncio client."""
-    made: Callable[Concatenate[Any, P], T] = made_of(method, "_run")
+    made: Callable[Concatenate[Any, P], T] = passed_to("_run", method)
     return made

@@ -25,7 +25,7 @@ from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientClosedError
 from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.loop_thread import LoopThread
-from ottla.client.sync.blocking import P, SyncClient, T, blocking, made_of
+from ottla.client.sync.blocking import P, SyncClient, T, blocking, passed_to
 from ottla.env.threads import thread_id
 from ottla.peer import arguments
 from ottla.records.consumed import ConsumerRecord
@@ -49,13 +49,13 @@ class _CallerGuard(UseGuard):
 
 def in_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """A plain method of the asyncio consumer that must not interleave with work in the loop."""
-    made: Callable[Concatenate[Any, P], T] = made_of(method, "_call_in_loop")
+    made: Callable[Concatenate[Any, P], T] = passed_to("_call_in_loop", method)
     return made
 
 
 def guarded(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """A plain method of the asyncio consumer that runs in the caller's thread."""
-    made: Callable[Concatenate[Any, P], T] = made_of(method, "_call_guarded")
+    made: Callable[Concatenate[Any, P], T] = passed_to("_call_guarded", method)
     return made
 
 

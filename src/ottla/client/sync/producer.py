@@ -10,10 +10,10 @@ Records are encoded into their batches in the caller's own thread; the loop is w
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Self, overload
+from typing import Any, Concatenate, Generic, Self, overload
 
 from ottla.client.configs import parse_producer_config
 from ottla.client.errors import (
@@ -26,14 +26,30 @@ from ottla.client.errors import (
 from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
-from ottla.client.producer.bulk import Bulk, Slices, bulk_future, interrupted
+from ottla.client.producer.bulk import Slices, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.delegate import ProducerDelegate, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
+from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
+from ottla.client.sync.blocking import P, T, made_of
 from ottla.env.threads import Latch
 from ottla.peer.cluster import Cluster
 from ottla.records.type_variables import K, V
+
+
+def at_once(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """A coroutine method of the asyncio producer that waits nowhere but in `_drive`, which blocks here."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            method(*args, **options).send(None)
+        except StopIteration as ended:
+            return ended.value
+        raise AssertionError(f"{method.__name__} waits")
+
+    made: Callable[Concatenate[Any, P], T] = made_of(method, call)
+    return made
 
 
 @explains_arguments
@@ -141,41 +157,11 @@ class Producer(MethodHints, Generic[K, V]):
                 return outcome
             return self._send_later(outcome, topic, partition, timestamp, key, value, headers, notify)
 
-    def send_many(
-        self, records: Iterable[Any], topic: str | None = None, *, into: BulkFuture | None = None
-    ) -> BulkFuture:
-        """As `ottla.client.Producer.send_many`."""
-        future = bulk_future(into)
-        return self._drive(Bulk(self._delegate).many(records, topic, future), future)
+    send_many = at_once(AsyncProducer.send_many)
+    send_arrow = at_once(AsyncProducer.send_arrow)
 
-    def send_arrow(
-        self,
-        data: Any,
-        topic: str | None = None,
-        *,
-        key_column: str | None = "key",
-        value_column: str | None = "value",
-        partition_column: str | None = "partition",
-        timestamp_column: str | None = "timestamp",
-        headers_column: str | None = "headers",
-        topic_column: str | None = "topic",
-        partition: int | None = None,
-        into: BulkFuture | None = None,
-    ) -> BulkFuture:
-        """As `ottla.client.Producer.send_arrow`."""
-        columns = {
-            "key": key_column,
-            "value": value_column,
-            "partition": partition_column,
-            "timestamp": timestamp_column,
-            "headers": headers_column,
-            "topic": topic_column,
-        }
-        future = bulk_future(into)
-        return self._drive(Bulk(self._delegate).arrow(data, topic, columns, partition, future), future)
-
-    def _drive(self, slices: Slices, future: BulkFuture) -> BulkFuture:
-        """Run the slices, and wait for what they yield; returns `future`, which they fill."""
+    async def _drive(self, slices: Slices, future: BulkFuture) -> BulkFuture:
+        """For `at_once`: run the slices, and block for what they yield; returns `future`, which they fill."""
         try:
             needed = next(slices)
             while True:
