@@ -79,11 +79,6 @@ class ConsumerCoordinator:
 
     # State
 
-    @property
-    def client_state(self) -> ClientState:
-        """The state of the member, as the metric `client-state` reports it."""
-        return self.membership.client_state
-
     def group_metadata(self) -> GroupMetadata:
         """Return group and member, as transactions need it."""
         return self._rebalance.group_metadata()
@@ -96,7 +91,7 @@ class ConsumerCoordinator:
             return -1.0 if at_ms is None else (now_ms - at_ms) / 1000
 
         return {
-            "client-state": float(self.client_state.value),
+            "client-state": float(self.membership.client_state.value),
             "rejoin-needed": float(self.membership.is_active and self.membership.rejoin_needed),
             "assigned-partitions": float(len(self._subscriptions.assigned_partitions)),
             "commit-total": float(self.commits.total),
@@ -442,7 +437,7 @@ class ConsumerCoordinator:
         notes, self.membership.notes = self.membership.notes, []
         for note in notes:
             log.log(logging.WARNING if note.is_warning else logging.INFO, "group %s: %s", group, note.text)
-        before, self._client_state = self._client_state, self.client_state
+        before, self._client_state = self._client_state, self.membership.client_state
         if before is not self._client_state:
             log.info("group %s: consumer state %s -> %s", group, before.name, self._client_state.name)
 

@@ -253,7 +253,7 @@ class ConsumerDelegate:
             nothing = "the consumer reads nothing: call subscribe or assign"
             findings.append(HealthFinding(HealthCause.NOTHING_SUBSCRIBED, nothing))
         if self.coordinator is not None and self.subscriptions.has_auto_assigned_partitions:
-            state = self.coordinator.client_state.name.lower().replace("_", " ")
+            state = self.coordinator.membership.client_state.name.lower().replace("_", " ")
             # If none of the topics exists, missing partitions are not a finding of their own.
             has_partitions = bool(partitions) or (bool(unknown) and self.subscriptions.subscription <= unknown.keys())
             findings += group_findings(self.coordinator.membership, now_ms, has_partitions=has_partitions)
@@ -372,7 +372,8 @@ class ConsumerDelegate:
         initializing = subscriptions.in_state(FetchState.INITIALIZING)
         if initializing:
             if self.coordinator is None:
-                self._reset_initializing()
+                if without := subscriptions.reset_initializing_positions():
+                    raise NoOffsetForPartitionError(without)
             else:
                 self._begin_to_look_up({each: subscriptions.state(each) for each in initializing})
         self.positions.start()
@@ -384,10 +385,6 @@ class ConsumerDelegate:
             self._committed_lookup.cancel()  # it may wait long for partitions that were revoked meanwhile
         self._looked_up = states
         self._committed_lookup = asyncio.get_running_loop().create_task(self._look_up_committed(states))
-
-    def _reset_initializing(self) -> None:
-        if without := self.subscriptions.reset_initializing_positions():
-            raise NoOffsetForPartitionError(without)
 
     async def _look_up_committed(self, states: dict[TopicPartition, PartitionState]) -> None:
         """Start at the committed offset; where there is none, as auto.offset.reset says."""
