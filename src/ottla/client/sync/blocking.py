@@ -40,6 +40,7 @@ def made_of(method: Callable[..., Any], call: Callable[..., Any]) -> Any:
     made = functools.wraps(method)(call)
     del made.__dict__["__wrapped__"]  # a coroutine function, which this is not
     made.__dict__["__signature__"] = inspect.signature(method)
+    made.__annotations__ = inspect.get_annotations(inspect.unwrap(method), eval_str=True)  # their names are known there
     return made
 
 
