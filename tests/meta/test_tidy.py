@@ -25,10 +25,7 @@ LARGE_CLASSES = {
     "Consumer",
     "ControlPlane",
     "ControllerState",
-    "Membership",
     "PlaintextConnection",
-    "Sender",
-    "SubscriptionState",
 }
 #: Docstrings name the thing or the verb.
 VAGUE_OPENING = re.compile(r"(What|Those|Where|So|Who)\b")

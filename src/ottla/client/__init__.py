@@ -42,35 +42,25 @@ if TYPE_CHECKING:
 
 #: Where each public name is defined.
 _EXPORTS = {
-    "Admin": "ottla.client.admin",
-    "BulkFuture": "ottla.client.producer.bulk_future",
-    "ClientError": "ottla.client.errors",
-    "ConfigOperation": "ottla.client.admin",
-    "ConfigResource": "ottla.client.admin",
-    "Consumer": "ottla.client.consumer.consumer",
-    "ConsumerHealth": "ottla.client.consumer.health",
-    "ConsumerInterceptor": "ottla.client.interceptors",
-    "ConsumerRebalanceListener": "ottla.client.consumer.listener",
-    "ConsumerRecord": "ottla.records.consumed",
-    "ConsumerRecords": "ottla.client.consumer.records",
-    "Deserializer": "ottla.client.serialization",
-    "EARLIEST": "ottla.client.model",
-    "HealthCause": "ottla.client.consumer.health",
-    "InvalidConfigError": "ottla.client.errors",
-    "LATEST": "ottla.client.model",
-    "NewPartitions": "ottla.client.admin",
-    "NewTopic": "ottla.client.admin",
-    "OffsetAndMetadata": "ottla.client.model",
-    "OffsetAndTimestamp": "ottla.client.model",
-    "Producer": "ottla.client.producer.producer",
-    "ProducerInterceptor": "ottla.client.interceptors",
-    "ProducerRecord": "ottla.client.producer.record",
-    "RecordFuture": "ottla.client.producer.futures",
-    "RecordMetadata": "ottla.client.model",
-    "SerializationError": "ottla.client.errors",
-    "Serializer": "ottla.client.serialization",
-    "SimpleConsumer": "ottla.client.simple",
-    "TopicPartition": "ottla.client.model",
+    name: module
+    for module, names in {
+        "ottla.client.admin": "Admin ConfigOperation ConfigResource NewPartitions NewTopic",
+        "ottla.client.consumer.consumer": "Consumer",
+        "ottla.client.consumer.health": "ConsumerHealth HealthCause",
+        "ottla.client.consumer.listener": "ConsumerRebalanceListener",
+        "ottla.client.consumer.records": "ConsumerRecords",
+        "ottla.client.errors": "ClientError InvalidConfigError SerializationError",
+        "ottla.client.interceptors": "ConsumerInterceptor ProducerInterceptor",
+        "ottla.client.model": "EARLIEST LATEST OffsetAndMetadata OffsetAndTimestamp RecordMetadata TopicPartition",
+        "ottla.client.producer.bulk_future": "BulkFuture",
+        "ottla.client.producer.futures": "RecordFuture",
+        "ottla.client.producer.producer": "Producer",
+        "ottla.client.producer.record": "ProducerRecord",
+        "ottla.client.serialization": "Deserializer Serializer",
+        "ottla.client.simple": "SimpleConsumer",
+        "ottla.records.consumed": "ConsumerRecord",
+    }.items()
+    for name in names.split()
 }
 
 

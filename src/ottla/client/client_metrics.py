@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import nan
 from typing import NamedTuple
 
@@ -80,24 +81,20 @@ GAUGES: dict[str, MetricName] = {
 """Each has one metric of its own name."""
 
 
+@dataclass(slots=True, eq=False)
 class Total:
     """A counter that only grows: `total.value += 1`."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
+    value: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Measured:
     """Count, sum and maximum of measurements."""
 
-    __slots__ = ("count", "largest", "sum")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sum = 0.0
-        self.largest = nan
+    count: int = 0
+    sum: float = 0.0
+    largest: float = nan
 
     def add(self, value: float) -> None:
         """Add a measurement."""
@@ -155,30 +152,30 @@ class Metrics:
         self._forget(now)
         base = self._samples[0]
         seconds = (now - base.at_ms) / 1000
-        figures: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for name, total in self._totals.items():
-            figures[f"{name}-total"] = total.value
-            figures[f"{name}-rate"] = (total.value - base.totals.get(name, 0)) / seconds if seconds > 0 else 0.0
+            metrics[f"{name}-total"] = total.value
+            metrics[f"{name}-rate"] = (total.value - base.totals.get(name, 0)) / seconds if seconds > 0 else 0.0
         for name, measured in self._measured.items():
             count, whole = base.measured.get(name, (0, 0.0))
             more = measured.count - count
-            figures[f"{name}-avg"] = (measured.sum - whole) / more if more else nan
+            metrics[f"{name}-avg"] = (measured.sum - whole) / more if more else nan
             largest = [sample.largest.get(name, nan) for sample in list(self._samples)[1:]]
-            figures[f"{name}-max"] = max(
+            metrics[f"{name}-max"] = max(
                 (value for value in (measured.largest, *largest) if value == value), default=nan
             )
         for name, gauge in self._gauges.items():
-            figures[name] = float(gauge())
+            metrics[name] = float(gauge())
         for name, tagged in self._tagged.items():
             tags = GAUGES[name].tags
             for values, figure in tagged().items():
                 pairs = ",".join(f"{tag}={value}" for tag, value in zip(tags, values, strict=True))
-                figures[f"{name}{{{pairs}}}"] = float(figure)
+                metrics[f"{name}{{{pairs}}}"] = float(figure)
         if now - self._samples[-1].at_ms >= self._window_ms:
             self._samples.append(self._sample())
             for measured in self._measured.values():
                 measured.largest = nan
-        return figures
+        return metrics
 
     def _forget(self, now: float) -> None:
         """Drop samples, except the newest one that is old enough to be the base of rates."""

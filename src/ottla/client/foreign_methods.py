@@ -122,9 +122,9 @@ ARGUMENTS: Mapping[str, str] = {
 """What to give instead, by the name of another client's argument; `{method}` stands for the method's name."""
 
 
-def unexpected(kind: str, method: str, given: Iterable[str], known: Iterable[str]) -> TypeError:
+def unexpected(kind: str, method: str, unknown: Iterable[str], known: Iterable[str]) -> TypeError:
     """The error of arguments that a method does not have: as Python's own, with what to give instead."""
-    name, *_ = given
+    name, *_ = unknown
     instead = ARGUMENTS.get(name)
     if instead is None:
         names = ", ".join(known)
@@ -155,12 +155,12 @@ def _explaining(kind: str, method: Callable[..., Any], known: list[str]) -> Call
         try:
             return method(*args, **options)
         except TypeError as error:
-            given = [each for each in options if each not in known]
+            unknown = [each for each in options if each not in known]
             # Without a frame of the method it is the call itself that failed.
             at = error.__traceback__
-            if at is None or at.tb_next is not None or not given:
+            if at is None or at.tb_next is not None or not unknown:
                 raise
-            raise unexpected(kind, method.__name__, given, known) from None
+            raise unexpected(kind, method.__name__, unknown, known) from None
 
     def call(*args: Any, **options: Any) -> Any:
         return begin(args, options)

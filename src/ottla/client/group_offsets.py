@@ -100,8 +100,8 @@ class GroupOffsets:
 
         Raises BrokerError if the group has members: only they may commit then.
         """
-        given = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
-        await self.commit_all(given, timeout_ms)
+        wanted = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
+        await self.commit_all(wanted, timeout_ms)
 
     async def commit_all(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
@@ -167,28 +167,28 @@ def topics_to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> lis
     return [OffsetCommitRequestTopic(name=name, partitions=each) for name, each in by_topic(wanted).items()]
 
 
-def fetch_request(group: str, partitions: Sequence[TopicPartition] | None) -> OffsetFetchRequest:
+def fetch_request(
+    group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+) -> OffsetFetchRequest:
     """Return a request for the committed offsets of these partitions, None for all."""
-    if partitions is None:
-        return OffsetFetchRequest(group_id=group, topics=None)
-    wanted = by_topic({partition: partition.partition for partition in partitions})
-    return OffsetFetchRequest(
-        group_id=group,
-        topics=[OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in wanted.items()],
-    )
+    topics = None
+    if partitions is not None:
+        wanted = by_topic({partition: partition.partition for partition in partitions})
+        topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in wanted.items()]
+    return OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
 
 
 def _partitions_of(answer: OffsetFetchResponse) -> Iterable[tuple[str, OffsetFetchResponsePartition]]:
     return ((topic.name, each) for topic in answer.topics for each in topic.partitions)
 
 
-def offset_and_metadata(partition: TopicPartition, given: Any) -> OffsetAndMetadata:
+def offset_and_metadata(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
     """Return an offset given with its metadata, or as a number. Raises InvalidArgumentError."""
-    if not isinstance(given, tuple | list):
-        return OffsetAndMetadata(arguments.whole_number(f"the offset of {partition}", given))
-    if not 1 <= len(given) <= len(OffsetAndMetadata._fields):
-        raise InvalidArgumentError(f"the offset of {partition} is an OffsetAndMetadata or a number, not {given!r:.80}")
-    offset, metadata, epoch = OffsetAndMetadata(*given)
+    if not isinstance(value, tuple | list):
+        return OffsetAndMetadata(arguments.whole_number(f"the offset of {partition}", value))
+    if not 1 <= len(value) <= len(OffsetAndMetadata._fields):
+        raise InvalidArgumentError(f"the offset of {partition} is an OffsetAndMetadata or a number, not {value!r:.80}")
+    offset, metadata, epoch = OffsetAndMetadata(*value)
     if not isinstance(metadata, str):
         raise InvalidArgumentError(f"the metadata with the offset of {partition} are a text, not {metadata!r:.80}")
     arguments.fitting(f"the text with the offset of {partition}", metadata)

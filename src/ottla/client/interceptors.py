@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.configs.instances import configure, make_instance
@@ -70,24 +70,37 @@ class _Chain:
     def __init__(self, interceptors: list[Any]) -> None:
         self._interceptors = interceptors
 
+    @classmethod
+    def of(cls, config: ProducerConfig | ConsumerConfig) -> Self:
+        """Create and configure those of `interceptor.classes`. Raises InvalidConfigError."""
+        kind = PRODUCER if isinstance(config, ProducerConfig) else CONSUMER
+        made = []
+        for each in config.interceptor_classes:
+            interceptor, is_new = make_instance(kind, "interceptor.classes", each, {})
+            if is_new:
+                settings = {**config.originals, "client.id": config.client_id}
+                configure(kind, "interceptor.classes", interceptor, settings)
+            made.append(interceptor)
+        return cls(made)
+
     def __bool__(self) -> bool:
         return bool(self._interceptors)
 
-    def _replaced(self, method: str, given: Any) -> Any:
+    def _replaced(self, method: str, value: Any) -> Any:
         """Return the result of the method, called along the chain."""
         for interceptor in self._interceptors:
             called = getattr(interceptor, method, None)
             if called is None:
                 continue
             try:
-                result = called(given)
+                result = called(value)
                 if not self._can_be(result):
                     raise TypeError(f"{method} gave {result!r:.80} in place of what it was given")
             except Exception:
                 logger.exception("%s of interceptor %s failed", method, type(interceptor).__qualname__)
             else:
-                given = result
-        return given
+                value = result
+        return value
 
     def _can_be(self, result: Any) -> bool:
         """Whether an interceptor may return this; otherwise the previous value is kept."""
@@ -111,11 +124,6 @@ class _Chain:
 
 class ProducerInterceptors(_Chain):
     """The interceptors of a producer; falsy without any."""
-
-    @classmethod
-    def of(cls, config: ProducerConfig) -> ProducerInterceptors:
-        """Create and configure those of `interceptor.classes`. Raises InvalidConfigError."""
-        return cls(_made(PRODUCER, config.interceptor_classes, config.originals, config.client_id))
 
     def _can_be(self, result: Any) -> bool:
         return isinstance(result, ProducerRecord)
@@ -167,11 +175,6 @@ class _Acknowledged(Watcher):
 class ConsumerInterceptors(_Chain):
     """The interceptors of a consumer; falsy without any."""
 
-    @classmethod
-    def of(cls, config: ConsumerConfig) -> ConsumerInterceptors:
-        """Create and configure those of `interceptor.classes`. Raises InvalidConfigError."""
-        return cls(_made(CONSUMER, config.interceptor_classes, config.originals, config.client_id))
-
     def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
         """Return the records to pass on."""
         replaced: ConsumerRecords[Any, Any] = self._replaced("on_consume", records)
@@ -185,13 +188,3 @@ class ConsumerInterceptors(_Chain):
 def _nowhere(record: ProducerRecord[Any, Any]) -> RecordMetadata:
     partition = NO_PARTITION if record.partition is None else record.partition
     return RecordMetadata(record.topic, partition, NO_OFFSET, NO_TIMESTAMP)
-
-
-def _made(kind: str, given: tuple[Any, ...], originals: Mapping[str, Any], client_id: str) -> list[Any]:
-    made = []
-    for each in given:
-        interceptor, is_new = make_instance(kind, "interceptor.classes", each, {})
-        if is_new:
-            configure(kind, "interceptor.classes", interceptor, {**originals, "client.id": client_id})
-        made.append(interceptor)
-    return made

@@ -344,7 +344,7 @@ async def _end_tasks() -> None:
         task.cancel()
     if others:
         await asyncio.wait(others, timeout=TASKS_TIMEOUT_S)
-    await asyncio.sleep(0)  # one more turn, in which callers and connections are notified
+    await asyncio.sleep(0)  # once more, so that callers and connections are notified
 
 
 async def _end(closing: Callable[[], Coroutine[Any, Any, object]] | None) -> None:

@@ -97,7 +97,7 @@ def list_offsets_request(
     return ListOffsetsRequest(
         replica_id=replica_id,
         isolation_level=isolation_level,
-        topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic(wanted).items()],
+        topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in by_topic(wanted).items()],
     )
 
 
@@ -131,8 +131,8 @@ async def end_of_epoch(cluster: Cluster, partition: TopicPartition, epoch: int) 
 
     async def attempt() -> tuple[int, int]:
         leader = await cluster.leader(partition)
-        asked = OffsetForLeaderPartition(partition=partition.partition, leader_epoch=epoch)
-        topic = OffsetForLeaderTopic(topic=partition.topic, partitions=[asked])
+        wanted = OffsetForLeaderPartition(partition=partition.partition, leader_epoch=epoch)
+        topic = OffsetForLeaderTopic(topic=partition.topic, partitions=[wanted])
         request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=[topic])
         answer: OffsetForLeaderEpochResponse = await cluster.request(leader, request)
         for found in answer.topics:

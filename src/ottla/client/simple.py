@@ -27,7 +27,7 @@ from ottla.client.errors import ClientError
 from ottla.client.fetcher import ask_leader, out_of_range
 from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, Node
 from ottla.client.offsets import find_offsets
-from ottla.client.serialization import close_each, deserialize_function, make_deserializer
+from ottla.client.serialization import close_each, make_deserializers
 from ottla.env.environment import Environment
 from ottla.peer import arguments
 from ottla.peer.cluster import Cluster
@@ -76,15 +76,8 @@ class SimpleConsumer(Generic[K, V]):
         self.config = parse_consumer_config(config, settings)
         self._cluster = Cluster(self.config.client_settings, environment)
         self._read_committed = self.config.isolation_level == "read_committed"
-        self._deserializers = [
-            make_deserializer(self.config.key_deserializer, self.config.originals, is_key=True),
-            make_deserializer(self.config.value_deserializer, self.config.originals, is_key=False),
-        ]
-        self._decoding = Decoding(
-            *map(deserialize_function, self._deserializers),
-            check_crcs=self.config.check_crcs,
-            read_committed=self._read_committed,
-        )
+        self._deserializers = make_deserializers(self.config)
+        self._decoding = Decoding.of(self.config, self._deserializers)
 
     async def __aenter__(self) -> Self:
         return self
@@ -175,8 +168,8 @@ class SimpleConsumer(Generic[K, V]):
         return FetchedRecords(records, next_offset, data.high_watermark, data.log_start_offset, leader)
 
 
-def _limit(what: str, given: int | None, default: int) -> int:
-    return default if given is None else arguments.whole_number(what, given, 0, arguments.MAX_INT32)
+def _limit(what: str, value: int | None, default: int) -> int:
+    return default if value is None else arguments.whole_number(what, value, 0, arguments.MAX_INT32)
 
 
 def _all_of(fetch: CompletedFetch) -> tuple[list[ConsumerRecord[Any, Any]], int]:

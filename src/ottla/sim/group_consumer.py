@@ -210,7 +210,7 @@ class SimulatedConsumer:
         for one in pending:
             if one.request is not None:
                 self.membership.request_failed(one.request, gone, now_ms)
-            elif self.membership.coordinator_known:
+            elif self.membership.lookup.is_known:
                 self.membership.coordinator_lost(gone, now_ms)
             else:
                 self.membership.coordinator_not_found(gone, now_ms)
@@ -379,7 +379,7 @@ class SimulatedConsumer:
     def _work(self, now_ms: int) -> None:
         """Consume: fetch committed offsets, commit at intervals."""
         unknown = sorted(self.owned - self.positions.keys())
-        if unknown and self._fetch is None and self.membership.coordinator_known:
+        if unknown and self._fetch is None and self.membership.lookup.is_known:
             self._fetch = self._new_request(now_ms + self._times.request_timeout_ms)
             self.outbox.append(FetchOffsets(self._fetch, unknown))
         if self._commit is None and now_ms >= self._commit_due_ms:
@@ -389,7 +389,7 @@ class SimulatedConsumer:
     def _commit_now(self, partitions: Iterable[int], now_ms: int) -> None:
         """Consume a little more, and commit it."""
         known = [one for one in sorted(partitions) if one in self.positions]
-        if not known or not self.membership.coordinator_known:
+        if not known or not self.membership.lookup.is_known:
             return
         for one in known:
             self.positions[one] += self._chance.randint(0, MOST_RECORDS_AT_ONCE)

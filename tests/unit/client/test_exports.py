@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 from types import ModuleType
+from typing import get_type_hints
 
 import pytest
 
@@ -40,8 +41,29 @@ def test_the_clients_are_there_without_an_event_loop_too():
         assert missing <= INSIDE, f"sync.{name} lacks {missing}"
 
 
+def parameters_of(method):
+    return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
+
+
+@pytest.mark.parametrize("name", ["Admin", "Consumer", "Producer", "SimpleConsumer"])
+def test_the_clients_without_an_event_loop_take_the_same_arguments(name):
+    with_loop, without = getattr(ottla.client, name), getattr(ottla.client.sync, name)
+    for method in {each for each in dir(without) if not each.startswith("_")} - INSIDE:
+        within, called = getattr(with_loop, method), getattr(without, method)
+        assert parameters_of(called) == parameters_of(within), method
+        assert called.__doc__ == within.__doc__ or called.__doc__.startswith((f"As `ottla.client.{name}", "Close all"))
+        assert not inspect.iscoroutinefunction(called), method
+
+
+def test_types_of_the_clients_without_an_event_loop_can_be_read_when_they_run():
+    for method in ("create_topics", "describe_configs", "elect_leaders"):
+        within, called = getattr(ottla.client.Admin, method), getattr(ottla.client.sync.Admin, method)
+        assert get_type_hints(called) == get_type_hints(within)
+    assert get_type_hints(ottla.client.sync.Producer.send_many)["return"] is ottla.client.BulkFuture
+
+
 #: What the clients with an event loop have for those without.
-INSIDE = {"check_reads", "core", "deadline_ms", "next_chunk", "wait_for_data"}
+INSIDE = {"check_reads", "deadline_ms", "delegate", "next_chunk", "wait_for_data"}
 
 
 def test_a_name_that_is_not_there():

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.client.admin.model import ClusterDescription, LogDirDescription, ReplicaSize
-from ottla.client.admin.outcomes import Outcomes, no_such_broker
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, no_such_broker
 from ottla.client.errors import BrokerError, UnsupportedVersionError
 from ottla.client.model import TopicPartition
 from ottla.peer.arguments import MAX_INT32, several, whole_number
-from ottla.peer.cluster import Cluster
 from ottla.peer.errors import KNOWN_CODES
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.lost_records import LOST_RECORDS_TAG, LostRecords, decode_lost_records
@@ -23,11 +22,8 @@ from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, Unreg
 from ottla.wire.refused_records import REFUSED_RECORDS_TAG, decode_refusal
 
 
-class BrokerAdmin:
+class BrokerAdmin(AdminCalls):
     """Admin calls about brokers."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Return the cluster's id, its controller and its brokers."""
@@ -41,8 +37,8 @@ class BrokerAdmin:
         Brokers of ottla do it, and Apache Kafka with KRaft. Raises BrokerError with the broker's reason
         (POLICY_VIOLATION: it is alive, or has replicas; BROKER_ID_NOT_REGISTERED: there is nothing to forget).
         """
-        asked = whole_number("the id of a broker", broker_id, 0, MAX_INT32)
-        request = UnregisterBrokerRequest(broker_id=asked)
+        node_id = whole_number("the id of a broker", broker_id, 0, MAX_INT32)
+        request = UnregisterBrokerRequest(broker_id=node_id)
 
         async def ask() -> UnregisterBrokerResponse:
             # Beside brokers of ottla there may be some that do not know this request.
@@ -60,7 +56,7 @@ class BrokerAdmin:
         async def attempt() -> None:
             answer = await ask()
             if answer.error_code != ErrorCode.NONE:
-                what = f"broker {asked} is not unregistered"
+                what = f"broker {node_id} is not unregistered"
                 raise BrokerError(answer.error_code, what, answer.error_message)
 
         await self._cluster.retry("unregistering a broker", attempt, timeout_ms)
@@ -74,8 +70,8 @@ class BrokerAdmin:
         """
         if brokers is None:
             brokers = [node.node_id for node in (await self.describe_cluster(timeout_ms=timeout_ms)).nodes]
-        asked = [whole_number("the id of a broker", each, 0, MAX_INT32) for each in several("brokers", brokers)]
-        outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log directories", asked)
+        node_ids = [whole_number("the id of a broker", each, 0, MAX_INT32) for each in several("brokers", brokers)]
+        outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log directories", node_ids)
 
         async def ask(broker: int, _: list[int]) -> None:
             if broker not in self._cluster.metadata.nodes:
@@ -98,28 +94,22 @@ def described_log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
     if result.error_code != ErrorCode.NONE:
         known = KNOWN_CODES.get(result.error_code)
         error = f"code {result.error_code}" if known is None else f"{known.message} ({known.name})"
+    partitions = {
+        TopicPartition(topic.name, each.partition_index): each for topic in result.topics for each in topic.partitions
+    }
     return LogDirDescription(
         path=result.log_dir,
         replicas={
-            TopicPartition(topic.name, each.partition_index): ReplicaSize(
-                each.partition_size, each.offset_lag, each.is_future_key
-            )
-            for topic in result.topics
-            for each in topic.partitions
+            partition: ReplicaSize(each.partition_size, each.offset_lag, each.is_future_key)
+            for partition, each in partitions.items()
         },
         total_bytes=result.total_bytes,
         usable_bytes=result.usable_bytes,
         error=error,
-        lost_records={
-            TopicPartition(topic.name, each.partition_index): reports
-            for topic in result.topics
-            for each in topic.partitions
-            if (reports := _lost_records(each))
-        },
+        lost_records={partition: lost for partition, each in partitions.items() if (lost := _lost_records(each))},
         refusals={
-            TopicPartition(topic.name, each.partition_index): decode_refusal(data)
-            for topic in result.topics
-            for each in topic.partitions
+            partition: decode_refusal(data)
+            for partition, each in partitions.items()
             if (data := (each.unknown_tagged_fields or {}).get(REFUSED_RECORDS_TAG)) is not None
         },
     )

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ConfigSynonym, ResourceType
-from ottla.client.admin.outcomes import Outcomes, no_such_broker, topic_error
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, no_such_broker, topic_error
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
 from ottla.peer.arguments import check_values, mapping, one_of, several
-from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_configs, incremental_alter_configs
 from ottla.wire.messages.describe_configs import (
@@ -42,11 +41,8 @@ def config_source(code: int) -> str:
     return SOURCES.get(code, "UNKNOWN")
 
 
-class ConfigAdmin:
+class ConfigAdmin(AdminCalls):
     """Admin calls about configs."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def describe_configs(
         self,
@@ -61,11 +57,11 @@ class ConfigAdmin:
             "describing settings", [_resource(each) for each in several("resources", resources)]
         )
 
-        def request(asked: list[ConfigResource]) -> Message:
+        def request(pending: list[ConfigResource]) -> Message:
             return DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=None)
-                    for each in asked
+                    for each in pending
                 ],
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
@@ -93,16 +89,16 @@ class ConfigAdmin:
 
         Raises BrokerError with the broker's message (INVALID_CONFIG), UnknownTopicError, PartlyFailedError.
         """
-        given = mapping("changes of settings", configs)
-        changes = {_resource(resource): list(_operations(each)) for resource, each in given.items()}
+        wanted = mapping("changes of settings", configs)
+        changes = {_resource(resource): list(_operations(each)) for resource, each in wanted.items()}
 
-        def request(asked: list[ConfigResource]) -> Message:
+        def request(pending: list[ConfigResource]) -> Message:
             return incremental_alter_configs.IncrementalAlterConfigsRequest(
                 resources=[
                     incremental_alter_configs.AlterConfigsResource(
                         resource_type=each.type, resource_name=each.name, configs=changes[each]
                     )
-                    for each in asked
+                    for each in pending
                 ],
                 validate_only=validate_only,
             )
@@ -123,7 +119,7 @@ class ConfigAdmin:
         for resource, values in mapping("settings", configs).items():
             check_values(f"{_resource(resource)}", values)
 
-        def request(asked: list[ConfigResource]) -> Message:
+        def request(pending: list[ConfigResource]) -> Message:
             return alter_configs.AlterConfigsRequest(
                 resources=[
                     alter_configs.AlterConfigsResource(
@@ -134,7 +130,7 @@ class ConfigAdmin:
                             for name, value in configs[each].items()
                         ],
                     )
-                    for each in asked
+                    for each in pending
                 ],
                 validate_only=validate_only,
             )
@@ -169,15 +165,15 @@ class ConfigAdmin:
     ) -> dict[ConfigResource, Any]:
         """Ask the broker that a resource names; any broker for topics and for defaults of all brokers."""
 
-        async def ask(node: int | None, asked: list[ConfigResource]) -> None:
+        async def ask(node: int | None, pending: list[ConfigResource]) -> None:
             if node is None:
-                answer = await self._cluster.request_any(request(asked))
+                answer = await self._cluster.request_any(request(pending))
             elif node in self._cluster.metadata.nodes:
-                answer = await self._cluster.request(node, request(asked))
+                answer = await self._cluster.request(node, request(pending))
             else:
                 raise no_such_broker(self._cluster, node)
             await take(answer)
-            outcomes.check_answered(asked)
+            outcomes.check_answered(pending)
 
         async def attempt(pending: list[ConfigResource]) -> None:
             by_node: dict[int | None, list[ConfigResource]] = {}
@@ -209,12 +205,12 @@ def config_entry(result: DescribeConfigsResourceResult) -> ConfigEntry:
     )
 
 
-def _resource(given: Any) -> ConfigResource:
-    if not isinstance(given, ConfigResource):
+def _resource(value: Any) -> ConfigResource:
+    if not isinstance(value, ConfigResource):
         raise InvalidArgumentError(
-            f"a resource is a ConfigResource (ConfigResource.topic(name), ConfigResource.broker(id)), not {given!r:.80}"
+            f"a resource is a ConfigResource (ConfigResource.topic(name), ConfigResource.broker(id)), not {value!r:.80}"
         )
-    return given
+    return value
 
 
 def _operations(changes: Changes) -> Iterable[incremental_alter_configs.AlterableConfig]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ottla.client.admin.model import GroupListing, MemberToRemove
-from ottla.client.admin.outcomes import Outcomes
+from ottla.client.admin.outcomes import AdminCalls, Outcomes
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
 from ottla.client.group_offsets import GroupOffsets, offset_and_metadata
@@ -15,7 +15,6 @@ from ottla.client.groups import GroupDescription, Groups
 from ottla.client.model import Node, OffsetAndMetadata, TopicPartition
 from ottla.peer import arguments
 from ottla.peer.arguments import several, several_names, text
-from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -30,11 +29,8 @@ MANY_MEMBERS = (3, 5)
 REMOVED_BY_ADMIN = "member was removed by an admin"
 
 
-class GroupAdmin:
+class GroupAdmin(AdminCalls):
     """Admin calls about groups."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_ms: int | None = None
@@ -123,8 +119,8 @@ class GroupAdmin:
         """Set the offsets of a group without members. Raises BrokerError if it has any: only they may commit then."""
         text("group_id", group_id)
         wanted = {
-            each: offset_and_metadata(each, given)
-            for each, given in arguments.by_partition("offsets (see also delete_group_offsets)", offsets).items()
+            each: offset_and_metadata(each, offset)
+            for each, offset in arguments.by_partition("offsets (see also delete_group_offsets)", offsets).items()
         }
         await GroupOffsets(self._cluster, group_id).commit_all(wanted, timeout_ms)
 
@@ -199,10 +195,10 @@ class GroupAdmin:
         await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
-def _member(given: Any) -> MemberToRemove:
-    member = MemberToRemove(given) if isinstance(given, str) else given
+def _member(value: Any) -> MemberToRemove:
+    member = MemberToRemove(value) if isinstance(value, str) else value
     if not isinstance(member, MemberToRemove):
-        raise InvalidArgumentError(f"a member is a MemberToRemove or a group.instance.id (text), not {given!r:.80}")
+        raise InvalidArgumentError(f"a member is a MemberToRemove or a group.instance.id (text), not {value!r:.80}")
     return member
 
 

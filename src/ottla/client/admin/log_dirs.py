@@ -7,11 +7,10 @@ from typing import Any
 
 from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.model import LogDirDescription, ReplicaLogDirs, TopicPartitionReplica
-from ottla.client.admin.outcomes import Outcomes, no_such_broker
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, no_such_broker
 from ottla.client.errors import BrokerError
 from ottla.client.model import TopicPartition
 from ottla.peer.arguments import MAX_INT32, mapping, several, text, whole_number
-from ottla.peer.cluster import Cluster
 from ottla.peer.errors import InvalidArgumentError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -25,11 +24,8 @@ NOT_AVAILABLE = (ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PAR
 """The broker has no such replica yet, and remembers where to create it."""
 
 
-class LogDirAdmin:
+class LogDirAdmin(AdminCalls):
     """Admin calls about the log directories of replicas."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def alter_replica_log_dirs(
         self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
@@ -69,10 +65,10 @@ class LogDirAdmin:
 
         Raises BrokerError, PartlyFailedError if several brokers were asked.
         """
-        asked = [_replica(each) for each in several("replicas", replicas)]
-        brokers = list(dict.fromkeys(each.broker for each in asked))
+        wanted = [_replica(each) for each in several("replicas", replicas)]
+        brokers = list(dict.fromkeys(each.broker for each in wanted))
         described = await BrokerAdmin(self._cluster).describe_log_dirs(brokers, timeout_ms=timeout_ms)
-        return {each: _log_dirs_of(each, described[each.broker]) for each in asked}
+        return {each: _log_dirs_of(each, described[each.broker]) for each in wanted}
 
     async def _ask(self, broker: int, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         if broker not in self._cluster.metadata.nodes:
@@ -96,13 +92,13 @@ class LogDirAdmin:
         await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
-def _replica(given: Any) -> TopicPartitionReplica:
+def _replica(value: Any) -> TopicPartitionReplica:
     """A replica that is given. InvalidArgumentError."""
     try:
-        topic, partition, broker = given
+        topic, partition, broker = value
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"a replica is a TopicPartitionReplica of topic, partition and broker, not {given!r:.80}"
+            f"a replica is a TopicPartitionReplica of topic, partition and broker, not {value!r:.80}"
         ) from None
     return TopicPartitionReplica(
         text("a topic", topic),

@@ -23,6 +23,13 @@ V = TypeVar("V")
 G = TypeVar("G")
 
 
+class AdminCalls:
+    """Base of the admin calls about one kind of resource."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+
 class Outcomes(Generic[K, V]):
     """The items of one call. Each is pending until it succeeds or fails for good."""
 

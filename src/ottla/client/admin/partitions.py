@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from ottla.client.admin.model import ActiveProducer
-from ottla.client.admin.outcomes import Outcomes
+from ottla.client.admin.outcomes import AdminCalls, Outcomes
 from ottla.client.errors import BrokerError
 from ottla.client.model import LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition, by_topic
 from ottla.client.offsets import list_offsets_request
 from ottla.peer import arguments
-from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
-    DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
-    DescribeProducersResponse,
+    PartitionResponse,
     ProducerState,
     TopicRequest,
 )
-from ottla.wire.messages.list_offsets import ListOffsetsResponse
+from ottla.wire.messages.list_offsets import ListOffsetsPartitionResponse
+
+V = TypeVar("V")
 
 HIGH_WATERMARK = LATEST
 """Special offset: delete all records."""
@@ -38,11 +39,8 @@ ALL_RECORDS = -1
 """In the place of an offset to delete records up to."""
 
 
-class PartitionAdmin:
+class PartitionAdmin(AdminCalls):
     """Admin calls about partitions."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -53,28 +51,22 @@ class PartitionAdmin:
         topic), UnknownTopicError, PartlyFailedError for several partitions.
         """
         wanted = _named("offset", offsets, ALL_RECORDS)
-        outcomes: Outcomes[TopicPartition, int] = Outcomes("deleting records", wanted)
 
-        async def ask(leader: int, asked: list[TopicPartition]) -> None:
+        async def ask(leader: int, pending: list[TopicPartition]) -> Any:
             each_wanted = {
-                each: DeleteRecordsPartition(partition_index=each.partition, offset=wanted[each]) for each in asked
+                each: DeleteRecordsPartition(partition_index=each.partition, offset=wanted[each]) for each in pending
             }
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=name, partitions=each) for name, each in by_topic(each_wanted).items()],
                 timeout_ms=self._cluster.settings.request_timeout_ms,
             )
-            answer: DeleteRecordsResponse = await self._cluster.request(leader, request)
-            for topic in answer.topics:
-                for result in topic.partitions:
-                    partition = TopicPartition(topic.name, result.partition_index)
-                    if result.error_code == ErrorCode.NONE:
-                        outcomes.succeed(partition, result.low_watermark)
-                    else:
-                        what = f"records of {partition} below {wanted[partition]} are not deleted"
-                        outcomes.fail(partition, BrokerError(result.error_code, what))
-            outcomes.check_answered(asked)
+            return await self._cluster.request(leader, request)
 
-        return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
+        def refusal(partition: TopicPartition) -> str:
+            return f"records of {partition} below {wanted[partition]} are not deleted"
+
+        low_watermark = attrgetter("low_watermark")
+        return await self._ask_leaders("deleting records", wanted, ask, low_watermark, refusal, timeout_ms)
 
     async def list_offsets(
         self,
@@ -90,23 +82,16 @@ class PartitionAdmin:
         """
         wanted = _named("timestamp", timestamps, MAX_TIMESTAMP)
         arguments.one_of("isolation_level", isolation_level, ISOLATION_LEVELS)
-        outcomes: Outcomes[TopicPartition, OffsetAndTimestamp] = Outcomes("listing offsets", wanted)
 
-        async def ask(leader: int, asked: list[TopicPartition]) -> None:
-            request = list_offsets_request({each: wanted[each] for each in asked}, ISOLATION_LEVELS[isolation_level])
-            versions = WITH_MAX_TIMESTAMP if any(wanted[each] == MAX_TIMESTAMP for each in asked) else None
-            answer: ListOffsetsResponse = await self._cluster.request(leader, request, versions=versions)
-            for topic in answer.topics:
-                for result in topic.partitions:
-                    partition = TopicPartition(topic.name, result.partition_index)
-                    if result.error_code == ErrorCode.NONE:
-                        found = OffsetAndTimestamp(result.offset, result.timestamp, result.leader_epoch)
-                        outcomes.succeed(partition, found)
-                    else:
-                        outcomes.fail(partition, BrokerError(result.error_code, f"no offset of {partition}"))
-            outcomes.check_answered(asked)
+        async def ask(leader: int, pending: list[TopicPartition]) -> Any:
+            request = list_offsets_request({each: wanted[each] for each in pending}, ISOLATION_LEVELS[isolation_level])
+            versions = WITH_MAX_TIMESTAMP if any(wanted[each] == MAX_TIMESTAMP for each in pending) else None
+            return await self._cluster.request(leader, request, versions=versions)
 
-        return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
+        def found(result: ListOffsetsPartitionResponse) -> OffsetAndTimestamp:
+            return OffsetAndTimestamp(result.offset, result.timestamp, result.leader_epoch)
+
+        return await self._ask_leaders("listing offsets", wanted, ask, found, "no offset of {}".format, timeout_ms)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
@@ -116,32 +101,43 @@ class PartitionAdmin:
         Raises UnknownTopicError, BrokerError, PartlyFailedError for several partitions.
         """
         wanted = dict.fromkeys(arguments.partitions(partitions))
-        outcomes: Outcomes[TopicPartition, list[ActiveProducer]] = Outcomes("describing producers", wanted)
 
-        async def ask(leader: int, asked: list[TopicPartition]) -> None:
-            by_name = by_topic({each: each.partition for each in asked})
+        async def ask(leader: int, pending: list[TopicPartition]) -> Any:
+            by_name = by_topic({each: each.partition for each in pending})
             request = DescribeProducersRequest(
                 topics=[TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_name.items()]
             )
-            answer: DescribeProducersResponse = await self._cluster.request(leader, request)
+            return await self._cluster.request(leader, request)
+
+        def producers(result: PartitionResponse) -> list[ActiveProducer]:
+            return [_producer(each) for each in result.active_producers]
+
+        refusal = "the producers of {} are not described".format
+        return await self._ask_leaders("describing producers", wanted, ask, producers, refusal, timeout_ms)
+
+    async def _ask_leaders(
+        self,
+        what: str,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[Any]],
+        value: Callable[[Any], V],
+        refusal: Callable[[TopicPartition], str],
+        timeout_ms: int | None,
+    ) -> dict[TopicPartition, V]:
+        """Return the `value` of each partition's part of its leader's response to `ask`."""
+        outcomes: Outcomes[TopicPartition, V] = Outcomes(what, partitions)
+
+        async def ask_one(leader: int, pending: list[TopicPartition]) -> None:
+            answer = await ask(leader, pending)
             for topic in answer.topics:
                 for result in topic.partitions:
-                    partition = TopicPartition(topic.name, result.partition_index)
-                    if result.error_code == ErrorCode.NONE:
-                        outcomes.succeed(partition, [_producer(each) for each in result.active_producers])
+                    partition, code = TopicPartition(topic.name, result.partition_index), result.error_code
+                    if code == ErrorCode.NONE:
+                        outcomes.succeed(partition, value(result))
                     else:
-                        what = f"the producers of {partition} are not described"
-                        outcomes.fail(partition, BrokerError(result.error_code, what, result.error_message))
-            outcomes.check_answered(asked)
-
-        return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
-
-    def _asking(
-        self,
-        outcomes: Outcomes[TopicPartition, Any],
-        ask: Callable[[int, list[TopicPartition]], Awaitable[None]],
-    ) -> Callable[[list[TopicPartition]], Awaitable[None]]:
-        """Return an attempt that asks each partition's leader."""
+                        detail = getattr(result, "error_message", None)
+                        outcomes.fail(partition, BrokerError(code, refusal(partition), detail))
+            outcomes.check_answered(pending)
 
         async def attempt(pending: list[TopicPartition]) -> None:
             by_leader: dict[int, list[TopicPartition]] = {}
@@ -155,9 +151,9 @@ class PartitionAdmin:
                     by_leader.setdefault(await self._cluster.leader(each), []).append(each)
                 except BrokerError as error:  # no such partition, or no leader
                     outcomes.fail(each, error)
-            await outcomes.ask_each(by_leader, ask)
+            await outcomes.ask_each(by_leader, ask_one)
 
-        return attempt
+        return await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
 def _producer(state: ProducerState) -> ActiveProducer:
@@ -173,5 +169,5 @@ def _producer(state: ProducerState) -> ActiveProducer:
 
 def _named(what: str, values: Mapping[TopicPartition, int], least: int) -> dict[TopicPartition, int]:
     """Return the numbers by partition. Raises InvalidArgumentError for non-numbers and numbers below `least`."""
-    given = arguments.by_partition(f"{what}s", values)
-    return {each: arguments.whole_number(f"the {what} of {each}", value, least) for each, value in given.items()}
+    numbers = arguments.by_partition(f"{what}s", values)
+    return {each: arguments.whole_number(f"the {what} of {each}", value, least) for each, value in numbers.items()}

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.admin.model import PartitionReassignment
-from ottla.client.admin.outcomes import Outcomes, check_controller
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, check_controller
 from ottla.client.errors import BrokerError, PartlyFailedError
 from ottla.client.model import TopicPartition, by_topic
 from ottla.peer import arguments
-from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -30,11 +29,8 @@ WITH_ELECTION_TYPE = (1, 2)
 """Versions of ElectLeaders that know more than preferred leaders."""
 
 
-class ReassignmentAdmin:
+class ReassignmentAdmin(AdminCalls):
     """Admin calls about where replicas are and which of them leads."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def alter_partition_reassignments(
         self, reassignments: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: int | None = None
@@ -46,19 +42,19 @@ class ReassignmentAdmin:
         a move), PartlyFailedError for several partitions.
         """
         wanted = {
-            each: _replicas(each, given)
-            for each, given in arguments.by_partition("reassignments", reassignments).items()
+            each: _replicas(each, brokers)
+            for each, brokers in arguments.by_partition("reassignments", reassignments).items()
         }
         outcomes: Outcomes[TopicPartition, None] = Outcomes("moving partitions", wanted)
 
         async def attempt(pending: list[TopicPartition]) -> None:
-            asked = {
+            moves = {
                 each: ReassignablePartition(partition_index=each.partition, replicas=wanted[each]) for each in pending
             }
             answer: AlterPartitionReassignmentsResponse = await self._cluster.request_controller(
                 AlterPartitionReassignmentsRequest(
                     timeout_ms=self._cluster.settings.request_timeout_ms,
-                    topics=[ReassignableTopic(name=name, partitions=each) for name, each in by_topic(asked).items()],
+                    topics=[ReassignableTopic(name=name, partitions=each) for name, each in by_topic(moves).items()],
                 )
             )
             self._check(answer.error_code, "partitions are not moved", answer.error_message)
@@ -81,10 +77,10 @@ class ReassignmentAdmin:
         """Return the moves that are under way, of these partitions or (None) of all; raises BrokerError."""
         topics = None
         if partitions is not None:
-            asked = {each: each.partition for each in arguments.partitions(partitions)}
+            indexes = {each: each.partition for each in arguments.partitions(partitions)}
             topics = [
                 ListPartitionReassignmentsTopics(name=name, partition_indexes=each)
-                for name, each in by_topic(asked).items()
+                for name, each in by_topic(indexes).items()
             ]
 
         async def attempt() -> ListPartitionReassignmentsResponse:
@@ -121,8 +117,8 @@ class ReassignmentAdmin:
         kind = ELECTION_TYPES[arguments.one_of("the type of election", election_type, ELECTION_TYPES)]
         topics = None
         if partitions is not None:
-            asked = {each: each.partition for each in arguments.partitions(partitions)}
-            topics = [TopicPartitions(topic=name, partitions=each) for name, each in by_topic(asked).items()]
+            indexes = {each: each.partition for each in arguments.partitions(partitions)}
+            topics = [TopicPartitions(topic=name, partitions=each) for name, each in by_topic(indexes).items()]
         versions = WITH_ELECTION_TYPE if kind else None
 
         async def attempt() -> ElectLeadersResponse:
@@ -171,9 +167,9 @@ def _final(code: int, what: str, detail: str | None) -> BrokerError:
     return error
 
 
-def _replicas(partition: TopicPartition, given: Any) -> list[int] | None:
+def _replicas(partition: TopicPartition, brokers: Any) -> list[int] | None:
     """The brokers that are to have replicas; None stays. What the controller checks is left to it."""
-    if given is None:
+    if brokers is None:
         return None
     what, most = f"the id of a broker for {partition}", arguments.MAX_INT32
-    return [arguments.whole_number(what, each, -most, most) for each in arguments.several("brokers", given)]
+    return [arguments.whole_number(what, each, -most, most) for each in arguments.several("brokers", brokers)]

@@ -9,11 +9,10 @@ from typing import Any
 
 from ottla.client.admin.configs import config_source
 from ottla.client.admin.model import BROKER_DEFAULT, ConfigEntry, CreatedTopic, NewPartitions, NewTopic
-from ottla.client.admin.outcomes import Outcomes, check_controller, topic_error
+from ottla.client.admin.outcomes import AdminCalls, Outcomes, check_controller, topic_error
 from ottla.client.errors import BrokerError, InvalidArgumentError, TopicExistsError, UnknownTopicError
 from ottla.client.model import TopicMetadata
 from ottla.peer.arguments import MAX_INT16, MAX_INT32, check_values, mapping, several, several_names, text, whole_number
-from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -41,11 +40,8 @@ BY_ID = (6, 6)
 """Versions of DeleteTopics."""
 
 
-class TopicAdmin:
+class TopicAdmin(AdminCalls):
     """Admin calls about topics."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
@@ -122,17 +118,17 @@ class TopicAdmin:
     ) -> None:
         outcomes: Outcomes[str | uuid.UUID, None] = Outcomes(_what("deleting", topics), topics)
 
-        async def attempt(asked: list[str | uuid.UUID]) -> None:
+        async def attempt(pending: list[str | uuid.UUID]) -> None:
             request = DeleteTopicsRequest(
-                topic_names=[each for each in asked if isinstance(each, str)],
-                topics=[DeleteTopicState(topic_id=each) for each in asked if isinstance(each, uuid.UUID)],
+                topic_names=[each for each in pending if isinstance(each, str)],
+                topics=[DeleteTopicState(topic_id=each) for each in pending if isinstance(each, uuid.UUID)],
                 timeout_ms=self._cluster.settings.request_timeout_ms,
             )
             answer: DeleteTopicsResponse = await self._cluster.request_controller(request, versions=versions)
             for result in answer.responses:
                 key: Any = result.name if versions == BY_NAME else result.topic_id
                 await self._take_deleted(key, result, outcomes)
-            outcomes.check_answered(asked)
+            outcomes.check_answered(pending)
 
         await outcomes.work_off(self._cluster, attempt, timeout_ms)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.configs.base import ClientConfig, made, settle_client_id, settle_common
-from ottla.client.configs.given import GivenSettings
+from ottla.client.configs.draft import ConfigDraft
 from ottla.client.configs.settings import ADMIN
 
 
@@ -22,39 +22,29 @@ class AdminConfig(ClientConfig):
     default_api_timeout_ms: int
     retries: int
 
-    @property
-    def api_timeout_ms(self) -> int:
-        """`default.api.timeout.ms`."""
-        return self.default_api_timeout_ms
-
-    @property
-    def request_retries(self) -> int:
-        """`retries`."""
-        return self.retries
-
 
 def parse_admin_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> AdminConfig:
     """Parse the mapping and the keywords; both may use Kafka's names (client.id) or Python's (client_id).
 
     Raises InvalidConfigError with all problems.
     """
-    given = GivenSettings(ADMIN, config, keywords)
-    settle_common(given)
-    if not given.problems:
-        _settle_api_timeout(given)
-    settle_client_id(given, "adminclient")
-    return made(AdminConfig, given)
+    draft = ConfigDraft(ADMIN, config, keywords)
+    settle_common(draft)
+    if not draft.problems:
+        _settle_api_timeout(draft)
+    settle_client_id(draft, "adminclient")
+    return made(AdminConfig, draft)
 
 
-def _settle_api_timeout(given: GivenSettings) -> None:
+def _settle_api_timeout(draft: ConfigDraft) -> None:
     """The timeout of a call must not be below that of one request."""
-    whole, request = given.values["default.api.timeout.ms"], given.values["request.timeout.ms"]
+    whole, request = draft.values["default.api.timeout.ms"], draft.values["request.timeout.ms"]
     if whole >= request:
         return
-    if given.is_given("default.api.timeout.ms"):
-        given.problems.append(
+    if draft.is_set("default.api.timeout.ms"):
+        draft.problems.append(
             f"default.api.timeout.ms={whole} is shorter than request.timeout.ms={request}. Raise it, or lower "
             "request.timeout.ms."
         )
     else:
-        given.values["default.api.timeout.ms"] = request
+        draft.values["default.api.timeout.ms"] = request

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any, TypeVar
 
-from ottla.client.configs.given import GivenSettings
+from ottla.client.configs.draft import ConfigDraft
 from ottla.client.configs.settings import attribute_of
 from ottla.client.errors import InvalidArgumentError, InvalidConfigError
-from ottla.peer.settings import MAX_INT, ConnectionSettings, parse_bootstrap_servers
+from ottla.peer.settings import ConnectionSettings, parse_bootstrap_servers
 
 _log = logging.getLogger("ottla.client")
 
@@ -48,74 +48,53 @@ class ClientConfig:
     originals: Mapping[str, Any] = field(repr=False)
 
     @property
-    def api_timeout_ms(self) -> int:
-        """Timeout of an operation with all its retries."""
-        raise NotImplementedError
-
-    @property
-    def request_retries(self) -> int:
-        """Limit of retries of a request within that time."""
-        return MAX_INT
-
-    @property
     def client_settings(self) -> ConnectionSettings:
         """The settings for `Cluster`."""
-        return ConnectionSettings(
-            bootstrap_servers=",".join(self.bootstrap_servers),
-            client_id=self.client_id,
-            request_timeout_ms=self.request_timeout_ms,
-            default_api_timeout_ms=self.api_timeout_ms,
-            retries=self.request_retries,
-            socket_connection_setup_timeout_ms=self.socket_connection_setup_timeout_ms,
-            socket_connection_setup_timeout_max_ms=self.socket_connection_setup_timeout_max_ms,
-            reconnect_backoff_ms=self.reconnect_backoff_ms,
-            reconnect_backoff_max_ms=self.reconnect_backoff_max_ms,
-            retry_backoff_ms=self.retry_backoff_ms,
-            retry_backoff_max_ms=self.retry_backoff_max_ms,
-            metadata_max_age_ms=self.metadata_max_age_ms,
-            connections_max_idle_ms=self.connections_max_idle_ms,
-            send_buffer_bytes=self.send_buffer_bytes,
-            receive_buffer_bytes=self.receive_buffer_bytes,
-            client_dns_lookup=self.client_dns_lookup,
-        )
+        shared = {each.name for each in fields(ConnectionSettings)}
+        settings = {name: getattr(self, name) for name in shared if hasattr(self, name)}
+        return ConnectionSettings(**settings | {"bootstrap_servers": ",".join(self.bootstrap_servers)} | self._limits())
+
+    def _limits(self) -> dict[str, int]:
+        """Limits of an operation with all its attempts, unless they are settings of that name."""
+        return {}
 
 
 C = TypeVar("C", bound=ClientConfig)
 
 
-def settle_common(given: GivenSettings) -> None:
+def settle_common(draft: ConfigDraft) -> None:
     """Validate and complete the settings that all clients share, in place."""
-    servers = given.values["bootstrap.servers"]
+    servers = draft.values["bootstrap.servers"]
     if not servers:
-        if not given.problems:
-            given.problems.append(
+        if not draft.problems:
+            draft.problems.append(
                 "bootstrap.servers is missing. Give it the address of a broker or more, as host:port."
             )
     else:
         try:
             parse_bootstrap_servers(",".join(servers))
         except InvalidArgumentError as error:
-            given.problems.append(f"bootstrap.servers: {error}")
+            draft.problems.append(f"bootstrap.servers: {error}")
     for first, longest in (
         ("reconnect.backoff.ms", "reconnect.backoff.max.ms"),
         ("retry.backoff.ms", "retry.backoff.max.ms"),
         ("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms"),
     ):
-        _settle_longest(given, first, longest)
+        _settle_longest(draft, first, longest)
 
 
-def _settle_longest(given: GivenSettings, first: str, longest: str) -> None:
+def _settle_longest(draft: ConfigDraft, first: str, longest: str) -> None:
     """A backoff above its maximum: Java uses the maximum; if both were given, it is a contradiction."""
-    values = given.values
+    values = draft.values
     if values[first] <= values[longest]:
-        if first == "reconnect.backoff.ms" and given.is_given(first) and not given.is_given(longest):
+        if first == "reconnect.backoff.ms" and draft.is_set(first) and not draft.is_set(longest):
             values[longest] = values[first]
         return
-    if given.is_given(first) and given.is_given(longest):
-        given.problems.append(
+    if draft.is_set(first) and draft.is_set(longest):
+        draft.problems.append(
             f"{first}={values[first]} is longer than {longest}={values[longest]}. Raise {longest} or lower {first}."
         )
-    elif given.is_given(first):
+    elif draft.is_set(first):
         values[longest] = values[first]
     else:
         values[first] = values[longest]
@@ -126,23 +105,23 @@ def _settle_longest(given: GivenSettings, first: str, longest: str) -> None:
 _numbers: dict[str, count[int]] = {}
 
 
-def settle_client_id(given: GivenSettings, kind: str, *, group: str | None = None, instance: str | None = None) -> None:
+def settle_client_id(draft: ConfigDraft, kind: str, *, group: str | None = None, instance: str | None = None) -> None:
     """Generate a `client.id` if none is given: `producer-1`, `consumer-GROUP-1`, or `consumer-GROUP-INSTANCE`.
 
     Consumers of all groups are counted together. Source: `ConsumerConfig.maybeOverrideClientId`, which names a consumer
     without group `consumer-null-1`; here it is `consumer-1`.
     """
-    if not given.values["client.id"] and not given.problems:
+    if not draft.values["client.id"] and not draft.problems:
         last = instance if instance is not None else next(_numbers.setdefault(kind, count(1)))
-        given.values["client.id"] = "-".join(str(part) for part in (kind, group, last) if part is not None)
+        draft.values["client.id"] = "-".join(str(part) for part in (kind, group, last) if part is not None)
 
 
-def made(config: type[C], given: GivenSettings) -> C:
+def made(config: type[C], draft: ConfigDraft) -> C:
     """Build the configuration, and log settings without effect. Raises InvalidConfigError with all problems."""
-    if given.problems:
-        raise InvalidConfigError(given.kind, given.problems)
-    for note in given.notes:
+    if draft.problems:
+        raise InvalidConfigError(draft.kind, draft.problems)
+    for note in draft.notes:
         _log.warning("%s", note)
-    values = {attribute_of(name): value for name, value in given.values.items()}
+    values = {attribute_of(name): value for name, value in draft.values.items()}
     declared = {one.name for one in fields(config)} & values.keys()
-    return config(originals=given.originals, **{name: values[name] for name in declared})
+    return config(originals=draft.originals, **{name: values[name] for name in declared})

@@ -13,15 +13,15 @@ JAVA_PACKAGES = ("org.apache.kafka.", "io.confluent.")
 
 
 def make_instance(
-    kind: str, setting: str, given: object, built_in: Mapping[str, type], method: str | None = None
+    kind: str, setting: str, original: object, built_in: Mapping[str, type], method: str | None = None
 ) -> tuple[Any, bool]:
-    """Resolve `given`; returns the object, and whether it was created here (and has to be configured).
+    """Resolve the setting; returns the object, and whether it was created here (and has to be configured).
 
     A str names a class of `built_in` (by its own name or that of Java's class), or a class, function or object by its
     dotted path. A class is instantiated without arguments, unless it lacks `method`. Raises InvalidConfigError with the
     name and the reason; `kind` is the kind of client, `setting` the setting's name.
     """
-    found = _named(kind, setting, given.strip(), built_in) if isinstance(given, str) else given
+    found = _named(kind, setting, original.strip(), built_in) if isinstance(original, str) else original
     if not isinstance(found, type) or (method is not None and not hasattr(found, method)):
         return found, False
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.configs.base import ClientConfig, made, settle_client_id, settle_common
-from ottla.client.configs.given import GivenSettings
+from ottla.client.configs.draft import ConfigDraft
 from ottla.client.configs.settings import PRODUCER
 from ottla.records.compression import library_problem
 
@@ -48,10 +48,8 @@ class ProducerConfig(ClientConfig):
     transactional_id: str | None
     value_serializer: Any
 
-    @property
-    def api_timeout_ms(self) -> int:
-        """Calls of a producer wait for `max.block.ms`."""
-        return self.max_block_ms
+    def _limits(self) -> dict[str, int]:
+        return {"default_api_timeout_ms": self.max_block_ms, "retries": MAX_INT}
 
 
 def parse_producer_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ProducerConfig:
@@ -59,20 +57,20 @@ def parse_producer_config(config: Mapping[str, Any] | None, keywords: Mapping[st
 
     Raises InvalidConfigError with all problems.
     """
-    given = GivenSettings(PRODUCER, config, keywords)
-    settle_common(given)
-    if not given.problems:
-        _settle_idempotence(given)
-        _settle_delivery_timeout(given)
-        _settle_sizes(given)
-        _check_library(given)
-    settle_client_id(given, "producer")
-    return made(ProducerConfig, given)
+    draft = ConfigDraft(PRODUCER, config, keywords)
+    settle_common(draft)
+    if not draft.problems:
+        _settle_idempotence(draft)
+        _settle_delivery_timeout(draft)
+        _settle_sizes(draft)
+        _check_library(draft)
+    settle_client_id(draft, "producer")
+    return made(ProducerConfig, draft)
 
 
-def _settle_idempotence(given: GivenSettings) -> None:
+def _settle_idempotence(draft: ConfigDraft) -> None:
     """Explicit idempotence conflicts with settings that exclude it; by default they disable it."""
-    values = given.values
+    values = draft.values
     if not values["enable.idempotence"]:
         return
     in_flight = values["max.in.flight.requests.per.connection"]
@@ -85,8 +83,8 @@ def _settle_idempotence(given: GivenSettings) -> None:
         hindrances.append(
             f"max.in.flight.requests.per.connection={in_flight}: set it to {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} at most"
         )
-    if given.is_given("enable.idempotence"):
-        given.problems += [
+    if draft.is_set("enable.idempotence"):
+        draft.problems += [
             f"enable.idempotence=true is not possible with {hindrance}, or set enable.idempotence to false."
             for hindrance in hindrances
         ]
@@ -94,13 +92,13 @@ def _settle_idempotence(given: GivenSettings) -> None:
         values["enable.idempotence"] = False
 
 
-def _settle_delivery_timeout(given: GivenSettings) -> None:
-    values = given.values
+def _settle_delivery_timeout(draft: ConfigDraft) -> None:
+    values = draft.values
     shortest = min(values["linger.ms"] + values["request.timeout.ms"], MAX_INT)
     if values["delivery.timeout.ms"] >= shortest:
         return
-    if given.is_given("delivery.timeout.ms"):
-        given.problems.append(
+    if draft.is_set("delivery.timeout.ms"):
+        draft.problems.append(
             f"delivery.timeout.ms={values['delivery.timeout.ms']} is shorter than linger.ms={values['linger.ms']} and "
             f"request.timeout.ms={values['request.timeout.ms']} together. Raise it to {shortest} or more."
         )
@@ -108,19 +106,19 @@ def _settle_delivery_timeout(given: GivenSettings) -> None:
         values["delivery.timeout.ms"] = shortest
 
 
-def _check_library(given: GivenSettings) -> None:
+def _check_library(draft: ConfigDraft) -> None:
     """A missing compression library is reported at once, not with the first batch."""
-    codec, problem = given.values["compression.type"], library_problem()
+    codec, problem = draft.values["compression.type"], library_problem()
     if codec != "none" and problem is not None:
-        given.problems.append(f"compression.type={codec}: {problem}.")
+        draft.problems.append(f"compression.type={codec}: {problem}.")
 
 
-def _settle_sizes(given: GivenSettings) -> None:
-    size, memory = given.values["batch.size"], given.values["buffer.memory"]
-    if size > memory and not given.is_given("batch.size"):
-        given.values["batch.size"] = memory
+def _settle_sizes(draft: ConfigDraft) -> None:
+    size, memory = draft.values["batch.size"], draft.values["buffer.memory"]
+    if size > memory and not draft.is_set("batch.size"):
+        draft.values["batch.size"] = memory
     elif size > memory:
-        given.problems.append(
+        draft.problems.append(
             f"batch.size={size} is larger than buffer.memory={memory}, so that not even one batch would fit. "
             "Raise buffer.memory or lower batch.size."
         )

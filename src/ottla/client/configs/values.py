@@ -16,22 +16,22 @@ _LIMITS = {"short": 2**15 - 1, "int": 2**31 - 1, "long": 2**63 - 1}
 _UNITS = {"ms": "milliseconds", "s": "seconds", "bytes": "bytes"}
 
 
-def parse_given(setting: Setting, given: object) -> Any:
+def parse_original(setting: Setting, original: object) -> Any:
     """Return the typed value: int, float, bool, str, a tuple for lists; for classes the given object.
 
     None means "not set", so it returns the default. Raises `ConfigError` whose message names the setting, the
     value, what is wrong with it and what is allowed.
     """
-    if given is None:
+    if original is None:
         return default_of(setting)
     try:
         if setting.name in CLASS_LISTS:
-            return _class_list(given)
+            return _class_list(original)
         if setting.type == "class":
-            return (given.strip() or None) if isinstance(given, str) else given
-        return _plain(setting, given)
+            return (original.strip() or None) if isinstance(original, str) else original
+        return _plain(setting, original)
     except ConfigError as error:
-        raise ConfigError(f"{error}. {allowed(setting, given)}") from None
+        raise ConfigError(f"{error}. {allowed(setting, original)}") from None
 
 
 def default_of(setting: Setting) -> Any:
@@ -43,14 +43,14 @@ def default_of(setting: Setting) -> Any:
     return _settled(setting, parse_value(setting, setting.default))
 
 
-def _class_list(given: object) -> tuple[Any, ...]:
-    if isinstance(given, str):
-        return tuple(part.strip() for part in given.split(",") if part.strip())
-    return tuple(given) if isinstance(given, list | tuple) else (given,)
+def _class_list(original: object) -> tuple[Any, ...]:
+    if isinstance(original, str):
+        return tuple(part.strip() for part in original.split(",") if part.strip())
+    return tuple(original) if isinstance(original, list | tuple) else (original,)
 
 
-def _plain(setting: Setting, given: object) -> Any:
-    text = _text(setting, given)
+def _plain(setting: Setting, original: object) -> Any:
+    text = _text(setting, original)
     if setting.name in CASE_INSENSITIVE:
         text = text.lower()
     return _settled(setting, parse_value(setting, text))
@@ -62,30 +62,30 @@ def _settled(setting: Setting, value: Any) -> Any:
     return tuple(part for part in value if part) if isinstance(value, list) else value
 
 
-def _text(setting: Setting, given: object) -> str:
+def _text(setting: Setting, original: object) -> str:
     """Return the object as a properties file would have it; raises ConfigError for a wrong type."""
     kind = setting.type
-    if isinstance(given, str):
-        return given
+    if isinstance(original, str):
+        return original
     if kind == "boolean":
-        if isinstance(given, bool):
-            return str(given)
-        raise invalid(setting, given, "Expected value to be either true or false")
+        if isinstance(original, bool):
+            return str(original)
+        raise invalid(setting, original, "Expected value to be either true or false")
     if kind in _INTEGERS or kind == "double" or setting.name == "acks":
-        if isinstance(given, SupportsIndex) and not isinstance(given, bool):  # int, and numpy's integers
-            return str(index(given))
-        if kind == "double" and isinstance(given, float):
-            return repr(given)
-        raise invalid(setting, given, f"Not a number of type {'INT' if setting.name == 'acks' else kind.upper()}")
-    if kind == "list" and isinstance(given, Sequence) and all(isinstance(part, str) for part in given):
-        return ",".join(given)
+        if isinstance(original, SupportsIndex) and not isinstance(original, bool):  # int, and numpy's integers
+            return str(index(original))
+        if kind == "double" and isinstance(original, float):
+            return repr(original)
+        raise invalid(setting, original, f"Not a number of type {'INT' if setting.name == 'acks' else kind.upper()}")
+    if kind == "list" and isinstance(original, Sequence) and all(isinstance(part, str) for part in original):
+        return ",".join(original)
     expected = "a list of texts" if kind == "list" else "text"
-    raise invalid(setting, given, f"Expected {expected}, not {type(given).__name__}")
+    raise invalid(setting, original, f"Expected {expected}, not {type(original).__name__}")
 
 
-def allowed(setting: Setting, given: object = None) -> str:
+def allowed(setting: Setting, original: object = None) -> str:
     """Describe the allowed values of a setting, as a sentence."""
-    word = OTHER_WORDS.get(setting.name, {}).get(str(given))
+    word = OTHER_WORDS.get(setting.name, {}).get(str(original))
     if word is not None:
         return f"Kafka's word for it is {word!r}: set {setting.name} (or {attribute_of(setting.name)}) to that."
     default = "" if setting.default is None else f"; the default is {setting.default or 'empty'}"

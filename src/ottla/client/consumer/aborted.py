@@ -33,18 +33,14 @@ def committed_batches(
         if header.is_control:
             if header.producer_id in open_producers:
                 try:
-                    is_abort_marker = _is_abort_marker(buffer, header)
+                    records = decode_batch(buffer, header)
+                    aborts = bool(records) and control_record_type(records[0].key) is ControlRecordType.ABORT
                 except BatchError:
                     if not number:
                         raise
                     return kept, number
-                if is_abort_marker:
+                if aborts:
                     open_producers.discard(header.producer_id)
         elif header.records_count and not (header.is_transactional and header.producer_id in open_producers):
             kept.append(header)
     return kept, len(headers)
-
-
-def _is_abort_marker(buffer: memoryview, header: BatchHeader) -> bool:
-    records = decode_batch(buffer, header)
-    return bool(records) and control_record_type(records[0].key) is ControlRecordType.ABORT

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.consumer.coordinator_link import CoordinatorLink
@@ -28,8 +29,8 @@ from ottla.client.errors import (
     RetriableCommitFailedError,
     as_client_error,
 )
-from ottla.client.group_offsets import offset_and_metadata, topics_to_commit
-from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
+from ottla.client.group_offsets import fetch_request, offset_and_metadata, topics_to_commit
+from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.peer import arguments
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import COORDINATOR_MOVED
@@ -39,12 +40,12 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
-from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from ottla.wire.messages.offset_fetch import OffsetFetchResponse
 
 log = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-GivenOffsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+OffsetsToCommit = Mapping[TopicPartition, OffsetAndMetadata | int]
 """Offsets to commit, as callers pass them."""
 CommitCallback = Callable[[Offsets, ClientError | None], Any]
 """Called with the offsets and None, or the error; a plain function or a coroutine."""
@@ -63,24 +64,22 @@ REBALANCING = (
 )
 
 
-def offsets_to_commit(offsets: GivenOffsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+def offsets_to_commit(offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
     """Return the offsets with their metadata, None for None. Raises InvalidArgumentError for what is not an offset."""
     if offsets is None:
         return None
-    given = arguments.by_partition("offsets", offsets)
-    return {each: offset_and_metadata(each, at) for each, at in given.items()}
+    wanted = arguments.by_partition("offsets", offsets)
+    return {each: offset_and_metadata(each, at) for each, at in wanted.items()}
 
 
+@dataclass(slots=True, eq=False)
 class AsyncCommit:
     """One asynchronous commit; when `done`, `error` is None if it succeeded."""
 
-    __slots__ = ("callback", "done", "error", "offsets")
-
-    def __init__(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        self.offsets = offsets
-        self.callback = callback
-        self.done = False
-        self.error: ClientError | None = None
+    offsets: Offsets
+    callback: CommitCallback | None
+    done: bool = False
+    error: ClientError | None = None
 
 
 class Commits:
@@ -101,6 +100,7 @@ class Commits:
         self._subscriptions = subscriptions
         self._call = call
         self._on_commit = on_commit
+        self._default_timeout_ms = cluster.settings.default_api_timeout_ms
         self._order = asyncio.Lock()
         self._pending: deque[AsyncCommit] = deque()
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -118,14 +118,15 @@ class Commits:
 
     # Committing
 
-    async def commit_sync(self, offsets: Offsets | None, timeout_ms: float) -> None:
-        """Commit these offsets, or for None all polled records; retries until the timeout.
+    async def commit_sync(self, offsets: Offsets | None, timeout_ms: float | None = None) -> None:
+        """Commit these offsets, or for None all polled records; retries until the timeout (default.api.timeout.ms).
 
         Raises CommitFailedError if the consumer is not a member any more, RebalanceInProgressError during a rebalance,
         FencedInstanceIdError, BrokerError; ClientTimeoutError at the timeout. Runs callbacks of earlier asynchronous
         commits before it returns.
         """
         wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
+        timeout_ms = self._default_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._now_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
         if wanted:
             try:
@@ -232,8 +233,8 @@ class Commits:
         """Run the callbacks of the asynchronous commits that have ended, in the order of the commits."""
         while self._pending and self._pending[0].done:
             commit = self._pending.popleft()
-            if commit.error is None and commit.offsets:
-                await self._notify_interceptors(commit.offsets)
+            if commit.error is None and commit.offsets and self._on_commit is not None:
+                await self._call(self._on_commit, commit.offsets)
             if commit.callback is not None:
                 await self._call(commit.callback, commit.offsets, commit.error)
 
@@ -261,12 +262,12 @@ class Commits:
             found = await self._link.wait_until_found(deadline_ms)
             sent_as, began_ms = self._who_commits(), self._now_ms()
             try:
-                asked = await self._link.send(self._request(offsets, sent_as))
+                response = await self._link.send(self._request(offsets, sent_as))
             except ClientError as error:
                 self._unanswered(error, found)
                 raise
         try:
-            answer: OffsetCommitResponse = await asked
+            answer: OffsetCommitResponse = await response
         except ClientError as error:
             self._unanswered(error, found)
             raise
@@ -338,22 +339,19 @@ class Commits:
             raise CommitFailedError(NOT_A_MEMBER)
         raise error
 
-    async def _notify_interceptors(self, offsets: Offsets) -> None:
-        if self._on_commit is not None:
-            await self._call(self._on_commit, offsets)
-
     # Reading what is committed
 
     async def fetch_committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the group's committed offsets, None where there is none; waits for pending transactional commits.
 
-        Raises ClientTimeoutError at the timeout, BrokerError. Source: KIP-447.
+        Raises ClientTimeoutError at the timeout (default.api.timeout.ms), BrokerError. Source: KIP-447.
         """
         wanted = list(dict.fromkeys(arguments.partitions(partitions)))
         if not wanted:
             return {}
+        timeout_ms = self._default_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._now_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
         settings = self._membership.settings
         backoff_ms = float(settings.retry_backoff_ms)
@@ -377,7 +375,9 @@ class Commits:
         found_times = await self._link.wait_until_found(deadline_ms)
         try:
             stable = await self._link.version(ApiKey.OFFSET_FETCH) >= STABLE_OFFSETS_SINCE
-            answer: OffsetFetchResponse = await self._link.ask(self._question(partitions, require_stable=stable))
+            answer: OffsetFetchResponse = await self._link.ask(
+                fetch_request(self._membership.settings.group_id, partitions, require_stable=stable)
+            )
         except ClientError as error:
             self._unanswered(error, found_times)
             raise
@@ -392,14 +392,6 @@ class Commits:
                         each.committed_offset, each.metadata or "", each.committed_leader_epoch
                     )
         return found
-
-    def _question(self, partitions: Sequence[TopicPartition], *, require_stable: bool) -> OffsetFetchRequest:
-        wanted = by_topic({each: each.partition for each in partitions})
-        return OffsetFetchRequest(
-            group_id=self._membership.settings.group_id,
-            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in wanted.items()],
-            require_stable=require_stable,
-        )
 
     def _check_read(self, code: int, what: str) -> None:
         if code == ErrorCode.NONE:

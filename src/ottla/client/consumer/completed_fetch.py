@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
+from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.aborted import application_batches, committed_batches
 from ottla.client.consumer.subscription_state import PartitionState
 from ottla.client.errors import (
@@ -16,6 +18,7 @@ from ottla.client.errors import (
 )
 from ottla.client.fetcher import batches_from, damaged
 from ottla.client.model import TopicPartition
+from ottla.client.serialization import Deserializer, deserialize_function
 from ottla.records.batch import BatchHeader, check_crc
 from ottla.records.consumed import ConsumerRecord, Deserialize, decode_consumed
 from ottla.records.errors import BatchError, TimestampRangeError
@@ -30,23 +33,20 @@ MAX_ROWS = 1 << 30
 """Higher than the number of records in any fetch."""
 
 
+@dataclass(slots=True, frozen=True)
 class Decoding:
     """How batches are decoded: deserializers (None leaves bytes), and whether checksums are verified."""
 
-    __slots__ = ("check_crcs", "key", "read_committed", "value")
+    key: Deserialize | None = None
+    value: Deserialize | None = None
+    check_crcs: bool = True
+    read_committed: bool = False
 
-    def __init__(
-        self,
-        key: Deserialize | None = None,
-        value: Deserialize | None = None,
-        *,
-        check_crcs: bool = True,
-        read_committed: bool = False,
-    ) -> None:
-        self.key = key
-        self.value = value
-        self.check_crcs = check_crcs
-        self.read_committed = read_committed
+    @classmethod
+    def of(cls, config: ConsumerConfig, deserializers: Iterable[Deserializer[Any]]) -> Self:
+        """For the deserializers of keys and of values, and the consumer's settings."""
+        key, value = map(deserialize_function, deserializers)
+        return cls(key, value, config.check_crcs, config.isolation_level == "read_committed")
 
 
 class CompletedFetch:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Generic, Never, Self
 
 from ottla.assign.assignor import GroupMetadata
 from ottla.client.configs.consumer import parse_consumer_config
-from ottla.client.consumer.commits import CommitCallback, GivenOffsets, offsets_to_commit
+from ottla.client.consumer.commits import CommitCallback, OffsetsToCommit, offsets_to_commit
 from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.consumer.coordinator import ConsumerCoordinator
-from ottla.client.consumer.core import FOREVER_MS, ConsumerCore
+from ottla.client.consumer.delegate import FOREVER_MS, ConsumerDelegate
 from ottla.client.consumer.health import ConsumerHealth
 from ottla.client.consumer.listener import ConsumerRebalanceListener, UserCall, call_here
 from ottla.client.consumer.records import ConsumerRecords
@@ -84,7 +84,7 @@ class Consumer(MethodHints, Generic[K, V]):
         **settings: Any,
     ) -> None:
         self.config = parse_consumer_config(config, settings)
-        self.core = ConsumerCore(self.config, Cluster(self.config.client_settings, environment), call)
+        self.delegate = ConsumerDelegate(self.config, Cluster(self.config.client_settings, environment), call)
         self._guard = guard or UseGuard("task", _current_task)
 
     async def __aenter__(self) -> Self:
@@ -104,24 +104,24 @@ class Consumer(MethodHints, Generic[K, V]):
             return
         arguments.milliseconds("timeout_ms", timeout_ms)
         with self._guard:
-            if self.core.cluster.is_abroad:
-                await self.core.abandon()
+            if self.delegate.cluster.is_abroad:
+                await self.delegate.abandon()
                 self._guard.closed = True
                 return
-            self.core.open()
-            self.core.handed_out.settle()
+            self.delegate.open()
+            self.delegate.handed_out.settle()
             try:
                 try:
-                    if self.core.coordinator is not None:
-                        await self.core.coordinator.close(timeout_ms)
+                    if self.delegate.coordinator is not None:
+                        await self.delegate.coordinator.close(timeout_ms)
                 finally:
-                    await self.core.close()
+                    await self.delegate.close()
             finally:
                 self._guard.closed = True
 
     def wakeup(self) -> None:
         """From any thread: make the waiting call, or else the next one that would wait, raise WakeupError."""
-        self.core.wakeup()
+        self.delegate.wakeup()
 
     # Subscription and assignment
 
@@ -135,7 +135,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """
         with self._guard:
             self._begin()
-            coordinator, subscriptions = self._coordinator(), self.core.subscriptions
+            coordinator, subscriptions = self._coordinator(), self.delegate.subscriptions
             if isinstance(topics, re.Pattern):
                 subscriptions.subscribe_pattern(topics, listener)
             else:
@@ -149,7 +149,7 @@ class Consumer(MethodHints, Generic[K, V]):
                     return
                 subscriptions.subscribe(wanted, listener)
             coordinator.subscription_changed()
-            self.core.keeper.check()
+            self.delegate.metadata.check()
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, without group assignment; an empty list is the same as `unsubscribe`."""
@@ -159,10 +159,10 @@ class Consumer(MethodHints, Generic[K, V]):
             if not wanted:
                 await self._unsubscribe()
                 return
-            if self.core.coordinator is not None:
-                self.core.coordinator.assignment_changes()
-            self.core.subscriptions.assign_from_user(wanted)
-            self.core.keeper.check()
+            if self.delegate.coordinator is not None:
+                self.delegate.coordinator.assignment_changes()
+            self.delegate.subscriptions.assign_from_user(wanted)
+            self.delegate.metadata.check()
 
     async def unsubscribe(self) -> None:
         """Drop the subscription or assignment and leave the group; the consumer stays open."""
@@ -172,43 +172,43 @@ class Consumer(MethodHints, Generic[K, V]):
 
     async def _unsubscribe(self) -> None:
         try:
-            if self.core.coordinator is not None:
-                await self.core.coordinator.leave(CLOSE_TIMEOUT_MS)
+            if self.delegate.coordinator is not None:
+                await self.delegate.coordinator.leave(CLOSE_TIMEOUT_MS)
         finally:
-            self.core.subscriptions.unsubscribe()
+            self.delegate.subscriptions.unsubscribe()
 
     def _coordinator(self) -> ConsumerCoordinator:
-        if self.core.coordinator is None:
+        if self.delegate.coordinator is None:
             raise InvalidArgumentError("group.id is not set; subscribing to topics and committing offsets need a group")
-        return self.core.coordinator
+        return self.delegate.coordinator
 
     def subscription(self) -> set[str]:
         """Return the topics of the subscription, or those that match the pattern."""
         with self._guard:
-            return set(self.core.subscriptions.subscription)
+            return set(self.delegate.subscriptions.subscription)
 
     def assignment(self) -> set[TopicPartition]:
         """Return the assigned partitions."""
         with self._guard:
-            return set(self.core.subscriptions.assigned_partitions)
+            return set(self.delegate.subscriptions.assigned_partitions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop returning records of these partitions from `poll` until `resume`; they stay assigned."""
         with self._guard:
-            self.core.handed_out.settle()
-            self.core.subscriptions.pause(arguments.partitions(partitions))
+            self.delegate.handed_out.settle()
+            self.delegate.subscriptions.pause(arguments.partitions(partitions))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Return records of these partitions from `poll` again."""
         with self._guard:
-            self.core.handed_out.settle()
-            self.core.subscriptions.resume(arguments.partitions(partitions))
-            self.core.fetch_soon()
+            self.delegate.handed_out.settle()
+            self.delegate.subscriptions.resume(arguments.partitions(partitions))
+            self.delegate.fetch_soon()
 
     def paused(self) -> set[TopicPartition]:
         """Return the assigned partitions that are paused."""
         with self._guard:
-            return self.core.subscriptions.paused_partitions()
+            return self.delegate.subscriptions.paused_partitions()
 
     # Records
 
@@ -223,33 +223,33 @@ class Consumer(MethodHints, Generic[K, V]):
         with self._guard:
             self._begin()
             work = self._gather(self.deadline_ms(timeout_ms), take_records, self.config.max_poll_records)
-            gathered, moves = await self.core.interruptible(work)
-            records: ConsumerRecords[K, V] = self.core.intercepted(gathered)
-            self.core.handed_out.moves = moves
+            gathered, moves = await self.delegate.interruptible(work)
+            records: ConsumerRecords[K, V] = self.delegate.intercepted(gathered)
+            self.delegate.handed_out.moves = moves
             return records
 
     async def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
-        core = self.core
+        delegate = self.delegate
         self.check_reads()
         await asyncio.sleep(0)  # let other tasks run, even if the caller never waits for anything else
-        must_wait = core.needs_loop
+        must_wait = delegate.needs_loop
         while True:
             if must_wait:
-                await core.wait_for_data(deadline_ms)
-            gathered, moves = core.collect(most, take, **limits)
-            if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
+                await delegate.wait_for_data(deadline_ms)
+            gathered, moves = delegate.collect(most, take, **limits)
+            if gathered or delegate.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
             must_wait = True  # fetched data is of paused partitions, or only moved positions
 
     def check_reads(self) -> None:
         """Raise IllegalStateError without a subscription or assignment."""
-        if self.core.subscriptions.has_no_subscription_or_user_assignment:
+        if self.delegate.subscriptions.has_no_subscription_or_user_assignment:
             raise IllegalStateError("the consumer reads nothing: call subscribe or assign before poll")
 
     async def wait_for_data(self, deadline_ms: float) -> None:
         """Do the part of `poll` that needs the event loop."""
-        self.core.open()
-        await self.core.interruptible(self.core.wait_for_data(deadline_ms))
+        self.delegate.open()
+        await self.delegate.interruptible(self.delegate.wait_for_data(deadline_ms))
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         while not self._guard.closed:
@@ -261,8 +261,8 @@ class Consumer(MethodHints, Generic[K, V]):
         with self._guard:
             self._begin()
             work = self._gather(FOREVER_MS, take_records, self.config.max_poll_records, most_partitions=1)
-            gathered, moves = await self.core.interruptible(work)
-            return self.core.hand_out_chunk(gathered, moves)
+            gathered, moves = await self.delegate.interruptible(work)
+            return self.delegate.hand_out_chunk(gathered, moves)
 
     async def poll_arrow(
         self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False, **foreign: Never
@@ -279,8 +279,8 @@ class Consumer(MethodHints, Generic[K, V]):
         with self._guard:
             self._begin()
             work = self._gather(self.deadline_ms(timeout_ms), taker(include_headers=include_headers), max_rows)
-            gathered, moves = await self.core.interruptible(work)
-            self.core.handed_out.moves = moves
+            gathered, moves = await self.delegate.interruptible(work)
+            self.delegate.handed_out.moves = moves
             return table_of(gathered, include_headers=include_headers)
 
     async def arrow_batches(
@@ -294,14 +294,14 @@ class Consumer(MethodHints, Generic[K, V]):
         while not self._guard.closed:
             with self._guard:
                 self._begin()
-                gathered, moves = await self.core.interruptible(self._gather(FOREVER_MS, take, max_rows, once=True))
-                self.core.handed_out.moves = moves
+                gathered, moves = await self.delegate.interruptible(self._gather(FOREVER_MS, take, max_rows, once=True))
+                self.delegate.handed_out.moves = moves
             ((batch,),) = gathered.values()
             yield batch
 
     # Commits and the group
 
-    async def commit(self, offsets: GivenOffsets | None = None, timeout_ms: int | None = None) -> None:
+    async def commit(self, offsets: OffsetsToCommit | None = None, timeout_ms: int | None = None) -> None:
         """Commit everything polled, or these offsets (each of the next record to read), and wait for the result.
 
         Retriable errors are retried until `timeout_ms` (default.api.timeout.ms), then ClientTimeoutError is raised.
@@ -309,10 +309,10 @@ class Consumer(MethodHints, Generic[K, V]):
         """
         with self._guard:
             self._begin(stop_iteration=False)
-            work = self._coordinator().commit_sync(offsets_to_commit(offsets), timeout_ms)
-            await self.core.interruptible(work)
+            work = self._coordinator().commits.commit_sync(offsets_to_commit(offsets), timeout_ms)
+            await self.delegate.interruptible(work)
 
-    def commit_async(self, offsets: GivenOffsets | None = None, callback: CommitCallback | None = None) -> None:
+    def commit_async(self, offsets: OffsetsToCommit | None = None, callback: CommitCallback | None = None) -> None:
         """Commit everything polled, or these offsets, without waiting; nothing is retried.
 
         `callback(offsets, error)` is called in a later `poll`, `commit` or `close`, in the order of the commits.
@@ -320,7 +320,7 @@ class Consumer(MethodHints, Generic[K, V]):
         with self._guard:
             self._begin(stop_iteration=False)
             wanted = offsets_to_commit(offsets)
-            self._coordinator().commit_async(wanted, arguments.function("the callback", callback))
+            self._coordinator().commits.commit_async(wanted, arguments.function("the callback", callback))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -328,7 +328,9 @@ class Consumer(MethodHints, Generic[K, V]):
         """Return the group's committed offset of each partition, None where there is none."""
         with self._guard:
             self._begin(stop_iteration=False)
-            return await self.core.interruptible(self._coordinator().fetch_committed(partitions, timeout_ms))
+            return await self.delegate.interruptible(
+                self._coordinator().commits.fetch_committed(partitions, timeout_ms)
+            )
 
     def group_metadata(self) -> GroupMetadata:
         """Return group and member for a producer's `send_offsets_to_transaction`."""
@@ -338,8 +340,8 @@ class Consumer(MethodHints, Generic[K, V]):
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Trigger a rebalance with the next `poll`; the reason is for the broker's log."""
         with self._guard:
-            self.core.open()
-            if not self.core.subscriptions.has_auto_assigned_partitions:
+            self.delegate.open()
+            if not self.delegate.subscriptions.has_auto_assigned_partitions:
                 raise IllegalStateError("there is nothing to rebalance: subscribe to topics before")
             if reason is not None:
                 arguments.text("the reason", reason)
@@ -350,13 +352,13 @@ class Consumer(MethodHints, Generic[K, V]):
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Read the partition from this offset on. Prefetched records are dropped."""
         with self._guard:
-            self.core.handed_out.settle()
+            self.delegate.handed_out.settle()
             partition = arguments.partition(partition)
             at = offset_and_metadata(partition, offset)
-            leader = self.core.keeper.leader(partition)
-            self.core.subscriptions.seek(partition, FetchPosition(at.offset, at.leader_epoch, leader))
-            self.core.buffer.drop(partition)
-            self.core.fetch_soon()
+            leader = self.delegate.metadata.leader(partition)
+            self.delegate.subscriptions.seek(partition, FetchPosition(at.offset, at.leader_epoch, leader))
+            self.delegate.buffer.drop(partition)
+            self.delegate.fetch_soon()
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Read these (none given: all assigned) from their beginning offsets, which are looked up lazily."""
@@ -368,30 +370,30 @@ class Consumer(MethodHints, Generic[K, V]):
 
     def _seek_lazily(self, partitions: Collection[TopicPartition], strategy: OffsetReset) -> None:
         with self._guard:
-            self.core.handed_out.settle()
-            subscriptions = self.core.subscriptions
+            self.delegate.handed_out.settle()
+            subscriptions = self.delegate.subscriptions
             wanted = arguments.partitions(partitions) or list(subscriptions.assigned_partitions)
             for each in wanted:
                 subscriptions.state(each)
             for each in wanted:
                 subscriptions.request_reset(each, strategy)
-                self.core.buffer.drop(each)
+                self.delegate.buffer.drop(each)
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """Return the offset of the next record to read. Waits until it is known, at most `timeout_ms`."""
         with self._guard:
             self._begin(stop_iteration=False)
             work = self._position(arguments.partition(partition), self._bounded(timeout_ms))
-            return await self.core.interruptible(work)
+            return await self.delegate.interruptible(work)
 
     async def _position(self, partition: TopicPartition, timeout_ms: int) -> int:
-        core = self.core
+        delegate = self.delegate
         deadline_ms = self.deadline_ms(timeout_ms)
-        core.subscriptions.state(partition)
-        while (found := core.subscriptions.valid_position(partition)) is None:
-            if core.cluster.clock.monotonic_ms() >= deadline_ms:
+        delegate.subscriptions.state(partition)
+        while (found := delegate.subscriptions.valid_position(partition)) is None:
+            if delegate.cluster.clock.monotonic_ms() >= deadline_ms:
                 raise ClientTimeoutError(f"the position of {partition} is not known within {timeout_ms} ms")
-            await core.wait_for_positions(deadline_ms)
+            await delegate.wait_for_positions(deadline_ms)
         return found.offset
 
     async def offsets_for_times(
@@ -433,16 +435,16 @@ class Consumer(MethodHints, Generic[K, V]):
             self._begin(stop_iteration=False)
             if not timestamps:
                 return {}
-            core = self.core
-            work = find_offsets(core.cluster, timestamps, core.isolation_level, self._bounded(timeout_ms))
-            return await core.interruptible(work)
+            delegate = self.delegate
+            work = find_offsets(delegate.cluster, timestamps, delegate.isolation_level, self._bounded(timeout_ms))
+            return await delegate.interruptible(work)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Return the lag: records between position and last known end; None if one of them is not known."""
         with self._guard:
-            self.core.handed_out.settle(stop_iteration=False)
+            self.delegate.handed_out.settle(stop_iteration=False)
             wanted = arguments.partition(partition)
-            return self.core.subscriptions.partition_lag(wanted, read_committed=self.core.read_committed)
+            return self.delegate.subscriptions.state(wanted).lag(read_committed=self.delegate.read_committed)
 
     # Topics
 
@@ -451,21 +453,21 @@ class Consumer(MethodHints, Generic[K, V]):
         with self._guard:
             self._begin(stop_iteration=False)
             arguments.text("the topic", topic)
-            cluster = self.core.cluster
+            cluster = self.delegate.cluster
 
             async def ask() -> list[TopicMetadata]:
                 create = self.config.allow_auto_create_topics
                 return await cluster.topics([topic], allow_auto_topic_creation=create)
 
             asking = cluster.retry(f"looking up topic {topic}", ask, self._bounded(timeout_ms))
-            (found,) = await self.core.interruptible(asking)
+            (found,) = await self.delegate.interruptible(asking)
             return [TopicPartition(topic, each.partition) for each in found.partitions]
 
     async def list_topics(self, timeout_ms: int | None = None) -> dict[str, list[TopicPartition]]:
         """Return the partitions of all topics that this client may see, internal ones included."""
         with self._guard:
             self._begin(stop_iteration=False)
-            cluster = self.core.cluster
+            cluster = self.delegate.cluster
 
             async def ask() -> dict[str, list[TopicPartition]]:
                 topics = (await cluster.refresh(None)).topics
@@ -474,34 +476,34 @@ class Consumer(MethodHints, Generic[K, V]):
                     for name, topic in topics.items()
                 }
 
-            return await self.core.interruptible(cluster.retry("listing topics", ask, self._bounded(timeout_ms)))
+            return await self.delegate.interruptible(cluster.retry("listing topics", ask, self._bounded(timeout_ms)))
 
     # Metrics and health
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names (records-consumed-total, records-lag-max, …), counted since the start."""
         with self._guard:
-            self.core.handed_out.settle(stop_iteration=False)
-            return self.core.metrics()
+            self.delegate.handed_out.settle(stop_iteration=False)
+            return self.delegate.metrics()
 
     def health(self) -> ConsumerHealth:
         """Return whether the consumer makes progress and, if not, why. From any thread, at any time."""
-        return self.core.health()
+        return self.delegate.health()
 
     # Shared by the calls above
 
     def _begin(self, *, stop_iteration: bool = True) -> None:
         """Called first by every call that may wait: records of the previous call count as read now."""
-        self.core.open()
-        self.core.handed_out.settle(stop_iteration=stop_iteration)
+        self.delegate.open()
+        self.delegate.handed_out.settle(stop_iteration=stop_iteration)
 
     def deadline_ms(self, timeout_ms: float) -> float:
         """Return the deadline on the monotonic clock."""
-        return self.core.cluster.clock.monotonic_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
+        return self.delegate.cluster.clock.monotonic_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
 
     def _bounded(self, timeout_ms: int | None) -> int:
         if timeout_ms is None:
-            return self.core.cluster.settings.default_api_timeout_ms
+            return self.delegate.cluster.settings.default_api_timeout_ms
         arguments.milliseconds("timeout_ms", timeout_ms)
         return timeout_ms
 

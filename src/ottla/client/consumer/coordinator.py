@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.assign.assignor import GroupMetadata
-from ottla.client.consumer.commits import CommitCallback, Commits, Offsets
+from ottla.client.consumer.commits import Commits, Offsets
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.coordinator_link import CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.listener import UserCall, call_here
 from ottla.client.consumer.membership import Assign, ClientState, DropCoordinator, FindCoordinator, Membership, Send
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.missing_topics import MissingTopics
 from ottla.client.consumer.rebalance import Rebalance
 from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
@@ -45,23 +45,23 @@ class ConsumerCoordinator:
         cluster: Cluster,
         config: GroupConfig,
         subscriptions: SubscriptionState,
-        keeper: MetadataKeeper,
+        metadata: ConsumerMetadata,
         notify: Callable[[], None],
         *,
         call: UserCall = call_here,
         on_commit: Callable[[Offsets], Any] | None = None,
     ) -> None:
-        self.membership = Membership(config.member_settings(), cluster.jittered)
+        self.membership = Membership(config, cluster.jittered)
         self.needs_poll = False
         """Whether `poll` has work to do: cheap, checked in every poll of the user's."""
         self._cluster = cluster
         self._config = config
         self._subscriptions = subscriptions
-        self._keeper = keeper
+        self._metadata = metadata
         self._notify = notify
         self._link = CoordinatorLink(cluster, self.membership, self._changed)
-        self._commits = Commits(cluster, self._link, self.membership, subscriptions, call, on_commit)
-        self._commits.on_done = self._changed
+        self.commits = Commits(cluster, self._link, self.membership, subscriptions, call, on_commit)
+        self.commits.on_done = self._changed
         self._rebalance = Rebalance(
             cluster, self.membership, subscriptions, config.assignors(), call, config.client_rack
         )
@@ -79,39 +79,34 @@ class ConsumerCoordinator:
 
     # State
 
-    @property
-    def client_state(self) -> ClientState:
-        """The state of the member, as the metric `client-state` reports it."""
-        return self.membership.client_state
-
     def group_metadata(self) -> GroupMetadata:
         """Return group and member, as transactions need it."""
         return self._rebalance.group_metadata()
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names; `client-state` is the number of the `ClientState`."""
-        figures, now_ms = self.membership.figures, self._now_ms()
+        member, now_ms = self.membership.metrics, self._now_ms()
 
         def seconds_since(at_ms: float | None) -> float:
             return -1.0 if at_ms is None else (now_ms - at_ms) / 1000
 
         return {
-            "client-state": float(self.client_state.value),
+            "client-state": float(self.membership.client_state.value),
             "rejoin-needed": float(self.membership.is_active and self.membership.rejoin_needed),
             "assigned-partitions": float(len(self._subscriptions.assigned_partitions)),
-            "commit-total": float(self._commits.total),
-            "commit-latency-avg": self._commits.latency_total_ms / max(1, self._commits.total),
-            "commit-latency-max": self._commits.latency_max_ms,
-            "join-total": float(figures.joins),
-            "sync-total": float(figures.syncs),
-            "heartbeat-total": float(figures.heartbeats),
-            "last-heartbeat-seconds-ago": seconds_since(figures.last_heartbeat_at_ms),
-            "rebalance-total": float(figures.rebalances),
-            "failed-rebalance-total": float(figures.failed_rebalances),
-            "rebalance-latency-total": figures.rebalance_latency_total_ms,
-            "rebalance-latency-avg": figures.rebalance_latency_total_ms / max(1, figures.rebalances),
-            "rebalance-latency-max": figures.rebalance_latency_max_ms,
-            "last-rebalance-seconds-ago": seconds_since(figures.last_rebalance_at_ms),
+            "commit-total": float(self.commits.total),
+            "commit-latency-avg": self.commits.latency_total_ms / max(1, self.commits.total),
+            "commit-latency-max": self.commits.latency_max_ms,
+            "join-total": float(member.joins),
+            "sync-total": float(member.syncs),
+            "heartbeat-total": float(member.heartbeats),
+            "last-heartbeat-seconds-ago": seconds_since(member.last_heartbeat_at_ms),
+            "rebalance-total": float(member.rebalances),
+            "failed-rebalance-total": float(member.failed_rebalances),
+            "rebalance-latency-total": member.rebalance_latency_total_ms,
+            "rebalance-latency-avg": member.rebalance_latency_total_ms / max(1, member.rebalances),
+            "rebalance-latency-max": member.rebalance_latency_max_ms,
+            "last-rebalance-seconds-ago": seconds_since(member.last_rebalance_at_ms),
         }
 
     # Polling
@@ -131,7 +126,7 @@ class ConsumerCoordinator:
             return  # the listener polls: the rebalance continues after it returns
         self._polling = True
         try:
-            await self._commits.run_callbacks()
+            await self.commits.run_callbacks()
             if self._subscriptions.has_auto_assigned_partitions:
                 await self._rebalance_further(deadline_ms)
             self._auto_commit_if_due()
@@ -147,7 +142,7 @@ class ConsumerCoordinator:
         if self._rebalance.has_pending_assignment_call:
             await self._rebalance.repeat_assignment_call()
         self._take_in_metadata()
-        if not membership.rejoin_needed and (reason := self._rebalance.reason_to_rejoin(self._keeper.version)):
+        if not membership.rejoin_needed and (reason := self._rebalance.reason_to_rejoin(self._metadata.version)):
             membership.request_rejoin(reason)
         self._changed()
         while membership.wants_poll(self._now_ms()):
@@ -209,14 +204,14 @@ class ConsumerCoordinator:
             offsets = self._consumed(partitions)
             if not offsets:
                 return True
-            work = self._commits.commit_patiently(offsets, self.membership.settings.max_poll_interval_ms)
+            work = self.commits.commit_patiently(offsets, self.membership.settings.max_poll_interval_ms)
             self._commit_before = self._spawn(work)
         left_ms = max(0.0, deadline_ms - self._now_ms())
         await asyncio.wait({self._commit_before}, timeout=None if left_ms == float("inf") else left_ms / 1000)
         if not self._commit_before.done():
             return False
         self._commit_before = None
-        await self._commits.run_callbacks()
+        await self.commits.run_callbacks()
         return True
 
     def _drop_commit_before(self) -> None:
@@ -232,10 +227,10 @@ class ConsumerCoordinator:
     def _take_in_metadata(self) -> None:
         """Update a pattern subscription for topics that were created or deleted."""
         subscriptions = self._subscriptions
-        if subscriptions.type is not SubscriptionType.PATTERN or self._keeper.version == self._seen_version:
+        if subscriptions.type is not SubscriptionType.PATTERN or self._metadata.version == self._seen_version:
             return
-        self._seen_version = self._keeper.version
-        if self._keeper.version:
+        self._seen_version = self._metadata.version
+        if self._metadata.version:
             found = {
                 name
                 for name, topic in self._cluster.metadata.topics.items()
@@ -250,11 +245,11 @@ class ConsumerCoordinator:
         if self._subscriptions.type is not SubscriptionType.PATTERN:
             return True
         if self._metadata_asked is None:
-            self._metadata_asked = self._keeper.version
-            self._keeper.request_update()
+            self._metadata_asked = self._metadata.version
+            self._metadata.request_update()
             # Wait for the first metadata; later not, if no topic matches so far.
-            return bool(self._keeper.version) and not self._subscriptions.subscription
-        return self._keeper.version > self._metadata_asked
+            return bool(self._metadata.version) and not self._subscriptions.subscription
+        return self._metadata.version > self._metadata_asked
 
     def subscription_changed(self) -> None:
         """Handle a change of the subscription by the user."""
@@ -269,23 +264,6 @@ class ConsumerCoordinator:
         self._changed()
 
     # Commits
-
-    async def commit_sync(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
-        """See `Commits.commit_sync`; the timeout defaults to default.api.timeout.ms."""
-        await self._commits.commit_sync(offsets, self._bounded(timeout_ms))
-
-    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """See `Commits.commit_async`."""
-        self._commits.commit_async(offsets, callback)
-
-    async def fetch_committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See `Commits.fetch_committed`; the timeout defaults to default.api.timeout.ms."""
-        return await self._commits.fetch_committed(partitions, self._bounded(timeout_ms))
-
-    def _bounded(self, timeout_ms: int | None) -> int:
-        return self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
     def _auto_commit_if_due(self) -> None:
         now_ms = self._now_ms()
@@ -309,7 +287,7 @@ class ConsumerCoordinator:
         consumed = self._subscriptions.all_consumed()
         if consumed:
             try:
-                self._commits.commit_async(consumed, self._auto_committed)
+                self.commits.commit_async(consumed, self._auto_committed)
             except RetriableCommitFailedError as error:
                 self._auto_committed(consumed, error)
 
@@ -351,7 +329,7 @@ class ConsumerCoordinator:
         may_commit = not membership.is_active or not (membership.has_lost_membership or membership.is_rebalancing)
         consumed = self._subscriptions.all_consumed()
         if config.enable_auto_commit and may_commit and consumed:
-            await self._commits.commit_patiently(consumed, max(0.0, deadline_ms - self._now_ms()))
+            await self.commits.commit_patiently(consumed, max(0.0, deadline_ms - self._now_ms()))
 
     async def close(self, timeout_ms: int = 30_000) -> None:
         """Commit, leave, and stop; returns when done or at the timeout. Raises RebalanceListenerError."""
@@ -361,7 +339,7 @@ class ConsumerCoordinator:
         deadline_ms = self._now_ms() + timeout_ms
         try:
             try:
-                await self._commits.drain(deadline_ms)
+                await self.commits.drain(deadline_ms)
             finally:  # whatever a callback raised
                 await self.leave(max(0, int(deadline_ms - self._now_ms())), CLOSED)
         finally:
@@ -371,7 +349,7 @@ class ConsumerCoordinator:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._commits.close()
+            await self.commits.close()
             self._log_state()
 
     # Background work
@@ -385,7 +363,7 @@ class ConsumerCoordinator:
             due.append(self._auto_commit_due_ms if self._auto_commit_due_ms > now_ms else None)
         needed = (
             self.membership.wants_poll(now_ms)
-            or self._commits.has_callbacks
+            or self.commits.has_callbacks
             or self._rebalance.has_pending_assignment_call
             or self._resubscribed
             or (self._config.enable_auto_commit and now_ms >= self._auto_commit_due_ms)
@@ -459,7 +437,7 @@ class ConsumerCoordinator:
         notes, self.membership.notes = self.membership.notes, []
         for note in notes:
             log.log(logging.WARNING if note.is_warning else logging.INFO, "group %s: %s", group, note.text)
-        before, self._client_state = self._client_state, self.client_state
+        before, self._client_state = self._client_state, self.membership.client_state
         if before is not self._client_state:
             log.info("group %s: consumer state %s -> %s", group, before.name, self._client_state.name)
 

@@ -65,7 +65,7 @@ class CoordinatorLink:
         Raises ClientTimeoutError (retriable) at the deadline, or the fatal error.
         """
         membership = self._membership
-        while not membership.coordinator_known:
+        while not membership.lookup.is_known:
             self._looked_up.clear()
             membership.want_coordinator(self._now_ms())
             self._on_change()
@@ -74,9 +74,9 @@ class CoordinatorLink:
                     await self._looked_up.wait()
             except TimeoutError:
                 what = f"the coordinator of group {membership.settings.group_id} is not found"
-                message = f"{what}: {membership.coordinator_problem or 'no broker answered'}"
+                message = f"{what}: {membership.lookup.problem or 'no broker answered'}"
                 raise ClientTimeoutError(message, retriable=True) from None
-            problem = membership.coordinator_problem
+            problem = membership.lookup.problem
             if isinstance(problem, ClientError) and not problem.retriable:
                 raise problem
         return self._times_found
@@ -94,11 +94,11 @@ class CoordinatorLink:
             version = choose_version(ApiKey.LEAVE_GROUP, connection.offered)
             if version < LEAVES_BY_MEMBERS_SINCE:
                 request = LeaveGroupRequest(group_id=request.group_id, member_id=request.members[0].member_id)
-        asked = asyncio.get_running_loop().create_task(connection.request(request, timeout_ms=timeout_ms))
+        response = asyncio.get_running_loop().create_task(connection.request(request, timeout_ms=timeout_ms))
         # The caller may be cancelled; then asyncio would log a failure as never retrieved.
-        asked.add_done_callback(lambda task: task.cancelled() or task.exception())
+        response.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.sleep(0)  # it is written now
-        return asked
+        return response
 
     async def version(self, api_key: ApiKey) -> int:
         """Return the version that the coordinator and this client use for the API."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
+from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.figures import ConsumerFigures
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import NO_LEADER, OffsetReset, PartitionState, SubscriptionState
 from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange, as_client_error
 from ottla.client.fetcher import out_of_range
@@ -35,30 +34,7 @@ EXPLAIN_TIMEOUT_MS = 5_000
 """Timeout for looking up a partition's valid offsets, which an out-of-range error reports."""
 
 
-@dataclass(slots=True, frozen=True)
-class FetchSettings:
-    """Limits per request and per partition."""
-
-    limits: FetchLimits
-    max_partition_bytes: int
-    rack: str = ""
-
-    @classmethod
-    def of(cls, config: ConsumerConfig) -> Self:
-        """Return the limits from the consumer's configuration."""
-        return cls(
-            FetchLimits(
-                config.fetch_max_bytes,
-                config.fetch_min_bytes,
-                config.fetch_max_wait_ms,
-                READ_COMMITTED if config.isolation_level == "read_committed" else READ_UNCOMMITTED,
-            ),
-            config.max_partition_fetch_bytes,
-            config.client_rack,
-        )
-
-
-class _Asked(NamedTuple):
+class _SentFetch(NamedTuple):
     """State of a partition when its request was sent."""
 
     state: PartitionState
@@ -74,25 +50,31 @@ class Fetcher:
     def __init__(
         self,
         cluster: Cluster,
-        settings: FetchSettings,
+        config: ConsumerConfig,
         decoding: Decoding,
         subscriptions: SubscriptionState,
         buffer: FetchBuffer,
-        keeper: MetadataKeeper,
-        figures: ConsumerFigures,
+        metadata: ConsumerMetadata,
+        metrics: ConsumerMetrics,
         on_data: Callable[[], None],
     ) -> None:
         #: Current problems of brokers and partitions, for `health`.
         self.problems: dict[int | TopicPartition, ClientError] = {}
-        self._figures = figures
+        self._metrics = metrics
         self._cluster = cluster
-        self._settings = settings
+        self._limits = FetchLimits(
+            config.fetch_max_bytes,
+            config.fetch_min_bytes,
+            config.fetch_max_wait_ms,
+            READ_COMMITTED if config.isolation_level == "read_committed" else READ_UNCOMMITTED,
+        )
+        self._max_partition_bytes = config.max_partition_fetch_bytes
         self._decoding = decoding
         self._subscriptions = subscriptions
         self._buffer = buffer
-        self._keeper = keeper
+        self._metadata = metadata
         self._on_data = on_data
-        self._rack = NamedRack(settings.rack, cluster.settings.metadata_max_age_ms)
+        self._rack = NamedRack(config.client_rack, cluster.settings.metadata_max_age_ms)
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[int, asyncio.Task[None]] = {}
         self._held_until_ms: dict[int | TopicPartition, float] = {}
@@ -101,7 +83,7 @@ class Fetcher:
         self._reported_stale = -1
         self._timers: dict[int | TopicPartition, asyncio.TimerHandle] = {}
         """Timers for the end of each backoff."""
-        self._explaining: dict[TopicPartition, tuple[_Asked, asyncio.Task[None]]] = {}
+        self._explaining: dict[TopicPartition, tuple[_SentFetch, asyncio.Task[None]]] = {}
         """Partitions out of range, while their valid offsets are looked up."""
         self._leaders: set[int] = set()
         """The leaders of the assigned partitions, as of the last look."""
@@ -130,13 +112,13 @@ class Fetcher:
             self._buffer.shed()
             if self._buffer.is_full:
                 return
-        if self._are_all_asked():
+        if self._are_all_in_flight():
             return
-        for node_id, asked in self._wanted(self._cluster.clock.monotonic_ms()).items():
-            task = asyncio.get_running_loop().create_task(self._fetch(node_id, asked))
+        for node_id, sent in self._wanted(self._cluster.clock.monotonic_ms()).items():
+            task = asyncio.get_running_loop().create_task(self._fetch(node_id, sent))
             self._in_flight[node_id] = task
 
-    def _are_all_asked(self) -> bool:
+    def _are_all_in_flight(self) -> bool:
         """Whether each broker with partitions to read has a request in flight: cheap, as that is so in most polls.
 
         The brokers change with assignment and metadata; with preferred replicas they change at any time.
@@ -151,17 +133,17 @@ class Fetcher:
             return False  # positions set with other leaders are validated at once
         return self._leaders <= self._in_flight.keys()
 
-    def _wanted(self, now_ms: float) -> dict[int, dict[TopicPartition, _Asked]]:
+    def _wanted(self, now_ms: float) -> dict[int, dict[TopicPartition, _SentFetch]]:
         """Partitions to fetch, by broker.
 
         A broker is left out while some of its partitions have no room: it would wait for records of the others
         while those are drained.
         """
-        by_node: dict[int, dict[TopicPartition, _Asked]] = {}
+        by_node: dict[int, dict[TopicPartition, _SentFetch]] = {}
         without_room: set[int] = set()
         stale = False
         full = self._buffer.without_room()
-        held, buffer, most_bytes = self._held_until_ms, self._buffer, self._settings.max_partition_bytes
+        held, buffer, most_bytes = self._held_until_ms, self._buffer, self._max_partition_bytes
         for partition, state in self._subscriptions.snapshot().items():
             if not state.is_fetchable or (held and self._is_held(partition, now_ms)):
                 continue
@@ -178,7 +160,7 @@ class Fetcher:
                 without_room.add(node_id)
             elif at is not None:
                 wanted = WantedFetch(at.offset, at.current_leader.epoch, most_bytes)
-                by_node.setdefault(node_id, {})[partition] = _Asked(
+                by_node.setdefault(node_id, {})[partition] = _SentFetch(
                     state, state.seeks, wanted, state.preferred_read_replica == node_id
                 )
         for node_id in without_room:
@@ -193,7 +175,7 @@ class Fetcher:
 
         The new leader would refuse a fetch with the old epoch, repeatedly until the next poll.
         """
-        position, leader = state.position, self._keeper.leader(partition)
+        position, leader = state.position, self._metadata.leader(partition)
         return position is not None and leader.leader != NO_LEADER and position.current_leader != leader
 
     def _is_held(self, what: int | TopicPartition, now_ms: float) -> bool:
@@ -222,28 +204,28 @@ class Fetcher:
 
     def _node_for(self, partition: TopicPartition, state: PartitionState, now_ms: float) -> int | None:
         if state.preferred_read_replica is not None:
-            preferred = self._subscriptions.preferred_read_replica(partition, now_ms)
+            preferred = state.replica_to_read(now_ms)
             if preferred is not None:
                 if self._cluster.metadata.is_online(*partition, preferred):
                     return preferred
                 self._subscriptions.clear_preferred_read_replica(partition)
                 self._rack.failed(now_ms)  # or the leader would name it again at once, and again
-                self._keeper.request_update()
+                self._metadata.request_update()
         leader = self._cluster.metadata.leader(*partition)
         return leader if leader is not None and leader >= 0 else None
 
-    async def _fetch(self, node_id: int, asked: dict[TopicPartition, _Asked]) -> None:
+    async def _fetch(self, node_id: int, sent: dict[TopicPartition, _SentFetch]) -> None:
         session = self._sessions.setdefault(node_id, FetchSession())
-        asked_at_ms = self._cluster.clock.monotonic_ms()
+        sent_at_ms = self._cluster.clock.monotonic_ms()
         try:
-            answer: FetchResponse = await self._cluster.request(node_id, self._request(session, asked), purpose=FETCH)
+            answer: FetchResponse = await self._cluster.request(node_id, self._request(session, sent), purpose=FETCH)
         except ClientError as error:
             self.problems[node_id] = error
             session.failed()
-            for partition in asked:
+            for partition in sent:
                 self._subscriptions.clear_preferred_read_replica(partition)
-            if any(each.is_follower for each in asked.values()):
-                self._rack.failed(asked_at_ms)
+            if any(each.is_follower for each in sent.values()):
+                self._rack.failed(sent_at_ms)
             self._failed(node_id)
         except BaseException:
             session.failed()
@@ -251,11 +233,15 @@ class Fetcher:
         else:
             self.problems.pop(node_id, None)
             if session.handled(answer.error_code, answer.session_id):
-                latency_ms = self._cluster.clock.monotonic_ms() - asked_at_ms
-                self._figures.fetched(latency_ms, _records_bytes(answer), answer.throttle_time_ms)
+                latency_ms = self._cluster.clock.monotonic_ms() - sent_at_ms
+                self._metrics.fetched(
+                    latency_ms,
+                    sum(len(data.records) for _, data in partitions_in(answer) if data.records),
+                    answer.throttle_time_ms,
+                )
                 if answer.throttle_time_ms:
                     self._hold(node_id, answer.throttle_time_ms)  # its quota is used up (KIP-219)
-                self._take(node_id, answer, asked)
+                self._take(node_id, answer, sent)
             elif answer.error_code not in (
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -268,16 +254,16 @@ class Fetcher:
 
     def _failed(self, node_id: int) -> None:
         self._hold(node_id)
-        self._keeper.request_update()
+        self._metadata.request_update()
 
-    def _request(self, session: FetchSession, asked: Mapping[TopicPartition, _Asked]) -> FetchRequest:
-        plan = session.build({partition: each.wanted for partition, each in asked.items()})
-        return fetch_request(plan, self._settings.limits, rack=self._rack.at(self._cluster.clock.monotonic_ms()))
+    def _request(self, session: FetchSession, sent: Mapping[TopicPartition, _SentFetch]) -> FetchRequest:
+        plan = session.build({partition: each.wanted for partition, each in sent.items()})
+        return fetch_request(plan, self._limits, rack=self._rack.at(self._cluster.clock.monotonic_ms()))
 
-    def _take(self, node_id: int, answer: FetchResponse, asked: Mapping[TopicPartition, _Asked]) -> None:
+    def _take(self, node_id: int, answer: FetchResponse, sent: Mapping[TopicPartition, _SentFetch]) -> None:
         self._cluster.metadata.update_nodes(answer.node_endpoints)
         for partition, data in partitions_in(answer):
-            each = asked.get(partition)
+            each = sent.get(partition)
             if each is None or self._subscriptions.state_or_none(partition) is not each.state:
                 continue
             try:
@@ -290,12 +276,12 @@ class Fetcher:
                 self._hold(partition)
                 self._add(partition, each, memoryview(b""), [], broken)
 
-    def _take_data(self, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
+    def _take_data(self, partition: TopicPartition, sent: _SentFetch, data: PartitionData) -> None:
         if self.problems:
             self.problems.pop(partition, None)
-        if asked.is_follower:
+        if sent.is_follower:
             self._rack.served()
-        state = asked.state
+        state = sent.state
         if data.high_watermark >= 0:
             state.high_watermark = data.high_watermark
         if data.last_stable_offset >= 0:
@@ -306,33 +292,33 @@ class Fetcher:
             until = self._cluster.clock.monotonic_ms() + self._cluster.settings.metadata_max_age_ms
             self._subscriptions.set_preferred_read_replica(partition, data.preferred_read_replica, until)
         if data.records:
-            self._add(partition, asked, memoryview(data.records), aborted_in(data))
+            self._add(partition, sent, memoryview(data.records), aborted_in(data))
 
     def _add(
         self,
         partition: TopicPartition,
-        asked: _Asked,
+        sent: _SentFetch,
         records: memoryview,
         aborted: list[tuple[int, int]],
         error: ClientError | None = None,
     ) -> None:
-        offset = asked.wanted.offset
-        fetch = CompletedFetch(partition, asked.state, asked.seeks, offset, records, self._decoding, aborted, error)
+        offset = sent.wanted.offset
+        fetch = CompletedFetch(partition, sent.state, sent.seeks, offset, records, self._decoding, aborted, error)
         self._buffer.add(fetch)
 
-    def _take_error(self, node_id: int, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
+    def _take_error(self, node_id: int, partition: TopicPartition, sent: _SentFetch, data: PartitionData) -> None:
         code = data.error_code
         self._subscriptions.clear_preferred_read_replica(partition)
-        if asked.is_follower:
+        if sent.is_follower:
             self._rack.failed(self._cluster.clock.monotonic_ms())
             if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 return  # the follower lags behind, or begins later: the leader knows whether the offset is there
         error: ClientError = BrokerError(code, f"{partition} cannot be read from broker {node_id}")
         self.problems[partition] = error
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._keeper.request_update()  # another topic may have the name now
+            self._metadata.request_update()  # another topic may have the name now
             if self._subscriptions.default_reset is OffsetReset.NONE:
-                self._begin_to_explain(partition, asked)
+                self._begin_to_explain(partition, sent)
                 return
         elif code in TRIED_AGAIN:
             leader = data.current_leader
@@ -340,38 +326,34 @@ class Fetcher:
             metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
             if metadata.leader(*partition) in (node_id, NO_LEADER, None):
                 self._hold(partition)  # else another broker is asked
-            self._keeper.request_update()
+            self._metadata.request_update()
             return
         self._hold(partition)
-        self._add(partition, asked, memoryview(b""), [], error)
+        self._add(partition, sent, memoryview(b""), [], error)
 
-    def _begin_to_explain(self, partition: TopicPartition, asked: _Asked) -> None:
+    def _begin_to_explain(self, partition: TopicPartition, sent: _SentFetch) -> None:
         """Look up the partition's valid offsets, for the error. Other partitions do not wait for that."""
         if (before := self._explaining.pop(partition, None)) is not None:
             before[1].cancel()
-        task = asyncio.get_running_loop().create_task(self._explain(partition, asked))
-        self._explaining[partition] = (asked, task)
+        task = asyncio.get_running_loop().create_task(self._explain(partition, sent))
+        self._explaining[partition] = (sent, task)
 
     def _is_explained(self, partition: TopicPartition, state: PartitionState) -> bool:
         """Whether the error of this position is being looked up; seek may have been called meanwhile."""
         found = self._explaining.get(partition)
         return found is not None and found[0].state is state and found[0].seeks == state.seeks
 
-    async def _explain(self, partition: TopicPartition, asked: _Asked) -> None:
-        offset = asked.wanted.offset
+    async def _explain(self, partition: TopicPartition, sent: _SentFetch) -> None:
+        offset = sent.wanted.offset
         try:
             async with asyncio.timeout(min(EXPLAIN_TIMEOUT_MS, self._cluster.settings.request_timeout_ms) / 1000):
                 error = await out_of_range(self._cluster, partition, offset)
         except (ClientError, TimeoutError):
             error = OffsetOutOfRange(*partition, offset)
         finally:
-            if (found := self._explaining.get(partition)) is not None and found[0] is asked:
+            if (found := self._explaining.get(partition)) is not None and found[0] is sent:
                 del self._explaining[partition]
-        if asked.state.seeks == asked.seeks:
+        if sent.state.seeks == sent.seeks:
             self._hold(partition)
-            self._add(partition, asked, memoryview(b""), [], error)
+            self._add(partition, sent, memoryview(b""), [], error)
             self._on_data()
-
-
-def _records_bytes(answer: FetchResponse) -> int:
-    return sum(len(data.records) for _, data in partitions_in(answer) if data.records)

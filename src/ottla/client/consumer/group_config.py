@@ -13,19 +13,10 @@ from ottla.client.errors import InvalidArgumentError
 
 
 @dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(MemberSettings):
     """The settings, by Kafka's names with underscores."""
 
-    group_id: str | None = None
-    group_instance_id: str | None = None
     client_rack: str = ""
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    request_timeout_ms: int = 30_000
-    default_api_timeout_ms: int = 60_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     exclude_internal_topics: bool = True
@@ -37,22 +28,7 @@ class GroupConfig:
     @classmethod
     def of(cls, config: object) -> Self:
         """Pick the group's settings from the consumer's."""
-        return cls(**{each.name: getattr(config, each.name) for each in fields(cls) if hasattr(config, each.name)})
-
-    def member_settings(self) -> MemberSettings:
-        """Return the settings of the membership state machine. Raises InvalidArgumentError without group.id."""
-        if not self.group_id:
-            raise InvalidArgumentError("group.id is not set; subscribing to topics and committing offsets need a group")
-        return MemberSettings(
-            group_id=self.group_id,
-            group_instance_id=self.group_instance_id,
-            session_timeout_ms=self.session_timeout_ms,
-            heartbeat_interval_ms=self.heartbeat_interval_ms,
-            max_poll_interval_ms=self.max_poll_interval_ms,
-            request_timeout_ms=self.request_timeout_ms,
-            retry_backoff_ms=self.retry_backoff_ms,
-            retry_backoff_max_ms=self.retry_backoff_max_ms,
-        )
+        return cls(**{each.name: getattr(config, each.name) for each in fields(cls)})
 
     def assignors(self) -> dict[str, PartitionAssignor]:
         """Return the assignors by name, in order of preference; those with a method `configure` get all settings.

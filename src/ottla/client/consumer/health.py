@@ -113,7 +113,7 @@ def group_findings(membership: Membership, now_ms: float, *, has_partitions: boo
     state = membership.client_state
     if state is ClientState.DOWN:
         return [HealthFinding(HealthCause.NOT_JOINED, "the group is not joined yet: poll")]
-    if not membership.coordinator_known:
+    if not membership.lookup.is_known:
         return [HealthFinding(HealthCause.NO_COORDINATOR, _coordinator_message(membership, now_ms))]
     if state is ClientState.STOPPED or membership.is_rebalancing:
         return [HealthFinding(HealthCause.REBALANCING, _rebalance_message(membership, now_ms))]
@@ -124,9 +124,9 @@ def group_findings(membership: Membership, now_ms: float, *, has_partitions: boo
 
 
 def _coordinator_message(membership: Membership, now_ms: float) -> str:
-    since_ms = membership.coordinator_lost_at_ms
+    since_ms = membership.lookup.lost_at_ms
     since = "" if since_ms is None else f" for {(now_ms - since_ms) / 1000:.1f} s"
-    problem = f": {membership.coordinator_problem}" if membership.coordinator_problem else ""
+    problem = f": {membership.lookup.problem}" if membership.lookup.problem else ""
     return f"the group's coordinator is not found{since}{problem}"
 
 

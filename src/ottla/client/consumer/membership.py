@@ -120,7 +120,7 @@ class Assign:
 
 
 @dataclass(slots=True)
-class MemberFigures:
+class MemberMetrics:
     """Counts and times since the member was started; times are None before the first."""
 
     joins: int = 0
@@ -133,10 +133,86 @@ class MemberFigures:
     last_rebalance_at_ms: float | None = None
     last_heartbeat_at_ms: float | None = None
 
+    def rebalanced(self, latency_ms: float, now_ms: float) -> None:
+        """Count a rebalance that is complete."""
+        self.syncs += 1
+        self.rebalances += 1
+        self.rebalance_latency_total_ms += latency_ms
+        self.rebalance_latency_max_ms = max(self.rebalance_latency_max_ms, latency_ms)
+        self.last_rebalance_at_ms = now_ms
+
 
 GroupRequest = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest
 GroupResponse = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | LeaveGroupResponse
 Action = FindCoordinator | DropCoordinator | Send | Assign
+
+
+class CoordinatorLookup:
+    """Whether the coordinator is known, and when to look for it; the rest is as for `Membership`."""
+
+    def __init__(self, settings: MemberSettings, jitter: Callable[[float], float]) -> None:
+        self._settings = settings
+        self._jitter = jitter
+        self.is_known = False
+        self.lost_at_ms: float | None = None
+        """Since when the coordinator is unknown, None while it is known."""
+        self.problem: ClientError | str | None = None
+        self.is_wanted = False
+        """Whether a caller that is not a member (yet) needs it."""
+        self._in_progress = False
+        self._due_ms = 0.0
+        self._failures = 0
+        self._found_at_ms = float("-inf")
+        self._losses_in_a_row = 0
+        """How often the coordinator was lost soon after it had been found."""
+
+    @property
+    def due_ms(self) -> float | None:
+        """When to look for an unknown coordinator; None while that is in progress."""
+        return None if self._in_progress else self._due_ms
+
+    def begin(self, now_ms: float) -> bool:
+        """Begin to look if that is due; returns whether it did."""
+        if self._in_progress or now_ms < self._due_ms:
+            return False
+        self._in_progress = True
+        return True
+
+    def found(self, now_ms: float) -> None:
+        """Handle a successful lookup."""
+        self._in_progress = self.is_wanted = False
+        self.is_known = True
+        self._found_at_ms = now_ms
+        self.lost_at_ms = self.problem = None
+        self._failures = 0
+
+    def failed(self, error: ClientError, now_ms: float) -> None:
+        """Handle a failed lookup; it is repeated after a backoff, unless the error is fatal and no member needs it."""
+        self._in_progress = False
+        self.problem = error
+        self._due_ms = now_ms + backoff_ms(self._settings, self._jitter, self._failures)
+        self._failures += 1
+        self.is_wanted = self.is_wanted and error.retriable
+
+    def lost(self, why: ClientError | str, now_ms: float) -> None:
+        """Look for the coordinator at once, but after a backoff if one was found and lost just before.
+
+        Brokers name a coordinator that is gone until they know another one.
+        """
+        self.is_known = False
+        self.lost_at_ms = now_ms
+        self.problem = why
+        if now_ms - self._found_at_ms >= self._settings.retry_backoff_max_ms:
+            self._losses_in_a_row = 0
+        before = self._losses_in_a_row
+        self._losses_in_a_row += 1
+        pause_ms = backoff_ms(self._settings, self._jitter, before - 1) if before else 0.0
+        self._due_ms = now_ms + pause_ms
+
+
+def backoff_ms(settings: MemberSettings, jitter: Callable[[float], float], failures: int) -> float:
+    """The pause after one more than `failures` failures in a row."""
+    return jitter(min(settings.retry_backoff_ms * 2 ** min(failures, 30), settings.retry_backoff_max_ms))
 
 
 class Membership:
@@ -150,10 +226,7 @@ class Membership:
         self.is_active = False
         """Whether it should be a member: from `start` to `stop`."""
         self.is_leader = False
-        self.coordinator_known = False
-        self.coordinator_lost_at_ms: float | None = None
-        """Since when the coordinator is unknown, None while it is known."""
-        self.coordinator_problem: ClientError | str | None = None
+        self.lookup = CoordinatorLookup(settings, jitter)
         self.rejoin_needed = False
         self.rejoin_reason = ""
         self.needs_prepare = True
@@ -170,16 +243,10 @@ class Membership:
         """Events to be logged."""
         self.last_poll_ms = 0.0
         self.rebalance_started_ms: float | None = None
-        self.figures = MemberFigures()
-        self._coordinator_wanted = False
+        self.metrics = MemberMetrics()
         self._was_member = False
-        self._looking = False
-        self._lookup_due_ms = 0.0
         self._join_due_ms = 0.0
-        self._failures = self._lookup_failures = 0
-        self._found_at_ms = float("-inf")
-        self._losses_in_a_row = 0
-        """How often the coordinator was lost soon after it had been found."""
+        self._failures = 0
         self._joining: JoinGroupRequest | SyncGroupRequest | None = None
         self._assigning: JoinGroupResponse | None = None
         self._heartbeat: tuple[HeartbeatRequest, Generation] | None = None
@@ -193,7 +260,7 @@ class Membership:
         """State of the consumer, for metrics."""
         if not self.is_active:
             return ClientState.DOWN
-        if not self.coordinator_known:
+        if not self.lookup.is_known:
             return ClientState.FINDING_COORDINATOR_AGAIN if self._was_member else ClientState.FINDING_COORDINATOR
         return ClientState.MEMBER if self._was_member and self.consumes else ClientState.STOPPED
 
@@ -206,11 +273,6 @@ class Membership:
     def is_rebalancing(self) -> bool:
         """Whether it has joined a rebalance that is not complete."""
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
-
-    @property
-    def is_dynamic(self) -> bool:
-        """Whether it leaves the group on close (not a static member)."""
-        return self.settings.group_instance_id is None
 
     @property
     def has_lost_membership(self) -> bool:
@@ -228,7 +290,7 @@ class Membership:
             self.is_active
             and self.rejoin_needed
             and self.assignment is None
-            and self.coordinator_known
+            and self.lookup.is_known
             and not self.is_joining
             and now_ms >= self._join_due_ms
         )
@@ -251,7 +313,8 @@ class Membership:
             self.rejoin_needed, self.needs_prepare = True, True
             self.last_poll_ms = now_ms
             self._was_member = False
-            self.coordinator_lost_at_ms = self.coordinator_lost_at_ms or (None if self.coordinator_known else now_ms)
+            if not self.lookup.is_known:
+                self.lookup.lost_at_ms = self.lookup.lost_at_ms or now_ms
             self.wake(now_ms)
 
     def stop(self) -> None:
@@ -263,7 +326,7 @@ class Membership:
 
     def want_coordinator(self, now_ms: float) -> None:
         """Find the coordinator for a caller that is not a member (yet)."""
-        self._coordinator_wanted = True
+        self.lookup.is_wanted = True
         self.wake(now_ms)
 
     def polled(self, now_ms: float) -> None:
@@ -272,10 +335,8 @@ class Membership:
 
     def wake(self, now_ms: float) -> None:
         """Handle the passing of time."""
-        if not self.coordinator_known:
-            wanted = self.is_active or self._coordinator_wanted
-            if wanted and not self._looking and now_ms >= self._lookup_due_ms:
-                self._looking = True
+        if not self.lookup.is_known:
+            if (self.is_active or self.lookup.is_wanted) and self.lookup.begin(now_ms):
                 self.actions.append(FindCoordinator())
         elif self._is_in_generation:
             self._keep_alive(now_ms)
@@ -283,9 +344,9 @@ class Membership:
     def next_deadline_ms(self, now_ms: float) -> float | None:
         """When to call `wake` or to request a poll next; None for never."""
         due: list[float] = []
-        if not self.coordinator_known:
-            if (self.is_active or self._coordinator_wanted) and not self._looking:
-                due.append(self._lookup_due_ms)
+        if not self.lookup.is_known:
+            if (self.is_active or self.lookup.is_wanted) and self.lookup.due_ms is not None:
+                due.append(self.lookup.due_ms)
         elif self._is_in_generation:
             due += [self._session_deadline_ms, self.poll_deadline_ms]
             due += [self._heartbeat_due_ms] if self._heartbeat is None else []
@@ -322,46 +383,32 @@ class Membership:
             )
             self._heartbeat = (request, who)
             self._heartbeat_due_ms = now_ms + settings.heartbeat_interval_ms
-            self.figures.last_heartbeat_at_ms = now_ms
+            self.metrics.last_heartbeat_at_ms = now_ms
             self.actions.append(Send(request, settings.request_timeout_ms))
 
     # The coordinator
 
     def coordinator_found(self, now_ms: float) -> None:
         """Handle a successful lookup."""
-        self._looking = False
-        self.coordinator_known = True
-        self._found_at_ms = now_ms
-        self.coordinator_lost_at_ms = self.coordinator_problem = None
-        self._coordinator_wanted = False
-        self._lookup_failures = 0
+        self.lookup.found(now_ms)
         self._session_deadline_ms = now_ms + self.settings.session_timeout_ms
         self._heartbeat_due_ms = min(self._heartbeat_due_ms, now_ms)
         self.wake(now_ms)
 
     def coordinator_not_found(self, error: ClientError, now_ms: float) -> None:
         """Handle a failed lookup; it is retried after a backoff, unless the error is fatal."""
-        self._looking = False
-        self.coordinator_problem = error
-        self._lookup_due_ms = now_ms + self._backoff_ms(self._lookup_failures)
-        self._lookup_failures += 1
+        self.lookup.failed(error, now_ms)
         if not error.retriable:
-            self._coordinator_wanted = False
             self.failure = error if self.is_active else None
 
     def coordinator_lost(self, why: ClientError | str, now_ms: float) -> None:
         """Note that the broker is not the coordinator any more, or unreachable: find it again.
 
-        Its pending responses are ignored; a join in progress is restarted with the coordinator that is found. It is
-        looked for at once, but after a backoff if one was found and lost just before: brokers name a coordinator that
-        is gone until they know another one.
+        Its pending responses are ignored; a join in progress is restarted with the coordinator that is found.
         """
-        if self.coordinator_known:
-            self.coordinator_known = False
-            self.coordinator_lost_at_ms = now_ms
-            self.coordinator_problem = why
+        if self.lookup.is_known:
+            self.lookup.lost(why, now_ms)
             self.notes.append(Note(f"the coordinator is lost and looked for: {why}"))
-            self._lookup_due_ms = now_ms + self._pause_after_loss_ms(now_ms)
             self._heartbeat = None
             self.actions.append(DropCoordinator())
             if self._joining is not None:
@@ -369,18 +416,6 @@ class Membership:
                 gone = ConnectionLostError(f"the coordinator is lost: {why}", retriable=True)
                 self._join_failed(gone, type(gone).__name__, now_ms)
         self.wake(now_ms)
-
-    def _pause_after_loss_ms(self, now_ms: float) -> float:
-        if now_ms - self._found_at_ms >= self.settings.retry_backoff_max_ms:
-            self._losses_in_a_row = 0
-        before = self._losses_in_a_row
-        self._losses_in_a_row += 1
-        return self._backoff_ms(before - 1) if before else 0.0
-
-    def _backoff_ms(self, failures: int) -> float:
-        settings = self.settings
-        pause_ms = min(settings.retry_backoff_ms * 2 ** min(failures, 30), settings.retry_backoff_max_ms)
-        return self._jitter(pause_ms)
 
     # Joining
 
@@ -456,7 +491,7 @@ class Membership:
         if self._heartbeat is not None and request is self._heartbeat[0]:
             sent_as = self._heartbeat[1]
             self._heartbeat = None
-            self.figures.heartbeats += 1
+            self.metrics.heartbeats += 1
             self._heartbeat_answered(answer.error_code, sent_as, now_ms)
         elif request is self._joining:
             self._joining = None
@@ -509,7 +544,7 @@ class Membership:
             self._joining_refused(code, "cannot be joined", now_ms)
 
     def _joined(self, answer: JoinGroupResponse, now_ms: float) -> None:
-        self.figures.joins += 1
+        self.metrics.joins += 1
         self.state = MemberState.COMPLETING_REBALANCE
         self.generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name)
         self._failures = 0
@@ -531,19 +566,10 @@ class Membership:
             return
         self.state = MemberState.STABLE
         self.rejoin_needed, self.rejoin_reason = False, ""
-        self._count_rebalance(now_ms)
+        began_ms, self.rebalance_started_ms = self.rebalance_started_ms, None
+        self.metrics.rebalanced(0.0 if began_ms is None else now_ms - began_ms, now_ms)
         self._session_deadline_ms = now_ms + self.settings.session_timeout_ms
         self.assignment = answer.assignment
-
-    def _count_rebalance(self, now_ms: float) -> None:
-        figures, started_ms = self.figures, self.rebalance_started_ms
-        self.rebalance_started_ms = None
-        took_ms = now_ms - (now_ms if started_ms is None else started_ms)
-        figures.syncs += 1
-        figures.rebalances += 1
-        figures.rebalance_latency_total_ms += took_ms
-        figures.rebalance_latency_max_ms = max(figures.rebalance_latency_max_ms, took_ms)
-        figures.last_rebalance_at_ms = now_ms
 
     def _joining_refused(self, code: int, context: str, now_ms: float) -> None:
         error = self._refusal(code, context)
@@ -560,10 +586,10 @@ class Membership:
 
     def _join_failed(self, error: ClientError, name: str, now_ms: float) -> None:
         """Handle a failed join: retry after a backoff, or keep a fatal error for the user."""
-        self.figures.failed_rebalances += 1
+        self.metrics.failed_rebalances += 1
         self.request_rejoin(f"rebalance failed due to {name}")
         self.notes.append(Note(f"joining failed: {error}"))
-        self._join_due_ms = now_ms + self._backoff_ms(self._failures)
+        self._join_due_ms = now_ms + backoff_ms(self.settings, self._jitter, self._failures)
         self._failures += 1
         if not error.retriable and self.fenced is None:
             self.failure = error
@@ -591,8 +617,8 @@ class Membership:
         """Leave the group: send LeaveGroup, unless the member is static, and forget the member id."""
         settings, who = self.settings, self.generation
         if (
-            self.is_dynamic
-            and self.coordinator_known
+            settings.group_instance_id is None
+            and self.lookup.is_known
             and self.state is not MemberState.UNJOINED
             and who.member_id != NO_MEMBER_ID
         ):

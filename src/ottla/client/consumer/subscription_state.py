@@ -13,7 +13,8 @@ records may run beside an event loop that builds requests. Everything else must 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -77,44 +78,35 @@ class LogTruncation(NamedTuple):
     divergent_offset: OffsetAndMetadata | None
 
 
+@dataclass(slots=True, eq=False)
 class PartitionState:
     """One assigned partition. High watermark, log start and last stable offset are None until a broker reports them."""
 
-    __slots__ = (
-        "fetch_state",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "next_retry_at_ms",
-        "paused",
-        "pending_revocation",
-        "position",
-        "preferred_read_replica",
-        "preferred_until_ms",
-        "reset_strategy",
-        "seeks",
-    )
-
-    def __init__(self) -> None:
-        self.fetch_state = FetchState.INITIALIZING
-        self.position: FetchPosition | None = None
-        self.paused = False
-        self.pending_revocation = False
-        self.reset_strategy: OffsetReset | None = None
-        self.preferred_read_replica: int | None = None
-        self.preferred_until_ms = 0.0
-        self.high_watermark: int | None = None
-        self.last_stable_offset: int | None = None
-        self.log_start_offset: int | None = None
-        self.next_retry_at_ms = 0.0
-        """Resets and validations are not retried before this time."""
-        self.seeks = 0
-        """Counts the times the position was set other than by reading on, which makes fetched data obsolete."""
+    fetch_state: FetchState = FetchState.INITIALIZING
+    position: FetchPosition | None = None
+    paused: bool = False
+    pending_revocation: bool = False
+    reset_strategy: OffsetReset | None = None
+    preferred_read_replica: int | None = None
+    preferred_until_ms: float = 0.0
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+    next_retry_at_ms: float = 0.0
+    """Resets and validations are not retried before this time."""
+    seeks: int = 0
+    """Counts the times the position was set other than by reading on, which makes fetched data obsolete."""
 
     @property
     def is_fetchable(self) -> bool:
         """Whether records may be fetched and returned."""
         return self.fetch_state is FetchState.FETCHING and not self.paused and not self.pending_revocation
+
+    def replica_to_read(self, now_ms: float) -> int | None:
+        """The preferred read replica, None for the leader."""
+        if self.preferred_read_replica is not None and now_ms > self.preferred_until_ms:
+            self.preferred_read_replica = None
+        return self.preferred_read_replica
 
     def lag(self, *, read_committed: bool) -> int | None:
         """Return the lag: records between position and last known end, None if either is unknown."""
@@ -233,15 +225,10 @@ class SubscriptionState:
         """Drop the topics of other members."""
         self._group_subscription = frozenset()
 
-    @property
-    def group_subscription(self) -> frozenset[str]:
-        """The topics of all members if this one is the group leader, else its own subscription."""
-        return self._group_subscription | self.subscription
-
     def metadata_topics(self) -> frozenset[str]:
-        """Topics whose metadata is needed."""
+        """Topics whose metadata is needed: by a group leader also those of the other members."""
         if self.type is not SubscriptionType.USER_ASSIGNED:
-            return self.group_subscription
+            return self._group_subscription | self.subscription
         if self._assigned_topics[0] != self.assignment_id:
             self._assigned_topics = (self.assignment_id, frozenset(each.topic for each in self._assignment))
         return self._assigned_topics[1]
@@ -305,10 +292,6 @@ class SubscriptionState:
         self.settled = False
         self.state(partition).validate_at(position)
 
-    def seek_validated(self, partition: TopicPartition, position: FetchPosition) -> None:
-        """Read from there at once."""
-        self.state(partition).settle_at(position)
-
     def request_reset(self, partition: TopicPartition, strategy: OffsetReset | None = None) -> None:
         """Reset the position by `strategy`, by auto.offset.reset for None."""
         state = self.state(partition)
@@ -337,58 +320,32 @@ class SubscriptionState:
         """Assigned partitions that are paused."""
         return {each for each, state in self._assignment.items() if state.paused}
 
-    def position(self, partition: TopicPartition) -> FetchPosition | None:
-        """The position, None while unknown. Raises IllegalStateError if not assigned."""
-        return self.state(partition).position
-
     def valid_position(self, partition: TopicPartition) -> FetchPosition | None:
         """The position if it is valid: neither reset nor validation is pending."""
         state = self.state(partition)
         return state.position if state.fetch_state is FetchState.FETCHING else None
-
-    def fetchable_partitions(self, wanted: Callable[[TopicPartition], bool] | None = None) -> list[TopicPartition]:
-        """Partitions with a valid position that are not paused, in order, of those `wanted`."""
-        return [
-            each for each, state in self._assignment.items() if state.is_fetchable and (wanted is None or wanted(each))
-        ]
-
-    def is_fetchable(self, partition: TopicPartition) -> bool:
-        """Whether records of the partition may be returned."""
-        state = self._assignment.get(partition)
-        return state is not None and state.is_fetchable
 
     def has_all_fetch_positions(self) -> bool:
         """Whether every assigned partition has a valid position; cached in `settled`."""
         self.settled = all(state.fetch_state is FetchState.FETCHING for state in self._assignment.values())
         return self.settled
 
-    def _in_state(self, wanted: FetchState, now_ms: float | None = None) -> list[TopicPartition]:
+    def in_state(self, wanted: FetchState, now_ms: float | None = None) -> list[TopicPartition]:
+        """Partitions in this state; with `now_ms` only those whose lookup or validation is due."""
         return [
             each
             for each, state in self._assignment.items()
             if state.fetch_state is wanted and (now_ms is None or state.next_retry_at_ms <= now_ms)
         ]
 
-    def needs_initializing_positions(self) -> list[TopicPartition]:
-        """Partitions without a position and without a lookup in progress: committed offsets have to be fetched."""
-        return self._in_state(FetchState.INITIALIZING)
-
     def reset_initializing_positions(self) -> list[TopicPartition]:
         """Reset partitions without a committed offset; returns those that cannot be, as auto.offset.reset is none."""
-        partitions = self.needs_initializing_positions()
+        partitions = self.in_state(FetchState.INITIALIZING)
         if self.default_reset is OffsetReset.NONE:
             return partitions
         for each in partitions:
             self.request_reset(each)
         return []
-
-    def partitions_needing_reset(self, now_ms: float) -> list[TopicPartition]:
-        """Partitions whose offset lookup is due."""
-        return self._in_state(FetchState.AWAIT_RESET, now_ms)
-
-    def partitions_needing_validation(self, now_ms: float) -> list[TopicPartition]:
-        """Partitions whose validation is due."""
-        return self._in_state(FetchState.AWAIT_VALIDATION, now_ms)
 
     def set_next_allowed_retry(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
         """Do not retry resets or validations of these before `at_ms`."""
@@ -453,28 +410,10 @@ class SubscriptionState:
             state.preferred_read_replica, state.preferred_until_ms = node_id, until_ms
             self.has_preferred_replicas = True
 
-    def preferred_read_replica(self, partition: TopicPartition, now_ms: float) -> int | None:
-        """The replica to read from, None for the leader."""
-        state = self._assignment.get(partition)
-        if state is None or state.preferred_read_replica is None:
-            return None
-        if now_ms > state.preferred_until_ms:
+    def clear_preferred_read_replica(self, partition: TopicPartition) -> None:
+        """Go back to the leader."""
+        if (state := self._assignment.get(partition)) is not None:
             state.preferred_read_replica = None
-        return state.preferred_read_replica
-
-    def clear_preferred_read_replica(self, partition: TopicPartition) -> int | None:
-        """Go back to the leader; returns the replica used before."""
-        state = self._assignment.get(partition)
-        if state is None:
-            return None
-        before, state.preferred_read_replica = state.preferred_read_replica, None
-        return before
-
-    # Lag
-
-    def partition_lag(self, partition: TopicPartition, *, read_committed: bool = False) -> int | None:
-        """The lag: records between position and last known end, None if either is unknown."""
-        return self.state(partition).lag(read_committed=read_committed)
 
     def snapshot(self) -> Mapping[TopicPartition, PartitionState]:
         """Assigned partitions and their states, for metrics and health."""

@@ -1,7 +1,7 @@
 """Buffers records until they are sent: a queue of batches per partition, encoded on append.
 
 Any thread appends, the sender drains; one lock guards all of it and is held only briefly. Appending to an open batch
-needs no lock (`ProducerCore.append`). Memory is bounded by `buffer.memory`; a batch reserves its limit from its
+needs no lock (`ProducerDelegate.append`). Memory is bounded by `buffer.memory`; a batch reserves its limit from its
 creation until it is delivered or fails.
 """
 

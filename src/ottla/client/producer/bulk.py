@@ -1,6 +1,6 @@
 """Bulk sending: `send_many` and `send_arrow`, without a future per record and with larger batches.
 
-Both are generators that yield what the caller has to wait for (`Wait`, or None for one turn of the event loop), since
+Both are generators that yield what the caller has to wait for (`Wait`, or None to let the event loop run), since
 threads and tasks wait differently; they return the future. If the wait fails, the
 error is thrown into them.
 """
@@ -15,7 +15,7 @@ from ottla.client.errors import ClientError, ClientTimeoutError, InvalidArgument
 from ottla.client.producer.accumulator import RECORD_OVERHEAD, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.bulk_future import BulkFuture
-from ottla.client.producer.core import MAX_INT32, ProducerCore, Wait, check_timestamp, octets
+from ottla.client.producer.delegate import MAX_INT32, ProducerDelegate, Wait, check_timestamp, octets
 from ottla.client.producer.futures import RecordFuture
 from ottla.client.producer.record import ProducerRecord, checked_headers, topic_name
 from ottla.records.batch import BATCH_OVERHEAD
@@ -35,22 +35,22 @@ PAIRS_PER_CALL = 2500
 WITHOUT_KEY = -1
 """Stands for the topic's sticky partition in place of a partition number."""
 
-Steps = Generator[tuple[Wait | None, str], None, BulkFuture]
+Slices = Generator[tuple[Wait | None, str], None, BulkFuture]
 
 
-def bulk_future(given: Any) -> BulkFuture:
+def bulk_future(into: Any) -> BulkFuture:
     """Return the future to fill: the given one, or a new one for None. Else raises InvalidArgumentError."""
-    if given is None:
+    if into is None:
         return BulkFuture()
-    if not isinstance(given, BulkFuture):
-        raise InvalidArgumentError(f"into is a BulkFuture or None, not {given!r:.80}")
-    return given
+    if not isinstance(into, BulkFuture):
+        raise InvalidArgumentError(f"into is a BulkFuture or None, not {into!r:.80}")
+    return into
 
 
-def interrupted(steps: Steps, future: BulkFuture, error: BaseException) -> None:
-    """Abort `steps` after a cancellation or interrupt; adds a note to the error that says how much was sent."""
+def interrupted(slices: Slices, future: BulkFuture, error: BaseException) -> None:
+    """Abort `slices` after a cancellation or interrupt; adds a note to the error that says how much was sent."""
     if not isinstance(error, Exception):
-        steps.close()
+        slices.close()
         error.add_note(f"{future.count} records were handed over before that, and will be sent; the others were not")
 
 
@@ -61,8 +61,8 @@ class _Batches:
     the sticky partition's batch, together with keyed records of that partition, until it is full: `WITHOUT_KEY`.
     """
 
-    def __init__(self, core: ProducerCore, topic: str, limit: int, future: BulkFuture) -> None:
-        self._core = core
+    def __init__(self, delegate: ProducerDelegate, topic: str, limit: int, future: BulkFuture) -> None:
+        self._delegate = delegate
         self._topic = topic
         self._limit = limit
         self._future = future
@@ -73,15 +73,15 @@ class _Batches:
 
     def queues(self) -> TopicQueues | None:
         """Return the topic's queues, None if its metadata is missing."""
-        return self._core.queues_of(self._topic)
+        return self._delegate.queues_of(self._topic)
 
     def begin(self, queues: TopicQueues, partition: int) -> ProducerBatch:
         """Return a batch for a partition; for `WITHOUT_KEY` that of the sticky partition, created unless it is open."""
         number = queues.sticky.partition if partition < 0 else partition
         batch = self.open.get(number)
         if batch is None:
-            accumulator = self._core.accumulator
-            now = self._core.cluster.clock.monotonic_ms()
+            accumulator = self._delegate.accumulator
+            now = self._delegate.cluster.clock.monotonic_ms()
             where = queues.queues[number].partition
             batch = ProducerBatch(where, self._limit, 0, now, accumulator.lock, accumulator.home)
         self._put(batch, {number, partition})
@@ -105,7 +105,7 @@ class _Batches:
             self.builders[place] = None
         return places
 
-    def finish(self, batch: ProducerBatch, *, waits: bool = True) -> Steps:
+    def finish(self, batch: ProducerBatch, *, waits: bool = True) -> Slices:
         """Hand a batch over to the sender, once there is room for it. Raises RecordTooLargeError.
 
         With `waits` False and no room, raises ClientTimeoutError; the batch stays here then.
@@ -114,28 +114,28 @@ class _Batches:
         if not batch.builder.count:  # its first record was rejected
             return self._future
         size = batch.builder.size + BATCH_OVERHEAD
-        if size > self._core.config.max_request_size:
-            limit = f"max.request.size of the producer ({self._core.config.max_request_size})"
+        if size > self._delegate.config.max_request_size:
+            limit = f"max.request.size of the producer ({self._delegate.config.max_request_size})"
             raise RecordTooLargeError(self._topic, size, limit)
-        while not self._core.accumulator.room_for(size):
+        while not self._delegate.accumulator.room_for(size):
             try:
                 if not waits:
-                    raise self._core.blocked(Wait.MEMORY, self._topic)
+                    raise self._delegate.blocked(Wait.MEMORY, self._topic)
                 yield Wait.MEMORY, self._topic
             except ClientError:
                 self._put(batch, places)
                 raise
-        self._core.check_open()
+        self._delegate.check_open()
         batch.reserved = size
-        queues = self._core.accumulator.topics[self._topic]
+        queues = self._delegate.accumulator.topics[self._topic]
         # Its delivery timeout starts now, however slowly the records came.
-        queues.used_at_ms = batch.created_ms = self._core.cluster.clock.monotonic_ms()
-        self._core.accumulator.add_batch(queues, batch, is_sticky=WITHOUT_KEY in places)
+        queues.used_at_ms = batch.created_ms = self._delegate.cluster.clock.monotonic_ms()
+        self._delegate.accumulator.add_batch(queues, batch, is_sticky=WITHOUT_KEY in places)
         self._future.add_batch(batch.result, batch.builder.count)
         yield None, self._topic
         return self._future
 
-    def finish_all(self) -> Steps:
+    def finish_all(self) -> Slices:
         """Hand all batches over to the sender."""
         for batch in dict.fromkeys(self.open.values()):
             yield from self.finish(batch)
@@ -145,13 +145,13 @@ class _Batches:
 class Bulk:
     """Bulk sending for one producer."""
 
-    def __init__(self, core: ProducerCore) -> None:
-        self._core = core
-        config = core.config
+    def __init__(self, delegate: ProducerDelegate) -> None:
+        self._delegate = delegate
+        config = delegate.config
         largest = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
         self._limit = max(min(max(config.batch_size, BULK_BATCH_BYTES), largest), 1)
 
-    def many(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Steps:
+    def many(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Slices:
         """Send records, or pairs of key and value for `topic`. Records before a rejected one are sent."""
         if isinstance(records, str | bytes) or not isinstance(records, Iterable):
             raise InvalidArgumentError(
@@ -159,8 +159,8 @@ class Bulk:
             )
         if topic is not None and topic.__class__ is not str:
             topic = topic_name(topic)
-        self._core.check_open()
-        if self._core.needs_each_record:
+        self._delegate.check_open()
+        if self._delegate.needs_each_record:
             yield from self._each(records, topic, future)
             return future
         filled: dict[str, _Batches] = {}
@@ -192,24 +192,24 @@ class Bulk:
 
     def _fill(
         self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches], future: BulkFuture
-    ) -> Steps:
+    ) -> Slices:
         """Encode the records into batches. The slow path: handles each record that `_left_over` yields."""
         batches: _Batches | None = None
-        name, headers, wanted, given, is_record = "", (), None, None, False
+        name, headers, wanted, own_timestamp, is_record = "", (), None, None, False
         count = 0
-        now_ms = self._core.cluster.clock.now_ms
+        now_ms = self._delegate.cluster.clock.now_ms
         timestamp = now_ms()
         opened: dict[int, ProducerBatch] = {}
-        ignores_keys = self._core.config.partitioner_ignore_keys
+        ignores_keys = self._delegate.config.partitioner_ignore_keys
         for item in self._left_over(records, topic, filled):
             if item.__class__ is tuple and len(item) == PAIR:
                 key, value = item
                 where = topic
                 if is_record:
-                    is_record, headers, wanted, given = False, (), None, None
+                    is_record, headers, wanted, own_timestamp = False, (), None, None
             else:
                 is_record = True
-                where, value, key, wanted, given, headers = self._taken_apart(item, topic)
+                where, value, key, wanted, own_timestamp, headers = self._taken_apart(item, topic)
             if where is not name or batches is None:
                 batches, queues = yield from self._topic_of(where, filled, future)
                 name, count, opened = where or "", queues.count, batches.open
@@ -225,7 +225,7 @@ class Bulk:
                 timestamp = now_ms()
                 batch = batches.begin(queues, partition)
             try:
-                index = batch.builder.append(timestamp if given is None else given, key, value, headers)
+                index = batch.builder.append(timestamp if own_timestamp is None else own_timestamp, key, value, headers)
             except TypeError as error:
                 raise InvalidArgumentError(f"a record for topic {name} cannot be sent: {error}") from error
             while index < 0:  # even the sticky partition's open batch may be full
@@ -235,12 +235,12 @@ class Bulk:
                 queues = queues if found is None else found
                 count = queues.count
                 batch = batches.begin(queues, partition)
-                index = batch.builder.append(timestamp if given is None else given, key, value, headers)
+                index = batch.builder.append(timestamp if own_timestamp is None else own_timestamp, key, value, headers)
         return future
 
     def _left_over(self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches]) -> Iterator[Any]:
         """Append plain pairs to open batches with room, many at a time; yields all other records, in order."""
-        if topic is None or self._core.config.partitioner_ignore_keys:
+        if topic is None or self._delegate.config.partitioner_ignore_keys:
             yield from records
             return
         if records.__class__ is list:
@@ -260,7 +260,7 @@ class Bulk:
             raise failure
 
     def _left_over_of(self, items: list[Any], topic: str, filled: dict[str, _Batches]) -> Iterator[Any]:
-        now_ms = self._core.cluster.clock.now_ms
+        now_ms = self._delegate.cluster.clock.now_ms
         at = 0
         while at < len(items):
             batches = filled.get(topic)
@@ -294,7 +294,7 @@ class Bulk:
             raise InvalidArgumentError("pairs of key and value need a topic: send_many(pairs, topic)")
         batches = filled.get(topic)
         if batches is None:
-            batches = filled[topic] = _Batches(self._core, topic, self._limit, future)
+            batches = filled[topic] = _Batches(self._delegate, topic, self._limit, future)
         while (queues := batches.queues()) is None:
             yield Wait.TOPIC, topic
         return batches, queues
@@ -306,35 +306,35 @@ class Bulk:
                 f"topic {topic} has no partition {partition!r}; it has the partitions 0 to {count - 1}"
             )
 
-    def _each(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Steps:
+    def _each(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Slices:
         """Send one by one, for serializers, interceptors and partitioners that have to see each record."""
         for item in records:
             where, value, key, partition, timestamp, headers = self._taken_apart(item, topic)
             if where is None:
                 raise InvalidArgumentError("pairs of key and value need a topic: send_many(pairs, topic)")
             record: ProducerRecord[Any, Any] = ProducerRecord(where, value, key, partition, timestamp, headers)
-            with self._core.interceptors.sending(record, None) as (changed, notify):
-                callback = notify if self._core.interceptors else None
+            with self._delegate.interceptors.sending(record, None) as (changed, notify):
+                callback = notify if self._delegate.interceptors else None
                 to, value, key, partition, timestamp, headers = changed
-                outcome = self._core.take(to, partition, timestamp, key, value, headers, callback)
+                outcome = self._delegate.take(to, partition, timestamp, key, value, headers, callback)
                 while isinstance(outcome, Wait):
                     yield outcome, to
-                    outcome = self._core.take(to, partition, timestamp, key, value, headers, callback)
+                    outcome = self._delegate.take(to, partition, timestamp, key, value, headers, callback)
             assert isinstance(outcome, RecordFuture)
             future.add_record(outcome)
         return future
 
     def arrow(
         self, data: Any, topic: str | None, columns: dict[str, str | None], partition: int | None, future: BulkFuture
-    ) -> Steps:
+    ) -> Slices:
         """Send a table or record batch; `columns` names those for key, value, partition, timestamp, headers, topic."""
         if topic is not None and topic.__class__ is not str:
             topic = topic_name(topic)
         for role, name in columns.items():
             if name is not None and not isinstance(name, str):
                 raise InvalidArgumentError(f"{role}_column is the name of a column or None, not {name!r:.80}")
-        self._core.check_open()
-        self._core.check_no_partitioner("send_arrow")
+        self._delegate.check_open()
+        self._delegate.check_no_partitioner("send_arrow")
         require_extra("send_arrow", "arrow", "pyarrow")
         table = _as_arrow(data)
         try:
@@ -348,16 +348,16 @@ class Bulk:
 
     def _arrow_topic(
         self, data: Any, topic: str, columns: dict[str, str | None], partition: int | None, future: BulkFuture
-    ) -> Steps:
-        batches = _Batches(self._core, topic, self._limit, future)
+    ) -> Slices:
+        batches = _Batches(self._delegate, topic, self._limit, future)
         while (queues := batches.queues()) is None:
             yield Wait.TOPIC, topic
         if partition is not None:
             self._check_partition(topic, partition, queues.count)
         found = {role: _column(data, role, name) for role, name in columns.items() if role != "topic"}
-        source = _source(found, self._core.cluster.clock.now_ms())
+        source = _source(found, self._delegate.cluster.clock.now_ms())
         chosen_partitions = _partitions(
-            found, partition, queues.count, ignores_keys=self._core.config.partitioner_ignore_keys
+            found, partition, queues.count, ignores_keys=self._delegate.config.partitioner_ignore_keys
         )
         if chosen_partitions is not None and chosen_partitions.null_count:
             chosen_partitions = self._with_sticky(chosen_partitions, found["value"], queues)
@@ -383,17 +383,17 @@ class Bulk:
         if chosen.null_count == len(chosen):
             return chosen
         size = RECORD_OVERHEAD + (0 if values is None else values.nbytes // len(values))
-        rows_per_turn = max(self._limit // size, 1)
+        rows_per_batch = max(self._limit // size, 1)
         nulls_so_far = compute.cumulative_sum(compute.is_null(chosen).cast(pyarrow.int32()))
-        turns = compute.divide(nulls_so_far, rows_per_turn).cast(pyarrow.int32())
+        batches_before = compute.divide(nulls_so_far, rows_per_batch).cast(pyarrow.int32())
         sticky: list[int] = []
-        with self._core.accumulator.lock:
-            for _ in range(turns[-1].as_py() + 1):
+        with self._delegate.accumulator.lock:
+            for _ in range(batches_before[-1].as_py() + 1):
                 if sticky:
                     queues.sticky.switch()
                 sticky.append(queues.sticky.partition)
-            queues.sticky.add(chosen.null_count % rows_per_turn * size, may_switch=True)
-        return compute.coalesce(chosen, pyarrow.array(sticky, pyarrow.int32()).take(turns))
+            queues.sticky.add(chosen.null_count % rows_per_batch * size, may_switch=True)
+        return compute.coalesce(chosen, pyarrow.array(sticky, pyarrow.int32()).take(batches_before))
 
 
 def _as_arrow(data: Any) -> Any:

@@ -161,17 +161,17 @@ class _Called:
         self.partition = function
 
 
-def partitioner_of(given: Any, originals: Mapping[str, Any]) -> Any:
+def partitioner_of(value: Any, originals: Mapping[str, Any]) -> Any:
     """Resolve `partitioner.class`: object, class, function or dotted name. None is the default.
 
     Raises InvalidConfigError if it does not exist, or is not a partitioner.
     """
-    if given is None:
+    if value is None:
         return None
-    found, is_new = make_instance(PRODUCER, "partitioner.class", given, BUILT_IN, "partition")
+    found, is_new = make_instance(PRODUCER, "partitioner.class", value, BUILT_IN, "partition")
     if not hasattr(found, "partition") or isinstance(found, str):  # str has a method of that name
         if not callable(found):
-            raise InvalidConfigError(PRODUCER, [f"partitioner.class: {given!r} has no method partition."])
+            raise InvalidConfigError(PRODUCER, [f"partitioner.class: {value!r} has no method partition."])
         found = _Called(found)
     if is_new:
         configure(PRODUCER, "partitioner.class", found, dict(originals))

@@ -16,16 +16,16 @@ from ottla.client.configs import parse_producer_config
 from ottla.client.errors import ClientError, DeliveryError
 from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.model import PartitionMetadata
-from ottla.client.producer.bulk import Bulk, Steps, bulk_future, interrupted
+from ottla.client.producer.bulk import Bulk, Slices, bulk_future, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
-from ottla.client.producer.core import ProducerCore, Wait
+from ottla.client.producer.delegate import ProducerDelegate, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
 from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 from ottla.records.type_variables import K, V
 
-BATCHES_PER_TURN = 16
+BATCHES_PER_SLICE = 16
 """Number of new batches after which `send` yields to the event loop."""
 
 
@@ -44,22 +44,22 @@ class Producer(MethodHints, Generic[K, V]):
         self, config: Mapping[str, Any] | None = None, /, *, environment: Environment | None = None, **settings: Any
     ) -> None:
         self.config = parse_producer_config(config, settings)
-        self._core = ProducerCore(self.config, Cluster(self.config.client_settings, environment), self._wake)
-        self._core.accumulator.home.hurry = self._core.hurry
-        self._core.accumulator.home.check = self._check_place
+        self._delegate = ProducerDelegate(self.config, Cluster(self.config.client_settings, environment), self._wake)
+        self._delegate.accumulator.home.hurry = self._delegate.hurry
+        self._delegate.accumulator.home.check = self._check_place
         self._started = False
         #: Whether its event loop is closed, or not known yet. Cheaper than asking for the running loop.
         self._has_no_loop: Callable[[], bool] = _has_none
         #: Batches created since `send` last yielded to the loop.
         self._begun = 0
-        self._intercepts = bool(self._core.interceptors)
+        self._intercepts = bool(self._delegate.interceptors)
 
     def _wake(self) -> None:
         self._begun += 1
-        self._core.appended()
+        self._delegate.appended()
 
     def _check_place(self) -> None:
-        if self._core.cluster.is_abroad:
+        if self._delegate.cluster.is_abroad:
             self._check_loop()
 
     async def __aenter__(self) -> Self:
@@ -124,18 +124,18 @@ class Producer(MethodHints, Generic[K, V]):
         if self._intercepts:
             record = ProducerRecord(topic, value, key, partition, timestamp, headers)
             return await self._send_intercepted(record, callback)
-        outcome = self._core.take(topic, partition, timestamp, key, value, headers, callback)
+        outcome = self._delegate.take(topic, partition, timestamp, key, value, headers, callback)
         if outcome.__class__ is not RecordFuture:
             return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
-        if self._begun >= BATCHES_PER_TURN:
+        if self._begun >= BATCHES_PER_SLICE:
             self._begun = 0
             await asyncio.sleep(0)  # in a loop that only sends, the sender would never run
         return outcome
 
     async def _send_intercepted(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> RecordFuture:
-        with self._core.interceptors.sending(record, callback) as (changed, notify):
+        with self._delegate.interceptors.sending(record, callback) as (changed, notify):
             topic, value, key, partition, timestamp, headers = changed
-            outcome = self._core.take(topic, partition, timestamp, key, value, headers, notify)
+            outcome = self._delegate.take(topic, partition, timestamp, key, value, headers, notify)
             if outcome.__class__ is RecordFuture:
                 return outcome
             return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, notify)
@@ -161,7 +161,7 @@ class Producer(MethodHints, Generic[K, V]):
                 print(sent.count, await sent)
         """
         future = bulk_future(into)
-        return await self._drive(Bulk(self._core).many(records, topic, future), future)
+        return await self._drive(Bulk(self._delegate).many(records, topic, future), future)
 
     async def send_arrow(
         self,
@@ -194,43 +194,43 @@ class Producer(MethodHints, Generic[K, V]):
             "topic": topic_column,
         }
         future = bulk_future(into)
-        return await self._drive(Bulk(self._core).arrow(data, topic, columns, partition, future), future)
+        return await self._drive(Bulk(self._delegate).arrow(data, topic, columns, partition, future), future)
 
     def _check_loop(self) -> None:
         """Raise IllegalStateError in another event loop than the producer's, which is the first one to use it."""
-        self._core.check_open()
-        self._core.cluster.check_loop()
+        self._delegate.check_open()
+        self._delegate.cluster.check_loop()
         self._has_no_loop = asyncio.get_running_loop().is_closed
 
-    async def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:
-        """Run the steps, and wait for what they yield; returns `future`, which they fill."""
+    async def _drive(self, slices: Slices, future: BulkFuture) -> BulkFuture:
+        """Run the slices, and wait for what they yield; returns `future`, which they fill."""
         self._check_loop()
         try:
-            step = next(steps)
+            needed = next(slices)
             while True:
-                wait, topic = step
+                wait, topic = needed
                 try:
                     if wait is not None:
                         await self._block(wait, topic, self.config.max_block_ms)
-                    elif self._begun >= BATCHES_PER_TURN:
+                    elif self._begun >= BATCHES_PER_SLICE:
                         self._begun = 0
                         await asyncio.sleep(0)
                 except ClientError as error:
-                    step = steps.throw(error)
+                    needed = slices.throw(error)
                 else:
-                    step = next(steps)
+                    needed = next(slices)
         except StopIteration:
             return future
         except BaseException as error:
-            interrupted(steps, future, error)
+            interrupted(slices, future, error)
             raise
 
     async def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
         timeout_ms = self.config.max_block_ms
-        deadline = self._core.cluster.clock.monotonic_ms() + timeout_ms
+        deadline = self._delegate.cluster.clock.monotonic_ms() + timeout_ms
         while outcome.__class__ is not RecordFuture:
-            await self._block(outcome, topic, deadline - self._core.cluster.clock.monotonic_ms())
-            outcome = self._core.take(topic, *rest)
+            await self._block(outcome, topic, deadline - self._delegate.cluster.clock.monotonic_ms())
+            outcome = self._delegate.take(topic, *rest)
         return outcome
 
     async def _block(self, wait: Wait, topic: str, timeout_ms: float) -> None:
@@ -238,11 +238,11 @@ class Producer(MethodHints, Generic[K, V]):
         self._start()
         timeout_ms = max(timeout_ms, 0)
         if wait is Wait.TOPIC:
-            arrived = await self._core.find_topic_within(topic, timeout_ms)
+            arrived = await self._delegate.find_topic_within(topic, timeout_ms)
         else:
             arrived = await self._wait_for_space(timeout_ms)
         if not arrived:
-            raise self._core.blocked(wait, topic)
+            raise self._delegate.blocked(wait, topic)
 
     async def _wait_for_space(self, timeout_ms: float) -> bool:
         loop = asyncio.get_running_loop()
@@ -252,7 +252,7 @@ class Producer(MethodHints, Generic[K, V]):
             if not freed.done():
                 freed.set_result(None)
 
-        if not self._core.accumulator.when_space(free):
+        if not self._delegate.accumulator.when_space(free):
             return True
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -262,22 +262,22 @@ class Producer(MethodHints, Generic[K, V]):
         else:
             return True
         finally:
-            self._core.accumulator.forget_waiter(free)
+            self._delegate.accumulator.forget_waiter(free)
 
     def _start(self) -> None:
         if not self._started:
             self._started = True
-            self._core.start()
+            self._delegate.start()
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """Return the topic's partitions with their leaders and replicas. Raises UnknownTopicError."""
         self._check_loop()
         self._start()  # the metadata found here also serves `send`
-        return list((await self._core.find_topic(topic)).partitions)
+        return list((await self._delegate.find_topic(topic)).partitions)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names (record-send-total, request-latency-avg, …)."""
-        return self._core.metrics()
+        return self._delegate.metrics()
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything and wait until it is acknowledged.
@@ -286,7 +286,7 @@ class Producer(MethodHints, Generic[K, V]):
         callback or a future; ClientTimeoutError at the timeout.
         """
         self._check_loop()
-        await self._core.flush(timeout_ms)
+        await self._delegate.flush(timeout_ms)
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Wait, `timeout_ms` at most, until everything is acknowledged, then stop. Closing twice is allowed.
@@ -295,24 +295,24 @@ class Producer(MethodHints, Generic[K, V]):
         number. If cancelled, it stops at once and logs that error. So it does from another event loop if its own is
         closed; else it raises IllegalStateError.
         """
-        if self._core.cluster.is_abroad:
-            if (failure := await self._core.abandon()) is not None:
+        if self._delegate.cluster.is_abroad:
+            if (failure := await self._delegate.abandon()) is not None:
                 raise failure
             return
         try:
-            await self._core.close(timeout_ms)
+            await self._delegate.close(timeout_ms)
         except asyncio.CancelledError:
-            self._core.stop_and_log()
+            self._delegate.stop_and_log()
             raise
         finally:
-            await self._core.cluster.close()
+            await self._delegate.cluster.close()
 
     async def abort(self) -> DeliveryError | None:
         """Stop at once; returns the error of undelivered records."""
-        if self._core.cluster.is_abroad:
-            return await self._core.abandon()
-        failure = await self._core.abort()
-        await self._core.cluster.close()
+        if self._delegate.cluster.is_abroad:
+            return await self._delegate.abandon()
+        failure = await self._delegate.abort()
+        await self._delegate.cluster.close()
         return failure
 
 

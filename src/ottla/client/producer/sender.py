@@ -1,6 +1,6 @@
 """Sends batches to the brokers: grouped by leader, retried without loss of order and without duplicates.
 
-It runs in one event loop, as a step that is called if there may be work: a batch is ready, a response has arrived, a
+It runs in one event loop; `run_once` is called if there may be work: a batch is ready, a response has arrived, a
 timer has expired. Up to `max.in.flight.requests.per.connection` requests are in flight per broker; with idempotence
 the order is kept all the same (`sequences`), without it only a limit of 1 keeps it, as in Java's client.
 """
@@ -13,15 +13,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ottla.client.configs import ProducerConfig
-from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, ProtocolError, RecordTooLargeError
+from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError
 from ottla.client.model import NO_OFFSET, TopicPartition
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
-from ottla.client.producer.batch import ProducerBatch, split_batch
-from ottla.client.producer.figures import ProducerFigures
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.completion import BatchCompletion
 from ottla.client.producer.links import BrokerLink, SentRequest
+from ottla.client.producer.producer_metrics import ProducerMetrics
 from ottla.client.producer.sequences import ProducerIdentity, Sequences
 from ottla.peer.cluster import Cluster
-from ottla.peer.errors import STALE_METADATA
 from ottla.peer.metadata import NOBODY
 from ottla.records.batch import MAX_INT32, NO_TIMESTAMP
 from ottla.records.compression import Compression
@@ -29,7 +29,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import (
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -42,49 +41,44 @@ REQUEST_OVERHEAD = 512
 
 
 class Sender:
-    """Drains an accumulator once started by `start`. All methods except `request_step` belong to the event loop.
-
-    `failed` is called with each batch that failed.
-    """
+    """Drains an accumulator, in the event loop. `completion` completes what it has sent."""
 
     def __init__(
         self,
         cluster: Cluster,
         config: ProducerConfig,
         accumulator: Accumulator,
-        figures: ProducerFigures,
+        metrics: ProducerMetrics,
         failed: Callable[[ProducerBatch, ClientError], None],
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._accumulator = accumulator
-        self._figures = figures
-        self._failed = failed
+        self._metrics = metrics
         self._compression = Compression[config.compression_type.upper()]
         self._level = _compression_level(config, self._compression)
         self._sequences = Sequences() if config.enable_idempotence else None
         self._links: dict[int, BrokerLink] = {}
+        self.completion = BatchCompletion(cluster, config, accumulator, self._sequences, metrics, self._links, failed)
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0.0
         self._scheduled = False
         self._lingers = config.linger_ms > 0
-        #: Inside a step or the handling of a response, where user callbacks may send.
+        #: Inside `run_once` or the handling of a response, where user callbacks may send.
         self._is_at_work = False
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._identifying: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._refresh_not_before_ms = 0.0
-        #: Why the producer id is still missing.
-        self._identity_error: ClientError | None = None
-        #: Whether the loop has had turns to read what arrived while it was busy: see `_expire_in_turn`.
-        self._had_turns = False
-        self._awaits_turns = False
+        #: Whether the loop has read what arrived while it was busy: see `_expire_after_responses`.
+        self._has_read = False
+        self._is_reading = False
         self._refreshed_at_ms = cluster.clock.monotonic_ms()
         self._closed = False
         self.loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
-        """There may be work: schedule a step, at most one per turn of the loop."""
+        """There may be work: schedule `run_once`, at most once per iteration of the loop."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self.loop.call_soon(self.hurry)
@@ -94,12 +88,12 @@ class Sender:
         if self._lingers or self._is_at_work or any(link.in_flight for link in self._links.values()):
             self.wake()
         else:
-            self.step()
+            self.run_once()
 
     def hurry(self) -> None:
-        """Do the step that `wake` has scheduled now."""
+        """Do now what `wake` has scheduled."""
         if self._scheduled:
-            self.step()
+            self.run_once()
 
     def close(self) -> None:
         """Stop; the caller fails what is not delivered."""
@@ -116,9 +110,7 @@ class Sender:
         tasks = [*self._tasks, *filter(None, [link.task for link in self._links.values()])]
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # One step
-
-    def step(self) -> None:
+    def run_once(self) -> None:
         """Do all pending work."""
         self._scheduled = False
         if self._closed:
@@ -134,7 +126,7 @@ class Sender:
 
     def _send_all(self, now: float) -> float:
         """Send what is ready; returns when the next waiting batch is due."""
-        self._expire_in_turn(now)
+        self._expire_after_responses(now)
         if self._sequences is not None:
             self._sequences.settle()
         active = self._accumulator.active
@@ -237,7 +229,7 @@ class Sender:
                 encoded = batch.encode(self._compression, self._level)
             except Exception as error:  # out of memory, say: the others must be sent
                 batches.remove(batch)
-                self._give_up(batch, self._not_encoded(batch, error))
+                self.completion.fail_in_flight(batch, self._not_encoded(batch, error))
                 continue
             if self._compression and batch.attempts == 1:
                 self._accumulator.topics[batch.partition.topic].compressed(batch.builder.size, len(encoded))
@@ -258,7 +250,7 @@ class Sender:
             self._answered(link, sent, answer, error)
 
         link.connection.submit(request, answered, awaits_response=self._config.acks != 0)
-        self._figures.requested(batches, now)  # after the write, so as not to delay the broker
+        self._metrics.requested(batches, now)  # after the write, so as not to delay the broker
 
     def _not_encoded(self, batch: ProducerBatch, error: Exception) -> ClientError:
         codec = self._config.compression_type
@@ -289,20 +281,20 @@ class Sender:
         self, link: BrokerLink, sent: SentRequest, answer: ProduceResponse | None, error: ClientError | None
     ) -> None:
         now = self._cluster.clock.monotonic_ms()
-        self._figures.answered(now - sent.sent_ms)
+        self._metrics.answered(now - sent.sent_ms)
         if link.in_flight[0] is sent:
             link.in_flight.popleft()
         else:
             link.in_flight.remove(sent)
         if error is not None:
             for batch in sent.batches:
-                self._attempt_failed(batch, error)
+                self.completion.attempt_failed(batch, error)
             self._cluster.metadata.expire({batch.partition.topic for batch in sent.batches})
         elif answer is None:
             for batch in sent.batches:
-                self._delivered(batch, NO_OFFSET, NO_TIMESTAMP)
+                self.completion.delivered(batch, NO_OFFSET, NO_TIMESTAMP)
         else:
-            self._figures.throttled(answer.throttle_time_ms)
+            self._metrics.throttled(answer.throttle_time_ms)
             if answer.throttle_time_ms > 0:
                 link.throttled(answer.throttle_time_ms, now)
             self._cluster.metadata.update_nodes(answer.node_endpoints)
@@ -310,175 +302,37 @@ class Sender:
                 (topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses
             }
             for batch in sent.batches:
-                self._handle_partition_response(link, batch, responses.get(batch.partition))
-
-    def _handle_partition_response(
-        self, link: BrokerLink, batch: ProducerBatch, response: PartitionProduceResponse | None
-    ) -> None:
-        if batch.result.is_done:  # it failed while in flight
-            self._queue_of(batch).in_flight -= 1
-            return
-        if response is None:
-            left_out = ProtocolError(f"broker {link.node_id} left {batch.partition} out of its answer")
-            self._attempt_failed(batch, left_out)
-            return
-        code = response.error_code
-        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._delivered(batch, response.base_offset, response.log_append_time_ms)
-        elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
-            self._split(batch)
-        elif code == ErrorCode.MESSAGE_TOO_LARGE:
-            limit = "max.message.bytes of the topic (message.max.bytes of the broker)"
-            self._give_up(batch, RecordTooLargeError(batch.partition.topic, batch.size, limit))
-        else:
-            has_moved = False
-            if code in STALE_METADATA:
-                metadata = self._cluster.metadata
-                metadata.expire([batch.partition.topic])
-                leader = response.current_leader
-                metadata.update_leader(*batch.partition, leader.leader_id, leader.leader_epoch)
-                has_moved = metadata.leader(*batch.partition) not in (link.node_id, NOBODY, None)
-            error = BrokerError(code, f"{batch.partition} at broker {link.node_id}", response.error_message or None)
-            reasons = {
-                each.batch_index: each.batch_index_error_message or str(error) for each in response.record_errors
-            }
-            self._attempt_failed(batch, error, code, reasons, has_moved=has_moved)
-
-    def _attempt_failed(
-        self,
-        batch: ProducerBatch,
-        error: ClientError,
-        code: int | None = None,
-        record_errors: dict[int, str] | None = None,
-        *,
-        has_moved: bool = False,
-    ) -> None:
-        """Put the batch back for another attempt, or fail it; without a pause if another broker leads by now."""
-        if batch.result.is_done:  # it failed while in flight
-            self._queue_of(batch).in_flight -= 1
-            return
-        now = self._cluster.clock.monotonic_ms()
-        batch.last_error = error
-        again: bool | None = None
-        if self._sequences is not None:
-            again = self._sequences.can_retry(batch, code)
-        if again is None:
-            again = error.retriable
-        in_time = now - batch.created_ms < self._config.delivery_timeout_ms
-        if again and in_time and batch.attempts <= self._config.retries:
-            batch.not_before_ms = now if has_moved else now + self._pause_ms(batch.attempts)
-            self._accumulator.put_back(self._queue_of(batch), [batch])
-        else:
-            if again and not in_time:
-                error = self._too_late(batch)
-            self._give_up(batch, error, record_errors)
-
-    def _pause_ms(self, attempts: int) -> float:
-        config = self._config
-        pause = min(config.retry_backoff_ms * 2.0 ** min(attempts - 1, 20), config.retry_backoff_max_ms)
-        return self._cluster.jittered(pause)
-
-    def _delivered(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
-        self._queue_of(batch).in_flight -= 1
-        if self._sequences is not None:
-            self._sequences.acknowledged(batch)
-        self._accumulator.release(batch)
-        batch.result.complete(base_offset, append_time_ms)
-
-    def _give_up(self, batch: ProducerBatch, error: ClientError, record_errors: dict[int, str] | None = None) -> None:
-        """Fail a batch that is in flight, or was just answered."""
-        self._queue_of(batch).in_flight -= 1
-        self._fail(batch, error, record_errors)
-
-    def _fail(self, batch: ProducerBatch, error: ClientError, record_errors: dict[int, str] | None = None) -> None:
-        if self._sequences is not None:
-            self._sequences.gave_up(batch)
-        self._accumulator.release(batch)
-        self._figures.gave_up(batch)
-        batch.result.complete(NO_OFFSET, NO_TIMESTAMP, error, record_errors)
-        self._failed(batch, error)
-
-    def _split(self, batch: ProducerBatch) -> None:
-        self._figures.split()
-        parts = split_batch(batch, self._accumulator.lock)
-        if self._sequences is not None:
-            self._sequences.split(batch, parts)
-        self._accumulator.replace(batch, parts)
-        first, indexed = 0, []
-        for part in parts:
-            indexed.append((first, part.result))
-            first += part.record_count
-        batch.result.split_into(indexed)
-        self._accumulator.put_back(self._queue_of(batch), parts)
-
-    def _queue_of(self, batch: ProducerBatch) -> PartitionQueue:
-        topic, partition = batch.partition
-        return self._accumulator.topics[topic].queues[partition]
+                self.completion.answered(link, batch, responses.get(batch.partition))
 
     # Time
 
-    def _expire_in_turn(self, now: float) -> None:
+    def _expire_after_responses(self, now: float) -> None:
         """Expire overdue batches, but only after responses that have arrived in the meantime were read.
 
         After user code has blocked the loop, it finds responses in its sockets and expired timers at the same time.
-        Two turns later the responses are read, in whatever order the loop handles them.
+        Two iterations of the loop later the responses are read, in whatever order the loop handles them.
         """
         if self._next_deadline() > now:
-            self._had_turns = False
-        elif self._had_turns:
-            self._had_turns = False
+            self._has_read = False
+        elif self._has_read:
+            self._has_read = False
             self._expire(now)
-        elif not self._awaits_turns:
-            self._awaits_turns = True
-            self.loop.call_soon(self.loop.call_soon, self._after_turns)
+        elif not self._is_reading:
+            self._is_reading = True
+            self.loop.call_soon(self.loop.call_soon, self._responses_read)
 
-    def _after_turns(self) -> None:
-        self._awaits_turns, self._had_turns = False, True
-        self.step()
+    def _responses_read(self) -> None:
+        self._is_reading, self._has_read = False, True
+        self.run_once()
 
     def _expire(self, now: float) -> None:
-        """Fail the batches whose `delivery.timeout.ms` has expired, waiting or in flight."""
-        oldest = now - self._config.delivery_timeout_ms
-        first = self._accumulator.oldest()
-        if first is not None and first.created_ms <= oldest:
-            with self._accumulator.lock:
-                late = [batch for batch in self._accumulator.incomplete if batch.created_ms <= oldest]
-            for batch in late:
-                self._accumulator.remove(self._queue_of(batch), batch)
-                self._fail(batch, self._too_late(batch))
+        """Fail the batches whose `delivery.timeout.ms` has expired, and the requests that were not answered in time."""
+        self.completion.expire(now)
         timeout = self._config.request_timeout_ms
         for link in self._links.values():
             if link.answer_due_ms(timeout) <= now and link.connection is not None:
                 what = f"broker {link.node_id} did not answer Produce within {timeout} ms"
                 link.connection.close_because(ClientTimeoutError(what, retriable=True))
-
-    def _too_late(self, batch: ProducerBatch) -> ClientTimeoutError:
-        timeout = self._config.delivery_timeout_ms
-        why = self._hindrance_of(batch)
-        tried = f"after {batch.attempts} attempts" if batch.attempts else "never sent"
-        return ClientTimeoutError(
-            f"{batch.record_count or batch.builder.count} records for {batch.partition} were not delivered within "
-            f"delivery.timeout.ms ({timeout}), {tried}: {why or 'the brokers do not take records as fast as they come'}"
-        )
-
-    def _hindrance_of(self, batch: ProducerBatch) -> object:
-        """Return why the batch is not delivered yet, if known; else None."""
-        leader = self._cluster.metadata.leader(*batch.partition)
-        link = self._links.get(NOBODY if leader is None else leader)
-        why = batch.last_error or (link.error if link is not None else None) or self._identity_error
-        if why is not None:
-            return why
-        if link is not None and link.throttled_until_ms > self._cluster.clock.monotonic_ms():
-            return f"a quota of broker {link.node_id} is used up"
-        if batch.partition.topic not in self._cluster.metadata.topics:
-            return "the topic is not there any more"
-        return "the partition has no leader" if leader in (None, NOBODY) else None
-
-    def hindrance(self) -> str:
-        """Return what delays the oldest batch, as the end of a message; empty if unknown."""
-        oldest = self._accumulator.oldest()
-        why = None if oldest is None else self._hindrance_of(oldest)
-        return "" if oldest is None or why is None else f" ({oldest.partition} waits: {why})"
 
     def _next_deadline(self) -> float:
         """When the next request times out, or the next batch expires."""
@@ -522,11 +376,11 @@ class Sender:
             timeout_ms = self._config.delivery_timeout_ms
             identity = await self._cluster.retry("getting a producer id", self._init_producer_id, timeout_ms)
             self._sequences.take(identity)
-            self._identity_error = None
+            self.completion.identity_error = None
         except ClientError as error:
             # A timeout of this request is not one of the batches that were created later.
             if not error.retriable and not isinstance(error, ClientTimeoutError):
-                self.give_up_all(error)
+                self.completion.fail_all(error)
         finally:
             self._identifying = None
         self.wake()
@@ -538,20 +392,9 @@ class Sender:
             if answer.error_code != ErrorCode.NONE:
                 raise BrokerError(answer.error_code, f"{self._cluster.name} gives out no producer id")
         except ClientError as error:
-            self._identity_error = error
+            self.completion.identity_error = error
             raise
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
-
-    def give_up_all(self, error: ClientError) -> int:
-        """Fail all waiting and in-flight batches with this error; returns the number of their records."""
-        with self._accumulator.lock:
-            incomplete = list(self._accumulator.incomplete)
-        count = 0
-        for batch in incomplete:
-            self._accumulator.remove(self._queue_of(batch), batch)
-            count += batch.record_count
-            self._fail(batch, error)
-        return count
 
     def _keep_metadata(self, now: float) -> float:
         """Refresh old or stale metadata of the topics in use; returns when to check again."""

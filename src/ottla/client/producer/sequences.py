@@ -150,7 +150,7 @@ class Sequences:
         if (batch.producer_id, batch.producer_epoch) == self.identity:
             self._to_renumber.add(batch.partition)
 
-    def gave_up(self, batch: ProducerBatch) -> None:
+    def failed(self, batch: ProducerBatch) -> None:
         """A numbered batch failed; as the broker may have written it or not, its partition is unresolved."""
         if batch.base_sequence == NO_SEQUENCE:
             return

@@ -7,29 +7,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.client.errors import SerializationError
+from ottla.client.serialization import scalars
 from ottla.client.serialization.interfaces import Configured, Deserializer, Serializer, refuse
-from ottla.client.serialization.scalars import (
-    DoubleDeserializer,
-    DoubleSerializer,
-    FloatDeserializer,
-    FloatSerializer,
-    IntegerDeserializer,
-    IntegerSerializer,
-    LongDeserializer,
-    LongSerializer,
-    ShortDeserializer,
-    ShortSerializer,
-    UUIDDeserializer,
-    UUIDSerializer,
-)
 from ottla.records.headers import Headers
 
 _INT = struct.Struct(">i")
 _FIXED_SIZES: dict[type, int] = {
-    ShortSerializer: 2, IntegerSerializer: 4, FloatSerializer: 4, LongSerializer: 8, DoubleSerializer: 8,
-    UUIDSerializer: 36,
-    ShortDeserializer: 2, IntegerDeserializer: 4, FloatDeserializer: 4, LongDeserializer: 8, DoubleDeserializer: 8,
-    UUIDDeserializer: 36,
+    scalars.ShortSerializer: 2, scalars.IntegerSerializer: 4, scalars.FloatSerializer: 4, scalars.LongSerializer: 8,
+    scalars.DoubleSerializer: 8, scalars.UUIDSerializer: 36,
+    scalars.ShortDeserializer: 2, scalars.IntegerDeserializer: 4, scalars.FloatDeserializer: 4,
+    scalars.LongDeserializer: 8, scalars.DoubleDeserializer: 8, scalars.UUIDDeserializer: 36,
 }  # fmt: skip
 _CONSTANT_SIZE, _VARIABLE_SIZE = 0, 1
 _NULL_SIZE = -1

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.model import BROKER_DEFAULT
@@ -29,6 +28,7 @@ from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import TopicMetadata, TopicPartition
 from ottla.client.offsets import end_of_epoch, offsets_at
+from ottla.client.sync.blocking import SyncClient
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.peer.settings import ConnectionSettings
@@ -47,7 +47,7 @@ __all__ = ["Client", "ClientError", "TopicPartition"]
 ROWS_PER_BATCH = 10_000
 
 
-class Client:
+class Client(SyncClient):
     """Connections to one cluster; every method may be called from any thread.
 
     `settings` are those of `ConnectionSettings`. All errors are `ClientError`s with cause and cure in their message.
@@ -59,24 +59,14 @@ class Client:
         self._groups: dict[str, GroupOffsets] = {}
         self._thread = LoopThread(f"{client_id}-client", self._cluster.close)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close all connections. Closing twice is allowed."""
-        self._thread.finish()
-
     def topics(self, pattern: str | None = None) -> list[str]:
         """Return the names of all topics except internal ones; with `pattern`, those that it matches in full."""
-        return self._thread.run(self._admin.list_topics, pattern)
+        return self._run(self._admin.list_topics, pattern)
 
     def describe_topics(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
         """Return partitions, leaders and replicas of these topics. Raises UnknownTopicError if one does not exist."""
         try:
-            return self._thread.run(self._admin.describe_topics, names)
+            return self._run(self._admin.describe_topics, names)
         except PartlyFailedError as error:
             raise next(iter(error.errors.values())) from error
 
@@ -93,11 +83,11 @@ class Client:
         config: Mapping[str, str] | None = None,
     ) -> None:
         """Create a topic and return when it can be used. Raises TopicExistsError if it exists already."""
-        self._thread.run(self._admin.create_topic, name, partitions, replication_factor, config)
+        self._run(self._admin.create_topic, name, partitions, replication_factor, config)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises UnknownTopicError if it does not exist."""
-        self._thread.run(self._admin.delete_topic, name)
+        self._run(self._admin.delete_topic, name)
 
     def offsets_at(
         self, partitions: Sequence[TopicPartition], at: int, *, read_committed: bool = False
@@ -107,16 +97,16 @@ class Client:
         With `read_committed` LATEST is the last stable offset, where the first open transaction begins.
         """
         isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
-        return self._thread.run(offsets_at, self._cluster, partitions, at, isolation_level)
+        return self._run(offsets_at, self._cluster, partitions, at, isolation_level)
 
     def end_of_epoch(self, partition: TopicPartition, epoch: int) -> tuple[int, int]:
         """Return the leader's largest epoch that is at most `epoch`, and the offset where it ends; -1, -1 if none."""
-        return self._thread.run(end_of_epoch, self._cluster, partition, epoch)
+        return self._run(end_of_epoch, self._cluster, partition, epoch)
 
     def partition_sizes(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the bytes of each partition's largest replica on a broker; 0 if no broker has it."""
         sizes = dict.fromkeys(partitions, 0)
-        for log_dirs in self._thread.run(BrokerAdmin(self._cluster).describe_log_dirs).values():
+        for log_dirs in self._run(BrokerAdmin(self._cluster).describe_log_dirs).values():
             for log_dir in log_dirs.values():
                 for each in sizes.keys() & log_dir.replicas.keys():
                     sizes[each] = max(sizes[each], log_dir.replicas[each].size_bytes)
@@ -126,7 +116,7 @@ class Client:
         self, group: str, partitions: Sequence[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """Return the group's committed offsets, -1 where there is none."""
-        return self._thread.run(self._group(group).fetch, partitions, timeout_ms)
+        return self._run(self._group(group).fetch, partitions, timeout_ms)
 
     def commit(
         self,
@@ -137,7 +127,7 @@ class Client:
         timeout_ms: int | None = None,
     ) -> None:
         """Commit offsets for a group without members. Raises ClientTimeoutError after `timeout_ms` milliseconds."""
-        self._thread.run(self._group(group).commit, offsets, metadata, timeout_ms)
+        self._run(self._group(group).commit, offsets, metadata, timeout_ms)
 
     def _group(self, group: str) -> GroupOffsets:
         return self._groups.setdefault(group, GroupOffsets(self._cluster, group))
@@ -222,7 +212,7 @@ class Client:
     ) -> Iterator[FetchedBatches]:
         fetcher = RangeFetcher(self._cluster, partition, start, end, **settings)
         try:
-            while (fetched := self._thread.run(fetcher.next)) is not None:
+            while (fetched := self._run(fetcher.next)) is not None:
                 yield fetched
         finally:
             # If the generator is dropped, this runs in the thread that collects it, maybe long after `close`.

@@ -12,25 +12,20 @@ when the group, a position or the metadata needs attention.
 from __future__ import annotations
 
 import inspect
-import re
 import weakref
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, Self, TypeVar
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never
 
-from ottla.assign.assignor import GroupMetadata
-from ottla.client.consumer.commits import CommitCallback, GivenOffsets
 from ottla.client.consumer.consumer import CLOSE_TIMEOUT_MS, MAX_ARROW_ROWS, Take, take_records
 from ottla.client.consumer.consumer import Consumer as AsyncConsumer
-from ottla.client.consumer.core import FOREVER_MS
+from ottla.client.consumer.delegate import FOREVER_MS
 from ottla.client.consumer.health import ConsumerHealth
-from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientClosedError
 from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.loop_thread import LoopThread
-from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ottla.client.sync.blocking import P, SyncClient, T, blocking, passed_to
 from ottla.env.threads import thread_id
 from ottla.peer import arguments
 from ottla.records.consumed import ConsumerRecord
@@ -38,9 +33,6 @@ from ottla.records.type_variables import K, V
 
 if TYPE_CHECKING:
     import pyarrow
-
-T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class _CallerGuard(UseGuard):
@@ -55,8 +47,20 @@ class _CallerGuard(UseGuard):
         super().__enter__()
 
 
+def in_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A plain method of the asyncio consumer that must not interleave with work in the loop."""
+    made: Callable[Concatenate[Any, P], T] = passed_to("_call_in_loop", method)
+    return made
+
+
+def guarded(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A plain method of the asyncio consumer that runs in the caller's thread."""
+    made: Callable[Concatenate[Any, P], T] = passed_to("_call_guarded", method)
+    return made
+
+
 @explains_arguments
-class Consumer(MethodHints, Generic[K, V]):
+class Consumer(SyncClient, MethodHints, Generic[K, V]):
     """Reads records of topics (`subscribe`) or of partitions (`assign`). Not for concurrent use by several threads.
 
     Settings, methods and errors are those of `ottla.client.Consumer`. Callbacks run in the thread that is calling
@@ -75,16 +79,10 @@ class Consumer(MethodHints, Generic[K, V]):
             return await consumer._call(function, *arguments)
 
         self._async: AsyncConsumer[K, V] = AsyncConsumer(config, guard=Guard(), call=call, **settings)
-        self._core = self._async.core
+        self._delegate = self._async.delegate
         self._max_poll_records = self._async.config.max_poll_records
-        self._thread = LoopThread(f"{self._async.config.client_id}-consumer", self._core.close)
+        self._thread = LoopThread(f"{self._async.config.client_id}-consumer", self._delegate.close)
         self._guard = _CallerGuard(self._thread)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """In the loop: call the user's function in the thread that is calling the consumer; a coroutine runs here."""
@@ -104,6 +102,11 @@ class Consumer(MethodHints, Generic[K, V]):
 
         return self._run(begin)
 
+    def _call_guarded(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
+        """Call a plain method in the caller's thread."""
+        with self._guard:
+            return method(*args, **options)
+
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """As `ottla.client.Consumer.close`."""
         if self._guard.is_over:
@@ -122,44 +125,14 @@ class Consumer(MethodHints, Generic[K, V]):
 
     # Subscription and assignment
 
-    def subscribe(
-        self, topics: Iterable[str] | re.Pattern[str], listener: ConsumerRebalanceListener | None = None
-    ) -> None:
-        """As `ottla.client.Consumer.subscribe`."""
-        self._run(self._async.subscribe, topics, listener)
-
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `ottla.client.Consumer.assign`."""
-        self._run(self._async.assign, partitions)
-
-    def unsubscribe(self) -> None:
-        """As `ottla.client.Consumer.unsubscribe`."""
-        self._run(self._async.unsubscribe)
-
-    def subscription(self) -> set[str]:
-        """As `ottla.client.Consumer.subscription`."""
-        with self._guard:
-            return self._async.subscription()
-
-    def assignment(self) -> set[TopicPartition]:
-        """As `ottla.client.Consumer.assignment`."""
-        with self._guard:
-            return self._async.assignment()
-
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `ottla.client.Consumer.pause`."""
-        with self._guard:
-            self._async.pause(partitions)
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `ottla.client.Consumer.resume`."""
-        with self._guard:
-            self._async.resume(partitions)
-
-    def paused(self) -> set[TopicPartition]:
-        """As `ottla.client.Consumer.paused`."""
-        with self._guard:
-            return self._async.paused()
+    subscribe = blocking(AsyncConsumer.subscribe)
+    assign = blocking(AsyncConsumer.assign)
+    unsubscribe = blocking(AsyncConsumer.unsubscribe)
+    subscription = guarded(AsyncConsumer.subscription)
+    assignment = guarded(AsyncConsumer.assignment)
+    pause = guarded(AsyncConsumer.pause)
+    resume = guarded(AsyncConsumer.resume)
+    paused = guarded(AsyncConsumer.paused)
 
     # Records
 
@@ -169,20 +142,20 @@ class Consumer(MethodHints, Generic[K, V]):
             raise unexpected("Consumer", "poll", foreign, ("timeout_ms",))
         with self._guard:
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take_records, self._max_poll_records)
-            records: ConsumerRecords[K, V] = self._core.intercepted(gathered)
-        self._core.handed_out.moves = moves  # no signal is handled between here and the return to the caller
+            records: ConsumerRecords[K, V] = self._delegate.intercepted(gathered)
+        self._delegate.handed_out.moves = moves  # no signal is handled between here and the return to the caller
         return records
 
     def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
-        core = self._core
-        core.handed_out.settle()
+        delegate = self._delegate
+        delegate.handed_out.settle()
         self._async.check_reads()
-        must_wait = core.needs_loop
+        must_wait = delegate.needs_loop
         while True:
             if must_wait:
                 self._run(self._async.wait_for_data, deadline_ms)
-            gathered, moves = core.collect(most, take, **limits)
-            if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
+            gathered, moves = delegate.collect(most, take, **limits)
+            if gathered or delegate.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
             must_wait = True  # fetched data is of paused partitions, or only moved positions
 
@@ -193,7 +166,7 @@ class Consumer(MethodHints, Generic[K, V]):
     def _next_chunk(self) -> Iterator[ConsumerRecord[K, V]]:
         with self._guard:
             gathered, moves = self._gather(FOREVER_MS, take_records, self._max_poll_records, most_partitions=1)
-            return self._core.hand_out_chunk(gathered, moves)
+            return self._delegate.hand_out_chunk(gathered, moves)
 
     def poll_arrow(
         self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False, **foreign: Never
@@ -208,7 +181,7 @@ class Consumer(MethodHints, Generic[K, V]):
             take = taker(include_headers=include_headers)
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take, max_rows)
             table = table_of(gathered, include_headers=include_headers)
-        self._core.handed_out.moves = moves
+        self._delegate.handed_out.moves = moves
         return table
 
     def arrow_batches(
@@ -223,91 +196,36 @@ class Consumer(MethodHints, Generic[K, V]):
             with self._guard:
                 gathered, moves = self._gather(FOREVER_MS, take, max_rows, once=True)
             ((batch,),) = gathered.values()
-            self._core.handed_out.moves = moves
+            self._delegate.handed_out.moves = moves
             yield batch
 
     # Commits and the group
 
-    def commit(self, offsets: GivenOffsets | None = None, timeout_ms: int | None = None) -> None:
-        """As `ottla.client.Consumer.commit`."""
-        self._run(self._async.commit, offsets, timeout_ms)
-
-    def commit_async(self, offsets: GivenOffsets | None = None, callback: CommitCallback | None = None) -> None:
-        """As `ottla.client.Consumer.commit_async`."""
-        self._call_in_loop(self._async.commit_async, offsets, callback)
-
-    def committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """As `ottla.client.Consumer.committed`."""
-        return self._run(self._async.committed, partitions, timeout_ms)
-
-    def group_metadata(self) -> GroupMetadata:
-        """As `ottla.client.Consumer.group_metadata`."""
-        with self._guard:
-            return self._async.group_metadata()
-
-    def enforce_rebalance(self, reason: str | None = None) -> None:
-        """As `ottla.client.Consumer.enforce_rebalance`."""
-        self._call_in_loop(self._async.enforce_rebalance, reason)
+    commit = blocking(AsyncConsumer.commit)
+    commit_async = in_loop(AsyncConsumer.commit_async)
+    committed = blocking(AsyncConsumer.committed)
+    group_metadata = guarded(AsyncConsumer.group_metadata)
+    enforce_rebalance = in_loop(AsyncConsumer.enforce_rebalance)
 
     # Positions
 
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """As `ottla.client.Consumer.seek`."""
-        self._call_in_loop(self._async.seek, partition, offset)
-
-    def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """As `ottla.client.Consumer.seek_to_beginning`."""
-        self._call_in_loop(self._async.seek_to_beginning, partitions)
-
-    def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """As `ottla.client.Consumer.seek_to_end`."""
-        self._call_in_loop(self._async.seek_to_end, partitions)
-
-    def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """As `ottla.client.Consumer.position`."""
-        return self._run(self._async.position, partition, timeout_ms)
-
-    def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """As `ottla.client.Consumer.offsets_for_times`."""
-        return self._run(self._async.offsets_for_times, timestamps, timeout_ms)
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """As `ottla.client.Consumer.beginning_offsets`."""
-        return self._run(self._async.beginning_offsets, partitions, timeout_ms)
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """As `ottla.client.Consumer.end_offsets`."""
-        return self._run(self._async.end_offsets, partitions, timeout_ms)
-
-    def current_lag(self, partition: TopicPartition) -> int | None:
-        """As `ottla.client.Consumer.current_lag`."""
-        with self._guard:
-            return self._async.current_lag(partition)
+    seek = in_loop(AsyncConsumer.seek)
+    seek_to_beginning = in_loop(AsyncConsumer.seek_to_beginning)
+    seek_to_end = in_loop(AsyncConsumer.seek_to_end)
+    position = blocking(AsyncConsumer.position)
+    offsets_for_times = blocking(AsyncConsumer.offsets_for_times)
+    beginning_offsets = blocking(AsyncConsumer.beginning_offsets)
+    end_offsets = blocking(AsyncConsumer.end_offsets)
+    current_lag = guarded(AsyncConsumer.current_lag)
 
     # Topics
 
-    def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[TopicPartition]:
-        """As `ottla.client.Consumer.partitions_for`."""
-        return self._run(self._async.partitions_for, topic, timeout_ms)
-
-    def list_topics(self, timeout_ms: int | None = None) -> dict[str, list[TopicPartition]]:
-        """As `ottla.client.Consumer.list_topics`."""
-        return self._run(self._async.list_topics, timeout_ms)
+    partitions_for = blocking(AsyncConsumer.partitions_for)
+    list_topics = blocking(AsyncConsumer.list_topics)
 
     # Metrics and health
 
-    def metrics(self) -> dict[str, float]:
-        """As `ottla.client.Consumer.metrics`."""
-        with self._guard:
-            return self._async.metrics()
+    metrics = guarded(AsyncConsumer.metrics)
 
     def health(self) -> ConsumerHealth:
         """As `ottla.client.Consumer.health`."""

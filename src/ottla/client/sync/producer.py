@@ -10,10 +10,10 @@ Records are encoded into their batches in the caller's own thread; the loop is w
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Self, overload
+from typing import Any, Concatenate, Generic, Self, overload
 
 from ottla.client.configs import parse_producer_config
 from ottla.client.errors import (
@@ -26,14 +26,30 @@ from ottla.client.errors import (
 from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints, explains_arguments, unexpected
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
-from ottla.client.producer.bulk import Bulk, Steps, bulk_future, interrupted
+from ottla.client.producer.bulk import Slices, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
-from ottla.client.producer.core import ProducerCore, Wait
+from ottla.client.producer.delegate import ProducerDelegate, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
+from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
+from ottla.client.sync.blocking import P, T, made_of
 from ottla.env.threads import Latch
 from ottla.peer.cluster import Cluster
 from ottla.records.type_variables import K, V
+
+
+def at_once(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """A coroutine method of the asyncio producer that waits nowhere but in `_drive`, which blocks here."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            method(*args, **options).send(None)
+        except StopIteration as ended:
+            return ended.value
+        raise AssertionError(f"{method.__name__} waits")
+
+    made: Callable[Concatenate[Any, P], T] = made_of(method, call)
+    return made
 
 
 @explains_arguments
@@ -53,28 +69,28 @@ class Producer(MethodHints, Generic[K, V]):
             if (producer := me()) is not None:
                 producer._wake()
 
-        self._core = ProducerCore(self.config, Cluster(self.config.client_settings), wake)
-        self._take = self._core.take
-        self._intercepts = bool(self._core.interceptors)
+        self._delegate = ProducerDelegate(self.config, Cluster(self.config.client_settings), wake)
+        self._take = self._delegate.take
+        self._intercepts = bool(self._delegate.interceptors)
         self._woken = False
-        self._thread = LoopThread(f"{self.config.client_id}-producer", self._core.drop)
+        self._thread = LoopThread(f"{self.config.client_id}-producer", self._delegate.drop)
         self._thread.run(self._start)
 
     async def _start(self) -> None:
-        self._core.start()
+        self._delegate.start()
 
     def _wake(self) -> None:
         if not self._woken:
             try:
                 self._woken = True
-                self._thread.call(self._step)
+                self._thread.call(self._run_once)
             except KeyboardInterrupt:
-                self._thread.call(self._step)  # again, whether the first call succeeded or not
+                self._thread.call(self._run_once)  # again, whether the first call succeeded or not
                 raise
 
-    def _step(self) -> None:
+    def _run_once(self) -> None:
         self._woken = False
-        self._core.step_now()
+        self._delegate.run_once()
 
     def __enter__(self) -> Self:
         return self
@@ -134,67 +150,37 @@ class Producer(MethodHints, Generic[K, V]):
         return self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
 
     def _send_intercepted(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> RecordFuture:
-        with self._core.interceptors.sending(record, callback) as (changed, notify):
+        with self._delegate.interceptors.sending(record, callback) as (changed, notify):
             topic, value, key, partition, timestamp, headers = changed
             outcome = self._take(topic, partition, timestamp, key, value, headers, notify)
             if outcome.__class__ is RecordFuture:
                 return outcome
             return self._send_later(outcome, topic, partition, timestamp, key, value, headers, notify)
 
-    def send_many(
-        self, records: Iterable[Any], topic: str | None = None, *, into: BulkFuture | None = None
-    ) -> BulkFuture:
-        """As `ottla.client.Producer.send_many`."""
-        future = bulk_future(into)
-        return self._drive(Bulk(self._core).many(records, topic, future), future)
+    send_many = at_once(AsyncProducer.send_many)
+    send_arrow = at_once(AsyncProducer.send_arrow)
 
-    def send_arrow(
-        self,
-        data: Any,
-        topic: str | None = None,
-        *,
-        key_column: str | None = "key",
-        value_column: str | None = "value",
-        partition_column: str | None = "partition",
-        timestamp_column: str | None = "timestamp",
-        headers_column: str | None = "headers",
-        topic_column: str | None = "topic",
-        partition: int | None = None,
-        into: BulkFuture | None = None,
-    ) -> BulkFuture:
-        """As `ottla.client.Producer.send_arrow`."""
-        columns = {
-            "key": key_column,
-            "value": value_column,
-            "partition": partition_column,
-            "timestamp": timestamp_column,
-            "headers": headers_column,
-            "topic": topic_column,
-        }
-        future = bulk_future(into)
-        return self._drive(Bulk(self._core).arrow(data, topic, columns, partition, future), future)
-
-    def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:
-        """Run the steps, and wait for what they yield; returns `future`, which they fill."""
+    async def _drive(self, slices: Slices, future: BulkFuture) -> BulkFuture:
+        """For `at_once`: run the slices, and block for what they yield; returns `future`, which they fill."""
         try:
-            step = next(steps)
+            needed = next(slices)
             while True:
-                wait, topic = step
+                wait, topic = needed
                 try:
                     if wait is not None:
                         self._block(wait, topic, self.config.max_block_ms)
                 except ClientError as error:
-                    step = steps.throw(error)
+                    needed = slices.throw(error)
                 else:
-                    step = next(steps)
+                    needed = next(slices)
         except StopIteration:
             return future
         except BaseException as error:
-            interrupted(steps, future, error)
+            interrupted(slices, future, error)
             raise
 
     def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
-        clock = self._core.cluster.clock
+        clock = self._delegate.cluster.clock
         deadline = clock.monotonic_ms() + self.config.max_block_ms
         while outcome.__class__ is not RecordFuture:
             self._block(outcome, topic, deadline - clock.monotonic_ms())
@@ -207,41 +193,41 @@ class Producer(MethodHints, Generic[K, V]):
             raise InvalidArgumentError(f"send() in a callback would have to wait for {wait.value}, for ever")
         timeout_ms = max(timeout_ms, 0)
         if wait is Wait.TOPIC:
-            arrived = self._thread.run(self._core.find_topic_within, topic, timeout_ms)
+            arrived = self._thread.run(self._delegate.find_topic_within, topic, timeout_ms)
         else:
             arrived = self._wait_for_space(timeout_ms)
         if not arrived:
-            raise self._core.blocked(wait, topic)
+            raise self._delegate.blocked(wait, topic)
 
     def _wait_for_space(self, timeout_ms: float) -> bool:
         freed = Latch()
-        if not self._core.accumulator.when_space(freed.set):
+        if not self._delegate.accumulator.when_space(freed.set):
             return True
         try:
             return freed.wait(timeout_ms / 1000)
         finally:
-            self._core.accumulator.forget_waiter(freed.set)
+            self._delegate.accumulator.forget_waiter(freed.set)
 
     def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """As `ottla.client.Producer.partitions_for`."""
-        self._core.check_open()
-        return list(self._thread.run(self._core.find_topic, topic).partitions)
+        self._delegate.check_open()
+        return list(self._thread.run(self._delegate.find_topic, topic).partitions)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names (record-send-total, request-latency-avg, …)."""
-        return self._core.metrics()
+        return self._delegate.metrics()
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """As `ottla.client.Producer.flush`."""
-        self._core.check_open()
-        self._thread.run(self._core.flush, timeout_ms)
+        self._delegate.check_open()
+        self._thread.run(self._delegate.flush, timeout_ms)
 
     def close(self, timeout_ms: int | None = None) -> None:
         """As `ottla.client.Producer.close`. Can be called again after an interrupt (Ctrl-C)."""
         if self._thread.is_closed:
             return
         try:
-            self._thread.run(self._core.close, timeout_ms)
+            self._thread.run(self._delegate.close, timeout_ms)
         except ClientClosedError:
             return  # closed by another thread meanwhile
         except IllegalStateError:
@@ -255,11 +241,11 @@ class Producer(MethodHints, Generic[K, V]):
         """Stop at once; returns the error of undelivered records."""
         if self._thread.is_closed:
             return None
-        failure = self._thread.run(self._core.abort)
+        failure = self._thread.run(self._delegate.abort)
         self._stop()
         return failure
 
     def _stop(self) -> None:
         with suppress(ClientClosedError):  # closed by another thread meanwhile
-            self._thread.run(self._core.cluster.close)
+            self._thread.run(self._delegate.cluster.close)
         self._thread.close()

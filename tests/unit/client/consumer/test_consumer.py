@@ -330,7 +330,7 @@ def test_a_poll_that_finds_nothing_looks_at_no_partition(fakes):
         settings = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 20_000}
         async with ottla.client.Consumer(bootstrap_servers=fakes.bootstrap, **settings) as consumer:
             await consumer.assign(fakes.topic(topic, *[0] * count))
-            while not (consumer.core.subscriptions.settled and consumer.core.fetcher._in_flight):
+            while not (consumer.delegate.subscriptions.settled and consumer.delegate.fetcher._in_flight):
                 await consumer.poll(10)
             rounds = []
             for _ in range(10):  # in the first ones the last positions may still arrive

@@ -529,14 +529,14 @@ def test_an_interrupted_poll_loses_nothing(fakes, monkeypatch):
     with ottla.client.sync.Consumer(**settings) as consumer:
         consumer.assign([p])
         found = offsets(consumer.poll(5000))
-        collect = consumer._core.collector.collect
+        collect = consumer._delegate.collector.collect
 
         def interrupted(*args, **options):
             collect(*args, **options)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(consumer._core.collector, "collect", interrupted)
+            patched.setattr(consumer._delegate.collector, "collect", interrupted)
             for _ in range(5):
                 with pytest.raises(KeyboardInterrupt):
                     consumer.poll(5000)

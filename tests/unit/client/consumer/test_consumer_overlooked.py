@@ -13,8 +13,8 @@ import pytest
 
 import ottla.client
 import ottla.client.sync
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import OffsetReset, SubscriptionState
 from ottla.client.errors import ClientError, InvalidArgumentError, RetriableCommitFailedError
 from ottla.client.interceptors import ConsumerInterceptor
@@ -41,9 +41,9 @@ def read(consumer, count):
     return [record.offset for record in found]
 
 
-def core_of(consumer):
+def delegate_of(consumer):
     consumer = getattr(consumer, "client", consumer)
-    return getattr(consumer, "_async", consumer).core
+    return getattr(consumer, "_async", consumer).delegate
 
 
 @pytest.mark.spec("C1")
@@ -152,10 +152,10 @@ def test_a_topic_that_only_others_read_and_is_gone_is_not_asked_for_all_the_time
         subscriptions.subscribe_pattern(re.compile("t"))
         subscriptions.subscribe_from_pattern({"t"})
         subscriptions.group_subscribe(["t", "gone"])
-        keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
-        keeper.check()
+        metadata = ConsumerMetadata(cluster, subscriptions, lambda: None)
+        metadata.check()
         await asyncio.sleep(0.2)  # sleep: virtual; time in which it could ask many times
-        await keeper.close()
+        await metadata.close()
 
     with_cluster(virtual_fakes, work, retry_backoff_ms=5, retry_backoff_max_ms=1000)
     assert len(virtual_fakes.asked(ApiKey.METADATA)) <= 3
@@ -224,11 +224,11 @@ def test_a_look_up_of_offsets_that_breaks_is_reported_and_not_repeated_all_the_t
     consumer.assign([p])
     times = []
 
-    async def broken(partitions, timeout_ms):
+    async def broken(partitions):
         times.append(time.monotonic())
         raise ValueError("broken")
 
-    core_of(consumer).coordinator.fetch_committed = broken
+    delegate_of(consumer).coordinator.commits.fetch_committed = broken
     with pytest.raises(ClientError, match="broken"):
         consumer.poll(5000)
     assert len(times) == 1
@@ -328,7 +328,7 @@ def test_a_missing_position_is_not_complained_of_once_it_is_given(fakes, open_co
     consumer = open_consumer(group_id="g", auto_offset_reset="none", enable_auto_commit=False)
     consumer.assign([p])
     assert not consumer.poll(0)
-    wait_until(lambda: core_of(consumer).error, "the error that the next poll would raise")
+    wait_until(lambda: delegate_of(consumer).error, "the error that the next poll would raise")
     if how == "seek":
         consumer.seek(p, 0)
     elif how == "seek_to_beginning":
@@ -345,7 +345,7 @@ def test_seeks_come_between_no_steps_of_the_loop(fakes, method):
     with ottla.client.sync.Consumer(bootstrap_servers=fakes.bootstrap) as consumer:
         consumer.assign([p])
         where = []
-        subscriptions = core_of(consumer).subscriptions
+        subscriptions = delegate_of(consumer).subscriptions
         for name in ("seek", "request_reset"):
             setattr(subscriptions, name, lambda *_: where.append(threading.get_ident()))
         arguments = (p, 0) if method == "seek" else ([p],)
@@ -363,9 +363,9 @@ def test_what_breaks_background_work_is_raised_by_poll(fakes, open_consumer, mon
         raise ValueError("broken")
 
     if broken == "metadata":
-        monkeypatch.setattr(core_of(consumer).cluster, "refresh", fail)
+        monkeypatch.setattr(delegate_of(consumer).cluster, "refresh", fail)
     else:
-        monkeypatch.setattr("ottla.client.consumer.offset_lookup.list_offsets", fail)
+        monkeypatch.setattr("ottla.client.consumer.offset_fetcher.list_offsets", fail)
     consumer.assign([p])
     with pytest.raises(ClientError, match=f"{broken} cannot be .*broken"):
         consumer.poll(5000)
@@ -380,11 +380,11 @@ def test_a_lookup_that_is_cancelled_before_it_begins_leaves_no_coroutine_behind(
         async with ottla.client.Consumer(bootstrap_servers=fakes.bootstrap, auto_offset_reset="earliest") as consumer:
             await consumer.assign([p])
             await consumer.position(p)
-            core = core_of(consumer)
-            core.subscriptions.request_reset(p, OffsetReset.EARLIEST)
-            core.positions.start()
-            assert core.positions._tasks
-            await core.positions.close()
+            delegate = delegate_of(consumer)
+            delegate.subscriptions.request_reset(p, OffsetReset.EARLIEST)
+            delegate.positions.start()
+            assert delegate.positions._tasks
+            await delegate.positions.close()
 
     asyncio.run(scenario())
     gc.collect()

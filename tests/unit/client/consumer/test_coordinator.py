@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from ottla.assign.consumer_protocol import Assignment, encode_assignments
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.coordinator_link import JOIN, CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.listener import call_here
 from ottla.client.consumer.membership import Generation, MemberSettings, Membership, MemberState
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import FetchPosition, SubscriptionState
 from ottla.client.errors import ClientError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
@@ -34,12 +34,12 @@ def member(cluster, subscriptions, call=call_here, on_commit=None, **settings):
     subscriptions.subscribe(["a", "b"])
     subscriptions.assign_from_subscribed([A0, A1])
     for each in (A0, A1):
-        subscriptions.seek_validated(each, FetchPosition(5))
-    keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
+        subscriptions.state(each).settle_at(FetchPosition(5))
+    metadata = ConsumerMetadata(cluster, subscriptions, lambda: None)
     config = GroupConfig(group_id="g", **settings)
-    made = ConsumerCoordinator(cluster, config, subscriptions, keeper, lambda: None, call=call, on_commit=on_commit)
+    made = ConsumerCoordinator(cluster, config, subscriptions, metadata, lambda: None, call=call, on_commit=on_commit)
     make_stable(made.membership, 1)
-    made.membership.is_active = made.membership.coordinator_known = True
+    made.membership.is_active = made.membership.lookup.is_known = True
     made.membership._session_deadline_ms = NEVER_MS
     made.membership._join_due_ms = NEVER_MS
     made.polled()
@@ -92,7 +92,7 @@ def test_an_assignment_that_is_not_taken_revokes_nothing(fake, with_cluster):
         subscriptions.subscribe(["a"])
         await made.poll(NEVER_MS)
         assert made.membership.rejoin_needed
-        assert subscriptions.fetchable_partitions() == [A0, A1]
+        assert [each for each in (A0, A1) if subscriptions.state(each).is_fetchable] == [A0, A1]
         await made.close(0)
 
     with_cluster(fake, work)
@@ -120,7 +120,7 @@ def test_what_was_to_be_committed_before_the_partitions_were_lost_is_not_committ
         await made.poll(0)
         await asyncio.to_thread(wait_until, lambda: fake.asked(ApiKey.OFFSET_COMMIT), "the commit")
         await asyncio.to_thread(wait_until, lambda: fake.asked(ApiKey.FIND_COORDINATOR), "the search")
-        await asyncio.to_thread(wait_until, lambda: membership.coordinator_known, "the coordinator")
+        await asyncio.to_thread(wait_until, lambda: membership.lookup.is_known, "the coordinator")
         membership.kicked_out(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat")
         await made.poll(0)
         assert not subscriptions.assigned_partitions
@@ -178,7 +178,7 @@ def test_a_callback_that_fails_in_close_does_not_keep_the_member_from_leaving(fa
     async def work(cluster):
         subscriptions = SubscriptionState()
         made = member(cluster, subscriptions, partition_assignment_strategy=("range",), enable_auto_commit=False)
-        made.commit_async({A0: OffsetAndMetadata(3)}, broken)
+        made.commits.commit_async({A0: OffsetAndMetadata(3)}, broken)
         with pytest.raises(ValueError, match="broken"):
             await made.close(2000)
         assert not made.membership.is_active
@@ -196,14 +196,14 @@ def test_a_join_that_hangs_is_made_again_when_a_commit_finds_the_coordinator_los
 
     async def work(cluster):
         subscriptions = SubscriptionState()
-        keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
+        metadata = ConsumerMetadata(cluster, subscriptions, lambda: None)
         config = GroupConfig(group_id="g", max_poll_interval_ms=300_000, retry_backoff_ms=5)
-        made = ConsumerCoordinator(cluster, config, subscriptions, keeper, lambda: None)
+        made = ConsumerCoordinator(cluster, config, subscriptions, metadata, lambda: None)
         subscriptions.subscribe(["a"])
 
         await poll_until(made, lambda: fakes.asked(ApiKey.JOIN_GROUP))
         fakes.coordinator = 1
-        assert await made.fetch_committed([A0], 3000) == {A0: None}
+        assert await made.commits.fetch_committed([A0], 3000) == {A0: None}
         await poll_until(made, lambda: len(fakes.asked(ApiKey.JOIN_GROUP)) == 2)
         assert [node for node, api_key, _ in fakes.requests if api_key is ApiKey.JOIN_GROUP] == [0, 1]
         assert not cluster._connections.keys() & {(0, COORDINATOR), (0, JOIN)}
@@ -220,10 +220,10 @@ def test_what_is_said_of_an_earlier_coordinator_is_not_said_of_the_next(fake, wi
         await link.find()
         before = await link.wait_until_found(NEVER_MS)
         link.lost("it hangs", before)
-        assert not membership.coordinator_known
+        assert not membership.lookup.is_known
         await link.find()
         link.lost("a connection to it could not be opened", before)
-        assert membership.coordinator_known
+        assert membership.lookup.is_known
 
     with_cluster(fake, work)
 
@@ -239,8 +239,8 @@ def test_what_breaks_a_question_to_the_coordinator_is_raised_by_a_poll(fakes, wi
 
     async def work(cluster):
         subscriptions = SubscriptionState()
-        keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
-        made = ConsumerCoordinator(cluster, GroupConfig(group_id="g"), subscriptions, keeper, lambda: None)
+        metadata = ConsumerMetadata(cluster, subscriptions, lambda: None)
+        made = ConsumerCoordinator(cluster, GroupConfig(group_id="g"), subscriptions, metadata, lambda: None)
         subscriptions.subscribe(["a"])
         if breaks == "find":
             made._link._finder.node = broken

@@ -26,7 +26,7 @@ class Bench:
         self.subscriptions = SubscriptionState(default_reset)
         self.subscriptions.assign_from_user([P, Q])
         for each in (P, Q):
-            self.subscriptions.seek_validated(each, FetchPosition(0))
+            self.subscriptions.state(each).settle_at(FetchPosition(0))
         self.buffer = FetchBuffer(1 << 20)
         self.collector = FetchCollector(self.subscriptions, self.buffer)
 

@@ -224,7 +224,7 @@ def test_the_coordinator_is_found_again_while_consuming(bench: Bench) -> None:
     bench.pass_time(1)
     bench.find()
     assert bench.member.client_state is ClientState.MEMBER
-    assert bench.member.coordinator_lost_at_ms is None
+    assert bench.member.lookup.lost_at_ms is None
     (heartbeat,) = bench.take()
     assert isinstance(heartbeat, HeartbeatRequest)
 
@@ -233,10 +233,10 @@ def test_the_coordinator_is_found_again_while_consuming(bench: Bench) -> None:
 def test_a_silent_coordinator_is_given_up_after_the_session_timeout(bench: Bench) -> None:
     bench.become_member()
     bench.pass_time(9_999)
-    assert bench.member.coordinator_known
+    assert bench.member.lookup.is_known
     bench.pass_time(1)
     assert bench.member.client_state is ClientState.FINDING_COORDINATOR_AGAIN
-    assert "session.timeout.ms=10000" in str(bench.member.coordinator_problem)
+    assert "session.timeout.ms=10000" in str(bench.member.lookup.problem)
 
 
 @pytest.mark.spec("G10")
@@ -338,7 +338,7 @@ def test_a_join_at_a_coordinator_that_others_found_lost_is_made_again_with_the_n
     again = bench.join()
     bench.answer_join(request, generation=1)
     bench.member.request_failed(request, ConnectionLostError("gone", retriable=True), bench.now_ms)
-    assert bench.member.coordinator_known, "what became of the first join is of no interest"
+    assert bench.member.lookup.is_known, "what became of the first join is of no interest"
     assert bench.member.is_joining
     bench.answer_join(again, generation=2)
     assert bench.member.generation.generation_id == 2

@@ -59,15 +59,15 @@ def leading(cluster, subscriptions, pattern=None):
     else:
         subscriptions.unsubscribe()
         subscriptions.subscribe_pattern(re.compile(pattern))
-    made._keeper.request_update()
+    made._metadata.request_update()
     return made
 
 
 async def learned(made, fake):
     """Wait for one more answer, and have the member look at it."""
-    version = made._keeper.version
-    made._keeper.request_update()
-    await poll_until(made, lambda: made._keeper.version > version and not fake.faults[ApiKey.METADATA])
+    version = made._metadata.version
+    made._metadata.request_update()
+    await poll_until(made, lambda: made._metadata.version > version and not fake.faults[ApiKey.METADATA])
     await made.poll(0)
 
 

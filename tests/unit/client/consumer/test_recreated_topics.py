@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.client.consumer.metadata_keeper import RecreatedTopics
+from ottla.client.consumer.consumer_metadata import RecreatedTopics
 from ottla.client.consumer.subscription_state import OffsetReset
 from support.fake_cluster import Log
 from support.waiting import wait_until
 
-LOGGER = "ottla.client.consumer.metadata_keeper"
+LOGGER = "ottla.client.consumer.consumer_metadata"
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 
 

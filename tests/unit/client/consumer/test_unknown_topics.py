@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.client.configs.base import ClientConfig
+from ottla.client.consumer.consumer_metadata import MAX_NAMED, UnknownTopics
 from ottla.client.consumer.health import HealthCause
-from ottla.client.consumer.unknown_topics import MAX_NAMED, UnknownTopics
 from ottla.client.errors import BrokerUnreachableError
 from ottla.env.clock import VirtualClock
 from ottla.wire.errors import ErrorCode
 from support.waiting import wait_until
 
 PATIENCE_MS = 2_000
-LOGGER = "ottla.client.consumer.unknown_topics"
+LOGGER = "ottla.client.consumer.consumer_metadata"
 
 
 class Cluster:

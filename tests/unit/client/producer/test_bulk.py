@@ -355,7 +355,7 @@ def test_rows_without_partition_count_for_the_sticky_one(fake, producer):
     fake.topic("t", 0, 0)
     table = pyarrow.table({"value": [b"v" * 100] * 4, "key": ["k", None, None, None]})
     producer.send_arrow(table, "t").result(60)
-    [queues] = producer._core.accumulator.topics.values()
+    [queues] = producer._delegate.accumulator.topics.values()
     assert 3 * 100 <= queues.sticky.produced_bytes <= 3 * 200
 
 
@@ -411,7 +411,7 @@ def test_a_call_that_is_cancelled_reports_how_much_was_sent(fake, form):
             else:
                 table = pyarrow.table({"value": [bytes(1000)] * 500})
                 calling = asyncio.create_task(producer.send_arrow(table, "t", into=sent))
-            while not producer._core.accumulator._space_waiters:  # noqa: ASYNC110 - the call itself makes it true
+            while not producer._delegate.accumulator._space_waiters:  # noqa: ASYNC110 - the call itself makes it true
                 await asyncio.sleep(0)
             calling.cancel()
             with pytest.raises(asyncio.CancelledError) as caught:

@@ -168,9 +168,9 @@ def test_a_future_is_awaited_in_another_loop(fake):
     async def work():
         async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER) as producer:
             await (await producer.send("t", b"first"))
-            sender = producer._core._sender
-            step = sender.step
-            sender.step = lambda: (stepped_by.append(threading.get_ident()), step())[1]
+            sender = producer._delegate._sender
+            run_once = sender.run_once
+            sender.run_once = lambda: (stepped_by.append(threading.get_ident()), run_once())[1]
             future = await producer.send("t", b"v")
             return await asyncio.to_thread(asyncio.run, elsewhere(future))
 
@@ -208,9 +208,9 @@ def test_a_topic_that_is_gone_is_not_asked_for_over_and_over(fake):
             await (await producer.send("t", b"v"))
             await (await producer.send("other", b"v"))
             del fake.leaders[p]
-            producer._core.cluster.metadata.expire()
+            producer._delegate.cluster.metadata.expire()
             async with asyncio.timeout(60):
-                while "t" in producer._core.cluster.metadata.topics:
+                while "t" in producer._delegate.cluster.metadata.topics:
                     await (await producer.send("other", b"v"))
             before = len(fake.asked(ApiKey.METADATA))
             for _ in range(20):

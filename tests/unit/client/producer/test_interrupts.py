@@ -87,8 +87,8 @@ def test_anywhere(fake, interrupting, rounds):
             assert producer.send("t", b"next").result(60).offset >= 0
             assert watch.seconds() < SOON_S
         producer.flush()
-        core = producer._core.accumulator
-        assert (core.used_bytes, len(core.incomplete), len(core.active)) == (0, 0, 0)
+        accumulator = producer._delegate.accumulator
+        assert (accumulator.used_bytes, len(accumulator.incomplete), len(accumulator.active)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("method", ["flush", "close", "result"])

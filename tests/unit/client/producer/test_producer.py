@@ -16,7 +16,7 @@ from ottla.client.errors import (
     UnknownTopicError,
 )
 from ottla.client.producer.accumulator import RECORD_OVERHEAD
-from ottla.client.producer.core import Wait
+from ottla.client.producer.delegate import Wait
 from ottla.client.sync import Producer
 from ottla.records.batch import BATCH_OVERHEAD, parse_batch_header
 from ottla.wire.apis import ApiKey

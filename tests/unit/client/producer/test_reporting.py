@@ -250,7 +250,7 @@ def test_a_record_that_is_sent_while_the_producer_is_stopped_is_refused(fake):
     producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK_PRODUCER)
     producer.send("t", b"v").result(60)
     producer.close()
-    producer._core.refusal = None  # as a thread saw it just before
+    producer._delegate.refusal = None  # as a thread saw it just before
     with pytest.raises(ClientClosedError, match="the producer is closed"):
         producer.send("t", b"v")
     with pytest.raises(ClientClosedError, match="is closed"):
@@ -264,9 +264,9 @@ def test_close_waits_for_what_other_threads_were_just_sending(fake, faults):
     late = []
 
     def send_once_more(metadata, error):
-        producer._core.refusal = None  # as a thread saw it just before
+        producer._delegate.refusal = None  # as a thread saw it just before
         late.append(producer.send("t", b"late"))
-        producer._core.refuse()
+        producer._delegate.refuse()
 
     producer.send("t", b"w", callback=send_once_more)
     producer.close()

@@ -166,7 +166,7 @@ def test_a_batch_that_is_refused_does_not_stop_those_behind_it(fake):
     async def work(producer):
         futures = await send_numbers(producer, 100)
         outcomes = await asyncio.gather(*futures, return_exceptions=True)
-        [queues] = producer._core.accumulator.topics.values()
+        [queues] = producer._delegate.accumulator.topics.values()
         assert [queue.in_flight for queue in queues.queues] == [0]
         return outcomes
 

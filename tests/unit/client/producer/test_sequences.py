@@ -106,7 +106,7 @@ def test_an_answer_from_before_the_epoch_rose_does_not_raise_it_again(sequences)
 
 def test_after_a_batch_is_given_up_nothing_new_goes_until_the_rest_is_known(sequences):
     first, second = sent(sequences, 2)
-    sequences.gave_up(first)
+    sequences.failed(first)
     new = batch()
     assert not sequences.may_send(new)
     assert sequences.may_send(batch(partition=OTHER))
@@ -119,14 +119,14 @@ def test_after_a_batch_is_given_up_nothing_new_goes_until_the_rest_is_known(sequ
 
 def test_a_gap_that_stays_makes_the_epoch_rise(sequences):
     [first] = sent(sequences, 1)
-    sequences.gave_up(first)
+    sequences.failed(first)
     assert sequences.settle()
     assert numbers(*sent(sequences, 1)) == [(1, 0)]
 
 
 def test_the_one_behind_a_gap_asks_for_the_epoch_at_once(sequences):
     first, second = sent(sequences, 2)
-    sequences.gave_up(first)
+    sequences.failed(first)
     assert sequences.can_retry(second, OUT_OF_ORDER)
     assert sequences.settle()
     assert numbers(second) == [(1, 0)]
@@ -143,7 +143,7 @@ def test_parts_of_a_batch_have_its_numbers(sequences):
 def test_used_up_epochs_need_a_new_id(sequences):
     sequences.take(ProducerIdentity(7, MAX_EPOCH))
     [first] = sent(sequences, 1)
-    sequences.gave_up(first)
+    sequences.failed(first)
     assert sequences.settle()
     assert not sequences.has_identity
     sequences.take(ProducerIdentity(8, 0))

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from ottla.client.producer import core
+from ottla.client.producer import delegate
 from ottla.client.sync import Producer
 
 THREADS = 4
@@ -21,7 +21,7 @@ PATIENCE_S = 60
 @pytest.mark.parametrize("linger_ms", [0, 2])
 def test_each_record_goes_where_its_future_says(fake, monkeypatch, is_compiled, linger_ms):
     """Without a lock (compiled) and with it; some with a key, some with a callback, most for the sticky partition."""
-    monkeypatch.setattr(core, "COMPILED", is_compiled and core.COMPILED)
+    monkeypatch.setattr(delegate, "COMPILED", is_compiled and delegate.COMPILED)
     partitions = fake.topic("t", 0, 0, 0)
     sent, called_back = [], []
 

@@ -137,7 +137,7 @@ def test_a_broker_is_no_longer_slow_once_nothing_waits_for_it(virtual_fakes):
         virtual_fakes.faults[ApiKey.PRODUCE].append(throttled(virtual_fakes, 0, pause_ms=4000))
         await sent(producer, b"second", 0)
         late = await producer.send("t", b"third", partition=0)
-        slow = producer._core.accumulator.slow_brokers
+        slow = producer._delegate.accumulator.slow_brokers
         while slow != {0}:
             await sent(producer, b"o", 1)
         with pytest.raises(ClientTimeoutError, match="a quota of broker 0 is used up"):

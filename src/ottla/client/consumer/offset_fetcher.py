@@ -1,6 +1,6 @@
 """Reset (ListOffsets) and validation (OffsetForLeaderEpoch, KIP-320) of positions.
 
-`PositionKeeper` does both in the background; a fatal failure is kept in `error` for the next call to raise.
+`OffsetFetcher` does both in the background; a fatal failure is kept in `error` for the next call to raise.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.subscription_state import (
     NO_EPOCH,
     NO_LEADER,
     FetchPosition,
+    FetchState,
     LogTruncation,
     OffsetReset,
     SubscriptionState,
@@ -52,14 +53,14 @@ Lookup = Callable[[int, list[TopicPartition]], Awaitable[None]]
 """Looks up positions of partitions with one leader (its id)."""
 
 
-class PositionKeeper:
+class OffsetFetcher:
     """Resets and validates positions, one task per broker and kind; `on_change` is called after each."""
 
     def __init__(
         self,
         cluster: Cluster,
         subscriptions: SubscriptionState,
-        keeper: MetadataKeeper,
+        metadata: ConsumerMetadata,
         isolation_level: int,
         on_change: Callable[[], None],
     ) -> None:
@@ -68,7 +69,7 @@ class PositionKeeper:
         self.problem: ClientError | None = None
         self._cluster = cluster
         self._subscriptions = subscriptions
-        self._keeper = keeper
+        self._metadata = metadata
         self._isolation_level = isolation_level
         self._on_change = on_change
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -91,15 +92,15 @@ class PositionKeeper:
             return
         now = self._cluster.clock.monotonic_ms()
         subscriptions = self._subscriptions
-        for leader, partitions in self._by_leader(subscriptions.partitions_needing_reset(now)).items():
+        for leader, partitions in self._by_leader(subscriptions.in_state(FetchState.AWAIT_RESET, now)).items():
             self._run(self._reset, leader, partitions)
-        for leader, partitions in self._by_leader(subscriptions.partitions_needing_validation(now)).items():
+        for leader, partitions in self._by_leader(subscriptions.in_state(FetchState.AWAIT_VALIDATION, now)).items():
             self._run(self._validate, leader, partitions)
 
     def _by_leader(self, partitions: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
         grouped: dict[int, list[TopicPartition]] = {}
         for each in partitions:
-            leader = self._keeper.leader(each).leader
+            leader = self._metadata.leader(each).leader
             if leader == NO_LEADER:
                 self.problem = NotLeaderError(
                     ErrorCode.LEADER_NOT_AVAILABLE, f"{each} has no leader, or does not exist"
@@ -136,7 +137,7 @@ class PositionKeeper:
         # Partitions with fatal errors are retried, too, once the caller has seen the error.
         self._retry_later(list(failures))
         if again:
-            self._keeper.request_update()
+            self._metadata.request_update()
 
     def _retry_later(self, partitions: list[TopicPartition]) -> None:
         pause_ms = self._cluster.settings.retry_backoff_ms
@@ -157,7 +158,7 @@ class PositionKeeper:
         found, failed = await list_offsets(self._cluster, leader, timestamps, self._isolation_level)
         for each, at in found.items():
             if at is not None:
-                position = FetchPosition(at.offset, NO_EPOCH, self._keeper.leader(each))
+                position = FetchPosition(at.offset, NO_EPOCH, self._metadata.leader(each))
                 if subscriptions.complete_reset(each, strategies[each], position):
                     log.info("position of %s reset to %s, offset %d", each, strategies[each].value, at.offset)
         if failed:
@@ -177,7 +178,7 @@ class PositionKeeper:
             )
             for each, position in positions.items()
         }
-        topics = [OffsetForLeaderTopic(topic=name, partitions=asked) for name, asked in by_topic(wanted).items()]
+        topics = [OffsetForLeaderTopic(topic=name, partitions=each) for name, each in by_topic(wanted).items()]
         request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics)
         try:
             answer: OffsetForLeaderEpochResponse = await self._cluster.request(leader, request)

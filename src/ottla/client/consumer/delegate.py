@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 from ottla.client.client_metrics import Metrics
 from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding, Records
+from ottla.client.consumer.consumer_metadata import ConsumerMetadata
+from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.fetch_collector import FetchCollector, Move
-from ottla.client.consumer.fetcher import Fetcher, FetchSettings
-from ottla.client.consumer.figures import ConsumerFigures
+from ottla.client.consumer.fetch_collector import FetchCollector, HandedOut, Move
+from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.group_config import GroupConfig
-from ottla.client.consumer.handed_out import HandedOut
 from ottla.client.consumer.health import (
     WHY_NOT_FETCHING,
     ConsumerHealth,
@@ -31,8 +31,7 @@ from ottla.client.consumer.health import (
     problem_finding,
 )
 from ottla.client.consumer.listener import UserCall, call_here
-from ottla.client.consumer.metadata_keeper import MetadataKeeper
-from ottla.client.consumer.offset_lookup import PositionKeeper
+from ottla.client.consumer.offset_fetcher import OffsetFetcher
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.subscription_state import (
     FetchPosition,
@@ -44,7 +43,7 @@ from ottla.client.consumer.subscription_state import (
 from ottla.client.errors import ClientError, InvalidOffsetError, NoOffsetForPartitionError, WakeupError, as_client_error
 from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import TopicPartition
-from ottla.client.serialization import close_each, deserialize_function, make_deserializer
+from ottla.client.serialization import close_each, make_deserializers
 from ottla.peer.cluster import Cluster
 from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.records.consumed import ConsumerRecord
@@ -57,7 +56,7 @@ UNDECIDED = (FetchState.INITIALIZING, FetchState.AWAIT_VALIDATION)
 """States of a partition whose position could not be looked up or validated; it stays so until the caller seeks."""
 
 
-class ConsumerCore:
+class ConsumerDelegate:
     """See the module. Make it anywhere; call `open` and `close` in its event loop."""
 
     def __init__(self, config: ConsumerConfig, cluster: Cluster, call: UserCall = call_here) -> None:
@@ -66,35 +65,28 @@ class ConsumerCore:
         self.read_committed = config.isolation_level == "read_committed"
         self.subscriptions = SubscriptionState(OffsetReset(config.auto_offset_reset))
         self.buffer = FetchBuffer(config.fetch_max_bytes)
-        self._deserializers = [
-            make_deserializer(config.key_deserializer, config.originals, is_key=True),
-            make_deserializer(config.value_deserializer, config.originals, is_key=False),
-        ]
-        self.decoding = Decoding(
-            *map(deserialize_function, self._deserializers),
-            check_crcs=config.check_crcs,
-            read_committed=self.read_committed,
-        )
+        self._deserializers = make_deserializers(config)
+        self.decoding = Decoding.of(config, self._deserializers)
         self.interceptors = ConsumerInterceptors.of(config)
         self._metrics = Metrics(cluster.clock, config.metrics_num_samples, config.metrics_sample_window_ms)
-        self.figures = ConsumerFigures(
+        self.consumer_metrics = ConsumerMetrics(
             self._metrics, cluster.clock, self.subscriptions, read_committed=self.read_committed
         )
         self.collector = FetchCollector(self.subscriptions, self.buffer)
-        self.keeper = MetadataKeeper(
+        self.metadata = ConsumerMetadata(
             cluster, self.subscriptions, self._on_metadata, allow_auto_topic_creation=config.allow_auto_create_topics
         )
         self.fetcher = Fetcher(
             cluster,
-            FetchSettings.of(config),
+            config,
             self.decoding,
             self.subscriptions,
             self.buffer,
-            self.keeper,
-            self.figures,
+            self.metadata,
+            self.consumer_metrics,
             self.notify,
         )
-        self.positions = PositionKeeper(cluster, self.subscriptions, self.keeper, self.isolation_level, self.notify)
+        self.positions = OffsetFetcher(cluster, self.subscriptions, self.metadata, self.isolation_level, self.notify)
         self.coordinator = self._coordinator(call)
         """None without group.id."""
         self.error: ClientError | None = None
@@ -114,7 +106,7 @@ class ConsumerCore:
             self.cluster,
             GroupConfig.of(self.config),
             self.subscriptions,
-            self.keeper,
+            self.metadata,
             self.notify,
             call=call,
             on_commit=self.interceptors.on_commit if self.interceptors else None,
@@ -139,7 +131,7 @@ class ConsumerCore:
 
     async def close(self) -> None:
         """Stop everything except the coordinator, which must have left before."""
-        await self.keeper.close()
+        await self.metadata.close()
         if self._committed_lookup is not None:
             self._committed_lookup.cancel()
             await asyncio.gather(self._committed_lookup, return_exceptions=True)
@@ -172,7 +164,7 @@ class ConsumerCore:
             self._loop.call_soon_threadsafe(function)
 
     def _fetch(self) -> None:
-        self.keeper.check()
+        self.metadata.check()
         self.fetcher.send()
 
     def wakeup(self) -> None:
@@ -235,7 +227,7 @@ class ConsumerCore:
         if self.coordinator is not None:
             self.coordinator.polled()
         gathered, moves, count, drained = self.collector.collect(most, take, most_partitions=most_partitions, once=once)
-        self.figures.polled(count)
+        self.consumer_metrics.polled(count)
         if not gathered:
             for move in moves.values():
                 move.settle()
@@ -253,7 +245,7 @@ class ConsumerCore:
     def health(self) -> ConsumerHealth:
         """Return whether the consumer makes progress and, if not, why."""
         partitions, now_ms = self.subscriptions.snapshot(), self.cluster.clock.monotonic_ms()
-        unknown = self.keeper.unknown.errors
+        unknown = self.metadata.unknown.errors
         findings, reads = partition_findings({each: at for each, at in partitions.items() if each.topic not in unknown})
         findings += [HealthFinding(HealthCause.TOPIC_MISSING, str(error)) for error in unknown.values()]
         state = self.subscriptions.type.value
@@ -261,20 +253,20 @@ class ConsumerCore:
             nothing = "the consumer reads nothing: call subscribe or assign"
             findings.append(HealthFinding(HealthCause.NOTHING_SUBSCRIBED, nothing))
         if self.coordinator is not None and self.subscriptions.has_auto_assigned_partitions:
-            state = self.coordinator.client_state.name.lower().replace("_", " ")
+            state = self.coordinator.membership.client_state.name.lower().replace("_", " ")
             # If none of the topics exists, missing partitions are not a finding of their own.
             has_partitions = bool(partitions) or (bool(unknown) and self.subscriptions.subscription <= unknown.keys())
             findings += group_findings(self.coordinator.membership, now_ms, has_partitions=has_partitions)
-        polled_at_ms = self.figures.last_poll_at_ms
+        polled_at_ms = self.consumer_metrics.last_poll_at_ms
         since_s = None if polled_at_ms is None else (now_ms - polled_at_ms) / 1000
         late = since_s is not None and since_s * 1000 > self.config.max_poll_interval_ms
         if late:
             not_polled = f"poll was not called for {since_s:.0f} s, longer than max.poll.interval.ms"
             findings.append(HealthFinding(HealthCause.NOT_POLLED, not_polled))
         findings += [problem_finding(each) for each in self._problems(unknown)]
-        lags = self.figures.lags()
+        lags = self.consumer_metrics.lags()
         lag = sum(lags.values()) if lags else None
-        blocked = late or self.keeper.problem is not None or (bool(self.fetcher.problems) and not self.buffer)
+        blocked = late or self.metadata.problem is not None or (bool(self.fetcher.problems) and not self.buffer)
         blocked = blocked or any(each.cause is HealthCause.FENCED for each in findings)
         return ConsumerHealth(reads and not blocked, tuple(findings), state, len(partitions), lag, since_s)
 
@@ -286,8 +278,8 @@ class ConsumerCore:
             for of, problem in self.fetcher.problems.items()
             if not isinstance(of, TopicPartition) or of.topic not in unknown
         ]
-        if self.keeper.problem is not None:
-            problems.append(self.keeper.problem)
+        if self.metadata.problem is not None:
+            problems.append(self.metadata.problem)
         waiting = [each.topic for each, at in partitions.items() if at.fetch_state in WHY_NOT_FETCHING]
         if self.positions.problem is not None and not (waiting and all(each in unknown for each in waiting)):
             problems.append(self.positions.problem)
@@ -304,7 +296,7 @@ class ConsumerCore:
             or self._validated_version != self.cluster.metadata.version
             or (coordinator is not None and coordinator.needs_poll)
             or self.error is not None
-            or self.keeper.error is not None
+            or self.metadata.error is not None
             or self.positions.error is not None
         )
 
@@ -320,7 +312,7 @@ class ConsumerCore:
         """Advance the positions by one step, and wait for any news."""
         self._changed.clear()
         self._raise_errors()
-        self.keeper.check()
+        self.metadata.check()
         self.update_positions()
         if not self.subscriptions.settled:
             await self._wait(deadline_ms)
@@ -348,12 +340,12 @@ class ConsumerCore:
         if coordinator is not None and (subscriptions.has_auto_assigned_partitions or coordinator.needs_poll):
             await coordinator.poll(deadline_ms)
         self._raise_errors()
-        self.keeper.check()
+        self.metadata.check()
         self.update_positions()
         self.fetcher.send()
 
     def _raise_errors(self) -> None:
-        for holder in (self, self.positions, self.keeper):
+        for holder in (self, self.positions, self.metadata):
             error: ClientError | None = holder.error
             if error is not None:
                 holder.error = None
@@ -374,13 +366,14 @@ class ConsumerCore:
             self._validated_version = self.cluster.metadata.version
             self.handed_out.settle()  # at the iterator's place, as it cannot continue with data fetched before
             for each in subscriptions.assigned_partitions:
-                subscriptions.maybe_validate_position(each, self.keeper.leader(each))
+                subscriptions.maybe_validate_position(each, self.metadata.leader(each))
         if subscriptions.settled or subscriptions.has_all_fetch_positions():
             return
-        initializing = subscriptions.needs_initializing_positions()
+        initializing = subscriptions.in_state(FetchState.INITIALIZING)
         if initializing:
             if self.coordinator is None:
-                self._reset_initializing()
+                if without := subscriptions.reset_initializing_positions():
+                    raise NoOffsetForPartitionError(without)
             else:
                 self._begin_to_look_up({each: subscriptions.state(each) for each in initializing})
         self.positions.start()
@@ -393,18 +386,12 @@ class ConsumerCore:
         self._looked_up = states
         self._committed_lookup = asyncio.get_running_loop().create_task(self._look_up_committed(states))
 
-    def _reset_initializing(self) -> None:
-        if without := self.subscriptions.reset_initializing_positions():
-            raise NoOffsetForPartitionError(without)
-
     async def _look_up_committed(self, states: dict[TopicPartition, PartitionState]) -> None:
         """Start at the committed offset; where there is none, as auto.offset.reset says."""
         subscriptions = self.subscriptions
         assert self.coordinator is not None
         try:
-            committed = await self.coordinator.fetch_committed(
-                list(states), self.cluster.settings.default_api_timeout_ms
-            )
+            committed = await self.coordinator.commits.fetch_committed(list(states))
             waiting = [
                 each
                 for each, state in states.items()
@@ -414,7 +401,7 @@ class ConsumerCore:
             for each in waiting:
                 found = committed.get(each)
                 if found is not None:
-                    position = FetchPosition(found.offset, found.leader_epoch, self.keeper.leader(each))
+                    position = FetchPosition(found.offset, found.leader_epoch, self.metadata.leader(each))
                     subscriptions.seek(each, position)
                 elif subscriptions.default_reset is OffsetReset.NONE:
                     without.append(each)

@@ -10,7 +10,7 @@ from ottla.client.producer.batch import ProducerBatch
 from ottla.records.batch import BATCH_OVERHEAD
 
 
-class ProducerFigures:
+class ProducerMetrics:
     """Updates `metrics`, in the event loop."""
 
     def __init__(self, metrics: Metrics, accumulator: Accumulator) -> None:
@@ -57,7 +57,7 @@ class ProducerFigures:
         """Count the throttle time of a response; 0 for none."""
         self._throttle.add(throttle_time_ms)
 
-    def gave_up(self, batch: ProducerBatch) -> None:
+    def failed(self, batch: ProducerBatch) -> None:
         """Count the records of a batch that failed."""
         self._failed.value += batch.record_count or batch.builder.count
 

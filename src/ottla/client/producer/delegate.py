@@ -28,9 +28,9 @@ from ottla.client.model import TopicMetadata
 from ottla.client.producer.accumulator import CLOSED, RECORD_OVERHEAD, Accumulator, AccumulatorSettings, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.failures import Failures
-from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.partitioners import ClusterView, partitioner_of, random_int
+from ottla.client.producer.producer_metrics import ProducerMetrics
 from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_headers, headers_size, topic_name
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.serializing import SerializingAppend
@@ -54,7 +54,7 @@ class Wait(Enum):
     MEMORY = "room in buffer.memory"
 
 
-class ProducerCore:
+class ProducerDelegate:
     """Accepts records in any thread; everything else runs in the event loop of `cluster`.
 
     `wake` is called in the appending thread if the sender may have work.
@@ -101,19 +101,19 @@ class ProducerCore:
         )
         self._metrics = Metrics(cluster.clock, config.metrics_num_samples, config.metrics_sample_window_ms)
         self._metrics.gauge("metadata-age", lambda: cluster.metadata_age_s)
-        self._figures = ProducerFigures(self._metrics, self.accumulator)
+        self._producer_metrics = ProducerMetrics(self._metrics, self.accumulator)
         _alive.add(self)
 
     def start(self) -> None:
         """Start the sender; in the event loop."""
         self.accumulator.home.loop = asyncio.get_running_loop()
-        self._sender = Sender(self.cluster, self.config, self.accumulator, self._figures, self.failures.add)
+        self._sender = Sender(self.cluster, self.config, self.accumulator, self._producer_metrics, self.failures.add)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names."""
         return self._metrics.read()
 
-    def step(self) -> None:
+    def wake(self) -> None:
         """In the event loop: the sender may have work."""
         if self._sender is not None:
             self._sender.wake()
@@ -123,10 +123,10 @@ class ProducerCore:
         if self._sender is not None:
             self._sender.appended()
 
-    def step_now(self) -> None:
+    def run_once(self) -> None:
         """In the event loop's own callback, not inside the sender's work: do all pending work."""
         if self._sender is not None:
-            self._sender.step()
+            self._sender.run_once()
 
     def hurry(self) -> None:
         """For a caller waiting in an event loop for what it sent: run the sender now if that is its loop."""
@@ -351,21 +351,21 @@ class ProducerCore:
                 f"topic {topic} was not known after max.block.ms ({config.max_block_ms}); check that "
                 f"{self.cluster.name} can be reached and that the topic exists"
             )
-        self._figures.exhausted()
+        self._producer_metrics.exhausted()
         return ClientTimeoutError(
             f"buffer.memory ({config.buffer_memory} bytes) was full for max.block.ms ({config.max_block_ms}): the "
             f"brokers do not take records as fast as they are sent, or cannot be reached{self._hindrance()}"
         )
 
     def _hindrance(self) -> str:
-        return "" if self._sender is None else self._sender.hindrance()
+        return "" if self._sender is None else self._sender.completion.hindrance()
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything and wait for the responses. Raises DeliveryError, ClientTimeoutError."""
         milliseconds_or_none("timeout_ms", timeout_ms)
         batches = self.accumulator.begin_flush()
         try:
-            self.step()
+            self.wake()
             if not await self._all_done(batches, timeout_ms):
                 raise ClientTimeoutError(
                     f"not all records were acknowledged within {timeout_ms} ms; they may still be{self._hindrance()}"
@@ -422,7 +422,7 @@ class ProducerCore:
             try:
                 if not batches:
                     return True
-                self.step()
+                self.wake()
                 left_ms = None if deadline is None else deadline - now_ms()
                 if (left_ms is not None and left_ms <= 0) or not await self._all_done(batches, left_ms):
                     return False
@@ -466,10 +466,10 @@ class ProducerCore:
         self.failures.counts_reported = True  # records that fail here are reported even if their futures are retrieved
         sender, self._sender = self._sender, None
         if sender is not None:
-            sender.give_up_all(
+            sender.completion.fail_all(
                 ClientClosedError(
                     f"the producer was closed (timeout {timeout_ms} ms) before the record was acknowledged"
-                    f"{sender.hindrance()}"
+                    f"{sender.completion.hindrance()}"
                 )
             )
             sender.close()
@@ -513,12 +513,12 @@ def check_timestamp(timestamp: Any) -> None:
         )
 
 
-_alive: weakref.WeakSet[ProducerCore] = weakref.WeakSet()
+_alive: weakref.WeakSet[ProducerDelegate] = weakref.WeakSet()
 
 
 def _refuse_in_child() -> None:
-    for core in _alive:
-        core.refusal = FORKED
+    for delegate in _alive:
+        delegate.refusal = FORKED
 
 
 call_after_fork(_refuse_in_child)

@@ -13,7 +13,7 @@ from ottla.env.clock import Clock
 NEVER = -1.0
 
 
-class ConsumerFigures:
+class ConsumerMetrics:
     """Updates `metrics`; the event loop counts responses, the polling thread counts records."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The settings as given, a mapping with Kafka's names and Python keywords, merged under Kafka's names."""
+"""The settings that the user wrote, a mapping with Kafka's names and Python keywords, merged under Kafka's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from ottla.client.configs.foreign import RENAMED, instead_of
 from ottla.client.configs.instances import JAVA_PACKAGES, imported
 from ottla.client.configs.settings import ADMIN, CLASS_LISTS, CONSUMER, OF_BUILT_IN_CLASSES, SETTINGS_OF, attribute_of
-from ottla.client.configs.values import default_of, parse_given
+from ottla.client.configs.values import default_of, parse_original
 from ottla.config.settings import HONOURED, LONGEST_NAME, NO_EFFECT, REFUSED, Setting
 from ottla.config.values import ConfigError
 from ottla.wire.strings import too_long
@@ -26,17 +26,17 @@ _REFUSALS = {
 }
 
 
-class GivenSettings:
-    """The settings of one client during validation.
+class ConfigDraft:
+    """The configuration of one client while it is validated.
 
-    `values` has the typed value of every setting by Kafka's name; `originals` the values as given;
+    `values` has the typed value of every setting by Kafka's name, `originals` the values as the user wrote them;
     `problems` are errors, `notes` are messages to log.
     """
 
     def __init__(self, kind: str, config: object, keywords: Mapping[str, Any]) -> None:
         self.kind = kind
-        self.settings = SETTINGS_OF[kind]
-        self.values: dict[str, Any] = {name: default_of(setting) for name, setting in self.settings.items()}
+        self.declared = SETTINGS_OF[kind]
+        self.values: dict[str, Any] = {name: default_of(setting) for name, setting in self.declared.items()}
         self.problems: list[str] = []
         self.notes: list[str] = []
         self._originals: dict[str, Any] = {}
@@ -55,51 +55,50 @@ class GivenSettings:
 
     @property
     def originals(self) -> Mapping[str, Any]:
-        """The settings as given, by Kafka's names."""
+        """The settings as the user wrote them, by Kafka's names."""
         return MappingProxyType(self._originals)
 
-    def is_given(self, name: str) -> bool:
+    def is_set(self, name: str) -> bool:
         """Whether the user set it."""
         return self._originals.get(name) is not None
 
-    def _take(self, given_name: object, given: object) -> None:
-        if not isinstance(given_name, str):
-            self.problems.append(f"the name of a setting is text, not {given_name!r}")
+    def _take(self, written: object, original: object) -> None:
+        if not isinstance(written, str):
+            self.problems.append(f"the name of a setting is text, not {written!r}")
             return
-        name = given_name.replace("_", ".")
-        setting = self.settings.get(name)
+        name = written.replace("_", ".")
+        setting = self.declared.get(name)
         if setting is None and name not in OF_BUILT_IN_CLASSES[self.kind]:
-            if name in self._unknown and not _are_alike(self._unknown[name][1], given):
+            if name in self._unknown and not _are_alike(self._unknown[name][1], original):
                 self._contradicted.add(name)
-            self._unknown[name] = given_name, given
+            self._unknown[name] = written, original
             return
-        if given is None and self.is_given(name):
+        if original is None and self.is_set(name):
             return  # None means "not set": the given value stays
-        if self.is_given(name) and not self._is_same(setting, self._originals[name], given):
-            shown = (
-                "" if setting is not None and setting.is_sensitive else f", as {self._originals[name]!r} and {given!r}"
-            )
+        before = self._originals.get(name)
+        if before is not None and not self._is_same(setting, before, original):
+            shown = "" if setting is not None and setting.is_sensitive else f", as {before!r} and {original!r}"
             self.problems.append(f"{name} is given twice with different values{shown}. Give it once.")
             return
-        self._originals[name] = given
+        self._originals[name] = original
         if setting is not None:
-            self._take_known(setting, given)
+            self._take_known(setting, original)
 
     def _take_those_of_classes(self) -> None:
         """Keep names that are not Kafka's: custom classes may declare them, for their `configure`."""
         classes = list(self._classes())
         theirs = {name.replace("_", ".") for one in classes for name in getattr(one, "config_names", ())}
-        for name, (given_name, given) in self._unknown.items():
+        for name, (written, original) in self._unknown.items():
             if name in theirs and name in self._contradicted:  # the value may be a secret
                 self.problems.append(f"{name} is given twice with different values. Give it once.")
             elif name in theirs:
-                self._originals[name] = given
+                self._originals[name] = original
             else:
-                self.problems.append(_unknown(given_name, name, self.kind, classes))
+                self.problems.append(_unknown(written, name, self.kind, classes))
 
     def _classes(self) -> Iterator[object]:
         """Yield the classes of class settings; names that fail are reported when they are instantiated."""
-        for name, setting in self.settings.items():
+        for name, setting in self.declared.items():
             if setting.type == "class" or name in CLASS_LISTS:
                 value = self.values[name]
                 for one in value if isinstance(value, tuple) else (value,):
@@ -109,18 +108,18 @@ class GivenSettings:
                     else:
                         yield one
 
-    def _take_known(self, setting: Setting, given: object) -> None:
-        if setting.type == "string" and isinstance(given, str) and (problem := too_long(given)) is not None:
+    def _take_known(self, setting: Setting, original: object) -> None:
+        if setting.type == "string" and isinstance(original, str) and (problem := too_long(original)) is not None:
             self.problems.append(f"{setting.name} {problem}. Give a shorter one.")
             return
         try:
-            value = self.values[setting.name] = parse_given(setting, given)
+            value = self.values[setting.name] = parse_original(setting, original)
         except ConfigError as error:
             self.problems.append(f"{error}")
             return
         if setting.effect == HONOURED or _is_default(setting, value):
             return
-        shown = "" if setting.is_sensitive else f"={given}"
+        shown = "" if setting.is_sensitive else f"={original}"
         if setting.effect == REFUSED:
             why = _REFUSALS.get(setting.name, _NO_TLS_OR_LOGIN)
             self.problems.append(f"{setting.name}{shown} cannot be honoured: {why}")
@@ -131,41 +130,41 @@ class GivenSettings:
         if setting is None:
             return _are_alike(first, second)
         try:
-            return _are_alike(parse_given(setting, first), parse_given(setting, second))
+            return _are_alike(parse_original(setting, first), parse_original(setting, second))
         except ConfigError:
             return first is second
 
 
-def _no_mapping(kind: str, given: object) -> str:
+def _no_mapping(kind: str, original: object) -> str:
     """Other clients take topics or addresses as their first argument; ours take a mapping of settings."""
-    message = f"{given!r} is not a mapping of settings"
-    if isinstance(given, str) and ":" in given:
-        return f"{message}. Give addresses of brokers as bootstrap_servers={given!r}."
-    if kind == CONSUMER and isinstance(given, (str, list, tuple)):
-        topics = [given] if isinstance(given, str) else list(given)
+    message = f"{original!r} is not a mapping of settings"
+    if isinstance(original, str) and ":" in original:
+        return f"{message}. Give addresses of brokers as bootstrap_servers={original!r}."
+    if kind == CONSUMER and isinstance(original, (str, list, tuple)):
+        topics = [original] if isinstance(original, str) else list(original)
         return f"{message}. Give bootstrap_servers and other settings only, and call subscribe({topics}) afterwards."
     return f"{message}. Give a mapping by Kafka's names, or keywords as bootstrap_servers."
 
 
-def _unknown(given_name: str, name: str, kind: str, classes: Iterable[object]) -> str:
+def _unknown(written: str, name: str, kind: str, classes: Iterable[object]) -> str:
     others = _others_with(name, kind)
     if others:
         whose = " and ".join(map(_plural, others))
-        return f"{given_name} is a setting of {whose}, not of {_plural(kind)}. Remove it."
+        return f"{written} is a setting of {whose}, not of {_plural(kind)}. Remove it."
     known = SETTINGS_OF[kind]
     renamed = [other for other in RENAMED.get(name, ()) if other in known]
     if renamed:
-        return f"{given_name} is not one of Kafka's settings; Kafka's own name is {' or '.join(map(_both, renamed))}."
+        return f"{written} is not one of Kafka's settings; Kafka's own name is {' or '.join(map(_both, renamed))}."
     if name in RENAMED:
         elsewhere = RENAMED[name][0]
         whose = " and ".join(map(_plural, _others_with(elsewhere, kind)))
-        return f"{given_name} is not one of Kafka's settings; Kafka's own, {elsewhere}, is one of {whose}. Remove it."
+        return f"{written} is not one of Kafka's settings; Kafka's own, {elsewhere}, is one of {whose}. Remove it."
     instead = instead_of(name)
     if instead is not None:
-        return f"{given_name} is not one of Kafka's settings: {instead}."
+        return f"{written} is not one of Kafka's settings: {instead}."
     close = [] if len(name) > LONGEST_NAME else get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {_both(close[0])}?" if close else "docs/client-settings.md lists those that there are."
-    return f"{given_name} is not a known setting of {_plural(kind)}; {hint}{_of_own_class(name, classes)}"
+    return f"{written} is not a known setting of {_plural(kind)}; {hint}{_of_own_class(name, classes)}"
 
 
 def _of_own_class(name: str, classes: Iterable[object]) -> str:
