@@ -15,7 +15,6 @@ from ottla.spark.pipelines.queries.schemas import schema_in_use
 from ottla.spark.pipelines.queries.sources import check_told_apart, read_options, source_view, with_watermark
 from ottla.spark.pipelines.queries.starting import decide_start, starting_option
 from ottla.spark.pipelines.queries.state import step_with_state
-from ottla.spark.pipelines.queries.static_tables import table_view
 from ottla.spark.pipelines.settings.model import (
     NewFields,
     PipelineKind,
@@ -93,6 +92,8 @@ def _rows(spark: SparkSession, settings: PipelineSettings, options: Mapping[str,
 
 def result_of(spark: SparkSession, settings: PipelineSettings, sources: Mapping[str, DataFrame]) -> DataFrame:
     """Return the last step's result, or without steps the only source. Raises PipelineSettingsError."""
+    from ottla.spark.pipelines.queries.static_table_source import table_view
+
     # Else Spark puts variables of the environment and its own settings in place of ${…} in the SQL. What the file means
     # by ${env:…} is known from the file, and kept out of what is shown.
     spark.conf.set("spark.sql.variable.substitute", "false")
