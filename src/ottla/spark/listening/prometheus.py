@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.records.extras import require_extra
-from ottla.spark.listening.figures import Lag, QueryState, SourceFigures
+from ottla.spark.listening.progress import Lag, QueryState, SourceProgress
 from ottla.spark.listening.queries import Query
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ COUNTERS = frozenset({"batches", "commit_failures", "rows"})
 
 
 class QueryCollector:
-    """Gives the figures of all queries when a registry asks for them."""
+    """Gives the progress of all queries when a registry asks for them."""
 
     def __init__(self, queries: Callable[[], Sequence[Query]]) -> None:
         self._queries = queries
@@ -144,7 +144,7 @@ def _add(families: dict[str, Family], query: Query) -> None:
             _add_lag(families, source, source.lag, labels)
 
 
-def _add_lag(families: dict[str, Family], source: SourceFigures, lag: Lag, labels: list[str]) -> None:
+def _add_lag(families: dict[str, Family], source: SourceProgress, lag: Lag, labels: list[str]) -> None:
     for topic in source.topics:
         families["lag_rows"].add_metric([*labels, topic], lag.rows_of(topic))
         seconds = lag.seconds_of(topic)

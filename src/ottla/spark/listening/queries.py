@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ottla.client.model import TopicPartition
-from ottla.spark.listening.figures import (
-    BatchFigures,
+from ottla.spark.listening.progress import (
+    BatchProgress,
     Lag,
     QueryState,
-    SourceFigures,
+    SourceProgress,
     rows_behind,
 )
 from ottla.spark.source.offsets import Offsets
@@ -72,7 +72,7 @@ class Query:
     batches: int = 0
     source_rows: dict[int, int] = field(default_factory=dict)
     commit_failures: int = 0
-    last: BatchFigures | None = None
+    last: BatchProgress | None = None
     reported_s: float | None = None
     """When the last batch was reported, in seconds since 1970."""
     failure: str | None = None
@@ -101,7 +101,7 @@ class Queries:
         self._queries[query_id] = query
         return query
 
-    def progressed(self, batch: BatchFigures, now_s: float) -> Query:
+    def progressed(self, batch: BatchProgress, now_s: float) -> Query:
         """Note a batch that has ended; its sources get the lag that the progress shows."""
         query = self._queries.get(batch.query_id)
         if query is None or query.run_id != batch.run_id:
@@ -150,7 +150,7 @@ class Queries:
             query.commit_failures += 1
 
 
-def _with_lag(query: Query, source: SourceFigures, now_s: float) -> SourceFigures:
+def _with_lag(query: Query, source: SourceProgress, now_s: float) -> SourceProgress:
     """The source with its lag as far as its progress shows it; without one where it reads no topics.
 
     Nor where the ends of its logs are missing: for a batch that was planned before the query started, and runs again,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.spark.listening.figures import Basis, Lag, SourceFigures
+from ottla.spark.listening.progress import Basis, Lag, SourceProgress
 from ottla.spark.listening.queries import Query
 
 SECONDS_OF_A_MINUTE = 60
@@ -47,7 +47,7 @@ def _head(query: Query) -> str:
     return f"{query.label}: {query.state}, {batch}"
 
 
-def _source(source: SourceFigures) -> str:
+def _source(source: SourceProgress) -> str:
     return f"{', '.join(source.topics)} {_behind(source.lag)}"
 
 

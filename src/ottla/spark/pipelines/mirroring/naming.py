@@ -59,8 +59,10 @@ class MirrorNames:
             try:
                 re.compile(pattern)
             except re.error as problem:
-                given = self.topics if name == "topics" else self.groups
-                raise PipelineSettingsError(f"{name}: {given!r} is not a regular expression ({problem.msg})") from None
+                pattern = self.topics if name == "topics" else self.groups
+                raise PipelineSettingsError(
+                    f"{name}: {pattern!r} is not a regular expression ({problem.msg})"
+                ) from None
 
     def is_mirrored(self, topic: str) -> bool:
         """Whether a topic of the source is mirrored: MirrorSourceConnector.shouldReplicateTopic."""

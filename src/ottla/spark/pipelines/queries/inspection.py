@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.spark.connection import BOOTSTRAP
-from ottla.spark.given import KAFKA_PREFIX
+from ottla.spark.options import KAFKA_PREFIX
 from ottla.spark.pipelines.queries.sources import RAW
 from ottla.spark.pipelines.settings.model import SourceSettings
 from ottla.spark.pipelines.tables.contract import EndOffsets
@@ -43,7 +43,7 @@ class BatchRange:
     start: EndOffsets
     end: EndOffsets
 
-    def parts(self) -> dict[str, dict[str, tuple[int, int]]]:
+    def ranges(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Start and end of partitions that have anything in the batch."""
         found: dict[str, dict[str, tuple[int, int]]] = {}
         for topic, partitions in self.end.items():
@@ -79,17 +79,17 @@ def findings(
     """
     from ottla.spark.decoding.options import parse_decoding_options
 
-    parts = batch.parts()
+    ranges = batch.ranges()
     decoding = None if source.value_format == RAW else parse_decoding_options(options)
-    if not parts or (decoding is None and refusals is None):
+    if not ranges or (decoding is None and refusals is None):
         return None
     inspect = Inspection(source.name, decoding, new_fields=new_fields, refusals=refusals)
-    records = spark.read.format("ottla").options(**_range_options(options, parts, inspect.columns)).load()
+    records = spark.read.format("ottla").options(**_range_options(options, ranges, inspect.columns)).load()
     return records.select(*inspect.columns).mapInArrow(lambda batches: inspect.run(batches), _FOUND)
 
 
 def _range_options(
-    options: Mapping[str, str], parts: Mapping[str, Mapping[str, tuple[int, int]]], columns: Sequence[str]
+    options: Mapping[str, str], ranges: Mapping[str, Mapping[str, tuple[int, int]]], columns: Sequence[str]
 ) -> dict[str, str]:
     kept = {
         name: value
@@ -97,12 +97,12 @@ def _range_options(
         if name.lower() in _KEPT or (name.lower().startswith(KAFKA_PREFIX) and name.lower() != "kafka.group.id")
     }
     bounds = [
-        json.dumps({topic: {number: ends[side] for number, ends in each.items()} for topic, each in parts.items()})
+        json.dumps({topic: {number: ends[side] for number, ends in each.items()} for topic, each in ranges.items()})
         for side in (0, 1)
     ]
     return kept | {
         BOOTSTRAP: options[BOOTSTRAP],
-        "assign": json.dumps({topic: [int(number) for number in each] for topic, each in parts.items()}),
+        "assign": json.dumps({topic: [int(number) for number in each] for topic, each in ranges.items()}),
         "startingOffsets": bounds[0],
         "endingOffsets": bounds[1],
         "columns": ",".join(columns),

@@ -66,7 +66,7 @@ def start_pipeline(
     options = _options(checkpoint, settings, starting)
     if options != checked:
         rows = _rows(spark, settings, options)
-    rows = _without_spark(spark, settings, options, sink, rows)
+    rows = _rows_or_ranges(spark, settings, options, sink, rows)
     function = BatchFunction(settings, options, start, sink, dead_letters)
     writer = rows.writeStream.queryName(settings.name).outputMode(settings.output_mode)
     writer = _triggered(writer.option("checkpointLocation", settings.checkpoint), settings.trigger)
@@ -128,7 +128,7 @@ def _step(spark: SparkSession, step: StepSettings) -> DataFrame:
     return frame
 
 
-def _without_spark(
+def _rows_or_ranges(
     spark: SparkSession,
     settings: PipelineSettings,
     options: Mapping[str, Mapping[str, str]],

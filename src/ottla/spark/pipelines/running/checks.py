@@ -21,7 +21,7 @@ from ottla.client.errors import ClientError
 from ottla.records.extras import missing_extra
 from ottla.spark.connection import ConnectionOptions, connect
 from ottla.spark.errors import SparkRefusal
-from ottla.spark.given import KAFKA_PREFIX
+from ottla.spark.options import KAFKA_PREFIX
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS
@@ -39,7 +39,7 @@ from ottla.spark.pipelines.settings.model import (
     TableSinkSettings,
     TopicSinkSettings,
 )
-from ottla.spark.pipelines.settings.parts import SQLITE
+from ottla.spark.pipelines.settings.sections import SQLITE
 from ottla.spark.source.partitions import selected_partitions
 
 if TYPE_CHECKING:
@@ -169,15 +169,15 @@ def _sql(settings: PipelineSettings) -> Iterator[CheckResult]:
 
 def _columns_of_sinks(settings: PipelineSettings, columns: Columns) -> Iterator[CheckResult]:
     """Report columns that sinks' settings name and rows lack; nothing where all are there or cannot be known."""
-    for what, sink, given in (
+    for what, sink, existing in (
         ("sink columns", settings.sink, columns),
         ("dead letters columns", settings.dead_letters, DEAD_LETTER_COLUMNS),
     ):
         problem = None
         if isinstance(sink, TableSinkSettings):
-            problem = lacking("partition_by", sink.partition_by, given)
+            problem = lacking("partition_by", sink.partition_by, existing)
         elif isinstance(sink, TopicSinkSettings | DatabaseSinkSettings):
-            problem = lacking("key_columns", sink.key_columns, given)
+            problem = lacking("key_columns", sink.key_columns, existing)
         if problem is not None:
             yield CheckResult(what, False, problem)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from ottla.spark.listening.figures import BatchFigures, SourceFigures
+from ottla.spark.listening.progress import BatchProgress, SourceProgress
 from ottla.spark.listening.queries import Query
 from ottla.spark.source.offsets import Offsets
 
@@ -51,7 +51,7 @@ class RowCount:
         self._reached: Offsets | None = None if start is None else dict(start)
         self._started: datetime | None = None
 
-    def counted(self, batch: BatchFigures) -> BatchFigures:
+    def counted(self, batch: BatchProgress) -> BatchProgress:
         """The next batch, with its rows and their rates. Gaps in the offsets, of compaction and transactions, count."""
         reached, before = self._reached, self._started
         started = datetime.fromisoformat(batch.started)
@@ -72,8 +72,8 @@ class RowCount:
         )
 
 
-def _by_offsets(source: SourceFigures, reached: Offsets, seconds: float, apart_s: float) -> SourceFigures:
-    """A source's figures by the offsets that a batch of `seconds` covers.
+def _by_offsets(source: SourceProgress, reached: Offsets, seconds: float, apart_s: float) -> SourceProgress:
+    """A source's progress by the offsets that a batch of `seconds` covers.
 
     It began `apart_s` after the one before, 0 where that is not known.
     """
@@ -112,7 +112,7 @@ class RunHistory:
             self._stride *= 2
 
 
-def sample(batch: BatchFigures, at_s: float) -> BatchSample:
+def sample(batch: BatchProgress, at_s: float) -> BatchSample:
     """A batch as the report needs it."""
     lags = [each.lag for each in batch.sources if each.lag is not None]
     is_known = all(each.lag is not None for each in batch.sources if each.end)

@@ -191,10 +191,10 @@ class JdbcSink(BatchSink):
         return not of_batch.isEmpty()
 
     def _options(self) -> dict[str, str]:
-        given = dict(self._settings.options) | {"url": self._settings.url, "dbtable": self._settings.table}
+        options = dict(self._settings.options) | {"url": self._settings.url, "dbtable": self._settings.table}
         # Where texts are large objects by default they cannot be compared.
-        types = (given.pop(_COLUMN_TYPES, ""), f"{QUERY_COLUMN} VARCHAR({_QUERY_ID_LENGTH})")
-        return given | {_COLUMN_TYPES: ", ".join(each for each in types if each)}
+        types = (options.pop(_COLUMN_TYPES, ""), f"{QUERY_COLUMN} VARCHAR({_QUERY_ID_LENGTH})")
+        return options | {_COLUMN_TYPES: ", ".join(each for each in types if each)}
 
 
 def _plain(name: str, kind: DataType) -> Column:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import PipelineError, SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink, StagedRows
@@ -80,7 +80,7 @@ class TableSink(BatchSink):
             schema, rows = _write_rows(frame, staging)
             files, refused = rows.files, rows.refused
         self._staged = BatchCommit(batch.query_id, batch.batch_id, batch.end_offsets, watermark_ms, schema, files)
-        points.reach(points.FILES_WRITTEN)
+        crash_points.reach(crash_points.FILES_WRITTEN)
         return StagedRows(bad_records, refused)
 
     def record_refusals(self) -> RecordRefusals | None:
@@ -105,7 +105,7 @@ class TableSink(BatchSink):
         table = self._opened()
         with self._while_it_is_ours():
             if table.commit(commit):
-                points.reach(points.TABLE_COMMITTED)
+                crash_points.reach(crash_points.TABLE_COMMITTED)
             # By the number in the checkpoint, so that runs of few batches each come to it, too.
             if self._settings.compact_to_bytes is not None and (batch.batch_id + 1) % BATCHES_PER_COMPACTION == 0:
                 table.compact(commit.watermark_ms)

@@ -39,9 +39,9 @@ class TopicSink(BatchSink):
 
         wanted = self._settings
         try:
-            given = parse_write_options(self._options()).connection
-            settings = {name: value for name, value in given.settings.items() if name in SETTINGS_OF[CONSUMER]}
-            with connect(ConnectionOptions(given.bootstrap_servers, settings)) as client:
+            written = parse_write_options(self._options()).connection
+            settings = {name: value for name, value in written.settings.items() if name in SETTINGS_OF[CONSUMER]}
+            with connect(ConnectionOptions(written.bootstrap_servers, settings)) as client:
                 if wanted.topic not in client.topics():
                     client.create_topic(wanted.topic, config=_COMPACTED if wanted.key_columns else None)
         except TopicExistsError:  # Another one was faster.
@@ -71,8 +71,7 @@ class TopicSink(BatchSink):
         return letters_as_records(rows) if self._dead_letters else as_records(rows, self._settings)
 
     def _options(self) -> dict[str, str]:
-        given = dict(self._settings.options)
-        return given | {BOOTSTRAP: self._settings.bootstrap_servers}
+        return dict(self._settings.options) | {BOOTSTRAP: self._settings.bootstrap_servers}
 
 
 def as_records(frame: DataFrame, settings: TopicSinkSettings) -> DataFrame:

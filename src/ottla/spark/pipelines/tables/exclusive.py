@@ -141,8 +141,8 @@ def _put_to_s3(filesystem: pyarrow.fs.S3FileSystem, path: str, data: bytes) -> b
 
 def _client_arguments(filesystem: pyarrow.fs.S3FileSystem) -> tuple[str | bool, ...]:
     """The settings of this file system, which it gives for pickling."""
-    given: dict[str, Any] = filesystem.__reduce__()[1][0]
-    return tuple(given[name] for name in _CLIENT_SETTINGS)
+    settings: dict[str, Any] = filesystem.__reduce__()[1][0]
+    return tuple(settings[name] for name in _CLIENT_SETTINGS)
 
 
 @lru_cache(maxsize=8)
@@ -151,20 +151,20 @@ def _s3_client(*arguments: str | bool) -> Any:
     from botocore import UNSIGNED
     from botocore.config import Config
 
-    given: dict[str, Any] = dict(zip(_CLIENT_SETTINGS, arguments, strict=True))
-    endpoint = given["endpoint_override"]
+    settings: dict[str, Any] = dict(zip(_CLIENT_SETTINGS, arguments, strict=True))
+    endpoint = settings["endpoint_override"]
     if endpoint and "://" not in endpoint:
-        endpoint = f"{given['scheme'] or 'https'}://{endpoint}"
-    style = "virtual" if given["force_virtual_addressing"] or not endpoint else "path"
+        endpoint = f"{settings['scheme'] or 'https'}://{endpoint}"
+    style = "virtual" if settings["force_virtual_addressing"] or not endpoint else "path"
     return boto3.session.Session().client(
         "s3",
-        region_name=given["region"] or None,
+        region_name=settings["region"] or None,
         endpoint_url=endpoint or None,
-        aws_access_key_id=given["access_key"] or None,
-        aws_secret_access_key=given["secret_key"] or None,
-        aws_session_token=given["session_token"] or None,
-        verify=given["tls_ca_file_path"] or None,
-        config=Config(s3={"addressing_style": style}, signature_version=UNSIGNED if given["anonymous"] else None),
+        aws_access_key_id=settings["access_key"] or None,
+        aws_secret_access_key=settings["secret_key"] or None,
+        aws_session_token=settings["session_token"] or None,
+        verify=settings["tls_ca_file_path"] or None,
+        config=Config(s3={"addressing_style": style}, signature_version=UNSIGNED if settings["anonymous"] else None),
     )
 
 

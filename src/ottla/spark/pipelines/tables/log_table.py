@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import PipelineError, SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.attempts import COMPACTIONS, Attempt, AttemptFolders
@@ -153,7 +153,7 @@ class LogTable(ABC):
             "recover",
         )
         self._driver.recovered(self._state)
-        points.reach(points.RECOVERING)
+        crash_points.reach(crash_points.RECOVERING)
         if self._version is None:
             return  # An older driver may still make the table, with what it wrote.
         lasts = {query: each.batch_id for query, each in self._state.queries.items()}
@@ -192,7 +192,7 @@ class LogTable(ABC):
                 target = self._attempts.new_file(name)
                 rewritten = rewrite(self._attempts.filesystem, paths, target, self._sink.compression)
                 made.append(Replacement(each.partition, files, name, rewritten))
-                points.reach(points.COMPACTING)
+                crash_points.reach(crash_points.COMPACTING)
         if not made or not self._commit_replacements(made, number):
             return 0
         return sum(len(each.files) for each in made)

@@ -45,14 +45,14 @@ def add_actions(
     """The batch's files, in `folder` of the table. Raises PipelineError if a `required` column has nulls."""
     from deltalake.transaction import AddAction
 
-    kinds = [batch.schema.field(name).type for name in partition_by]
-    for name, kind in zip(partition_by, kinds, strict=True):
+    types = [batch.schema.field(name).type for name in partition_by]
+    for name, kind in zip(partition_by, types, strict=True):
         check_partition_type(name, kind)
     made = []
     for file in batch.files:
         texts = [
             partition_text(partition_value(text, kind, name))
-            for name, kind, text in zip(partition_by, kinds, file.partition, strict=True)
+            for name, kind, text in zip(partition_by, types, file.partition, strict=True)
         ]
         columns = column_statistics(file.footer)
         values = dict(zip(partition_by, texts, strict=True))

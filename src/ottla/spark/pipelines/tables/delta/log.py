@@ -95,9 +95,9 @@ class TransactionLog:
 
         found: dict[int, list[str]] = {}
         for each in self._filesystem.get_file_info(FileSelector(self._folder, allow_not_found=True)):
-            words = each.base_name.split(".")
-            if len(words) > 2 and words[1] == "checkpoint" and words[0].isdigit() and int(words[0]) <= version:
-                found.setdefault(int(words[0]), []).append(each.path)
+            fields = each.base_name.split(".")
+            if len(fields) > 2 and fields[1] == "checkpoint" and fields[0].isdigit() and int(fields[0]) <= version:
+                found.setdefault(int(fields[0]), []).append(each.path)
         for of_version in sorted(found, reverse=True):
             paths = _whole(found[of_version])
             if paths:
@@ -128,7 +128,7 @@ def _take(txn: Any, found: dict[str, int]) -> None:
 
 
 def _whole(paths: list[str]) -> list[str]:
-    """One whole checkpoint among the files of a version: names have no, one (an id), or two words (part and parts)."""
+    """One whole checkpoint among the files of a version: a name may have an id, or the part and the parts."""
     parts: dict[int, list[str]] = {}
     for path in sorted(paths):
         between = path.rpartition("/")[2].split(".")[2:-1]

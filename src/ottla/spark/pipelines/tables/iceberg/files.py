@@ -23,11 +23,11 @@ def data_files(
     from pyiceberg.typedef import Record
 
     made = []
-    kinds = [batch.schema.field(name).type for name in partition_by]
+    types = [batch.schema.field(name).type for name in partition_by]
     for file in batch.files:
         values = [
             partition_value(text, kind, name)
-            for name, kind, text in zip(partition_by, kinds, file.partition, strict=True)
+            for name, kind, text in zip(partition_by, types, file.partition, strict=True)
         ]
         if required:
             check_required(required, column_statistics(file.footer), {})
@@ -79,9 +79,9 @@ def python_values(partition: Record, metadata: TableMetadata, spec_id: int) -> l
     from pyiceberg.types import DateType, TimestampType, TimestamptzType
     from pyiceberg.utils.datetime import days_to_date, micros_to_timestamp, micros_to_timestamptz
 
-    kinds = metadata.specs()[spec_id].partition_type(metadata.schema()).fields
+    types = metadata.specs()[spec_id].partition_type(metadata.schema()).fields
     made: list[Any] = []
-    for field, value in zip(kinds, (partition[number] for number in range(len(kinds))), strict=True):
+    for field, value in zip(types, (partition[number] for number in range(len(types))), strict=True):
         if value is None:
             made.append(None)
         elif isinstance(field.field_type, DateType):

@@ -77,8 +77,8 @@ def _common_schema(footers: Sequence[pyarrow.parquet.FileMetaData]) -> pyarrow.S
     import pyarrow
 
     for footer in footers:
-        kinds = {footer.schema.column(number).physical_type for number in range(len(footer.schema))}
-        if "INT96" in kinds:
+        types = {footer.schema.column(number).physical_type for number in range(len(footer.schema))}
+        if "INT96" in types:
             raise CannotMerge("times are INT96, whose time zone a rewritten file would change")
     schemas = [footer.schema.to_arrow_schema() for footer in reversed(footers)]
     newest = schemas[0]

@@ -78,10 +78,10 @@ class TablePlace:
         from pyarrow import fs
 
         waiting = [""]
-        given = 0
-        while waiting and (at_most is None or given < at_most):
+        yielded = 0
+        while waiting and (at_most is None or yielded < at_most):
             folder = waiting.pop()
-            given += 1
+            yielded += 1
             files = []
             for each in self.entries(folder):
                 if is_hidden(each.base_name):

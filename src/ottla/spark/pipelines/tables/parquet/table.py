@@ -7,7 +7,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError, SupersededError
 from ottla.spark.pipelines.tables.contract import BatchCommit, LastCommit, Staging
 from ottla.spark.pipelines.tables.filesystems import below
@@ -144,7 +144,7 @@ class ParquetBatchTable:
             attempts = [each.base_name for each in self._place.entries(STAGING)]
             half_written = self._commits.half_written()
             self._take_over()
-            points.reach(points.RECOVERING)
+            crash_points.reach(crash_points.RECOVERING)
             self._end_if_overtaken()
             for name in attempts:
                 self._place.delete_folder(f"{STAGING}/{name}")
