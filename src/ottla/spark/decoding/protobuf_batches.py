@@ -19,10 +19,10 @@ from ottla.spark.decoding.framing import (
     take_indexes,
 )
 from ottla.spark.decoding.halving import (
+    ColumnFormat,
     Decoded,
     UnreadableError,
     decode_in_halves,
-    decode_present,
     read_singly,
     read_together,
 )
@@ -47,7 +47,7 @@ _CONFIG = ptars.PtarsConfig(
 SAFE_GROUPS = 10_000
 
 
-class ProtobufBatches:
+class ProtobufBatches(ColumnFormat):
     """Decoder of values that are messages of one type."""
 
     def __init__(self, descriptor_set: bytes, message: str, wanted: Sequence[str] = ()) -> None:
@@ -64,13 +64,7 @@ class ProtobufBatches:
         names = list(wanted) or read.names
         self.schema = pyarrow.schema([pyarrow.field(name, column_type(read.field(name).type)) for name in names])
 
-    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
-        """Columns of the schema, and a reason for each record that is bad; None where all are good."""
-        return decode_present(values, self._present)
-
     def _present(self, values: pyarrow.BinaryArray) -> Decoded:
-        if len(values) == 0:
-            return [pyarrow.nulls(0, field.type) for field in self.schema], None
         return decode_in_halves(values, self._batch, self._singly)
 
     def _batch(self, values: pyarrow.BinaryArray) -> list[pyarrow.Array]:
@@ -120,17 +114,13 @@ class ProtobufBatches:
                 raise problem from None
 
 
-class FramedProtobuf:
+class FramedProtobuf(ColumnFormat):
     """Decoder of Protobuf values with the framing of a registry. Fields go by number, whatever the schema's id is."""
 
     def __init__(self, batches: ProtobufBatches) -> None:
         self.schema = batches.schema
         self._batches = batches
         self._expected = encode_indexes(batches.paths[0])
-
-    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
-        """Columns of the schema, and a reason for each record that is bad; None where all are good."""
-        return decode_present(values, self._present)
 
     def _present(self, values: pyarrow.BinaryArray) -> Decoded:
         frames = split_frames(values)
