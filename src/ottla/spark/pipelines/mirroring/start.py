@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.errors import ClientError
 from ottla.records.extras import require_extra
-from ottla.spark.pipelines.data_sources import register_source
+from ottla.spark.data_sources import register_source
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.mirroring.copying import names_of
 from ottla.spark.pipelines.mirroring.ends import check_two_clusters, source_of, target_of

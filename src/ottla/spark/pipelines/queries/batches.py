@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow
+
 from ottla.spark.errors import message_only
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.queries.checkpoint import LoggedBatch, QueryCheckpoint
@@ -96,7 +98,6 @@ class BatchFunction:
             if first:
                 raise PipelineError(_refusal(source, first[0].asDict()))
             return
-        import pyarrow
 
         fields = pyarrow.struct([])
         for row in with_new.select(FIELDS).distinct().orderBy(FIELDS).toLocalIterator():

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow
+
 from ottla.spark.connection import BOOTSTRAP
 from ottla.spark.options import KAFKA_PREFIX
 from ottla.spark.pipelines.queries.sources import RAW
@@ -20,7 +22,6 @@ from ottla.spark.pipelines.writing.refusals import DEAD_LETTER_TYPES
 from ottla.spark.source.offsets import EARLIEST
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
     from ottla.spark.decoding import DecodingOptions
@@ -134,15 +135,14 @@ class Inspection:
 
     def run(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """The records that are left out or have new fields."""
-        import pyarrow
-
         from ottla.spark.decoding import decoder
 
         decode = None if self._decoding is None else decoder(self._decoding)
         unknown = self._unknown_fields()
         for batch in batches:
             values = batch.column("value").cast(pyarrow.binary())
-            view, reasons = batch, _none_of(values)
+            view = batch
+            reasons: list[str | None] = [None] * len(values)
             if decode is not None:
                 view, reasons = self._decoded(batch, decode.fields.names, decode.decode(values))
             if self._refusals is not None:
@@ -172,8 +172,6 @@ class Inspection:
         self, batch: pyarrow.RecordBatch, names: Sequence[str], columns: Sequence[pyarrow.Array]
     ) -> tuple[pyarrow.RecordBatch, list[str | None]]:
         """The batch with decoded columns in the place of `value`, and the reason of each record that is bad."""
-        import pyarrow
-
         assert self._decoding is not None
         decoded = dict(zip(names, columns, strict=True))
         reasons: list[str | None] = decoded.pop(str(self._decoding.bad_reason_column)).to_pylist()
@@ -181,16 +179,10 @@ class Inspection:
         return pyarrow.RecordBatch.from_pydict(others | decoded), reasons
 
 
-def _none_of(values: pyarrow.Array) -> list[str | None]:
-    return [None] * len(values)
-
-
 def _with_refusals(
     view: pyarrow.RecordBatch, reasons: Sequence[str | None], refusals: RecordRefusals
 ) -> list[str | None]:
     """The reasons, and of records that parse those of `refusals`."""
-    import pyarrow
-
     # Tasks that read records themselves have times in UTC, Spark those of its session.
     at = view.schema.get_field_index("timestamp")
     view = view.set_column(at, "timestamp", view.column(at).cast(pyarrow.timestamp("us", "UTC")))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ottla.spark.data_sources import register_source
 from ottla.spark.errors import one_sentence
-from ottla.spark.pipelines.data_sources import register_source
 from ottla.spark.pipelines.queries.static_tables import DELTA, PARQUET, dataset
 from ottla.spark.pipelines.settings.model import StaticTableSettings
 

@@ -14,13 +14,13 @@ import os
 import threading
 import uuid
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow.fs
+from pyarrow import fs
 
 from ottla.records.extras import MissingExtraError, require_extra
 from ottla.spark.pipelines.errors import PipelineError
-
-if TYPE_CHECKING:
-    import pyarrow.fs
 
 #: fsspec's protocols whose `pipe_file(mode="create")` is a condition that the store checks.
 _CONDITIONAL: Final = {"s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "adl"}
@@ -42,8 +42,6 @@ _IN_PROCESS: Final = threading.Lock()
 
 def creates_exclusively(filesystem: pyarrow.fs.FileSystem) -> bool:
     """Whether `create_exclusively` is one conditional step here, not the best effort."""
-    from pyarrow import fs
-
     if isinstance(filesystem, (fs.LocalFileSystem, fs.S3FileSystem)):
         return True
     protocols = _fsspec_protocols(filesystem)
@@ -57,8 +55,6 @@ def create_exclusively(filesystem: pyarrow.fs.FileSystem, path: str, data: bytes
     must be there, on file systems that have folders. Raises OSError, and PipelineError where S3 is asked and
     boto3 is not installed.
     """
-    from pyarrow import fs
-
     if isinstance(filesystem, fs.LocalFileSystem):
         return _link(path, data)
     if isinstance(filesystem, fs.S3FileSystem):
@@ -169,8 +165,6 @@ def _s3_client(*arguments: str | bool) -> Any:
 
 
 def _best_effort(filesystem: pyarrow.fs.FileSystem, path: str, data: bytes) -> bool:
-    from pyarrow import fs
-
     if filesystem.get_file_info(path).type != fs.FileType.NotFound:
         return False
     with filesystem.open_output_stream(path) as stream:

@@ -6,10 +6,11 @@ Source: Delta's protocol (PROTOCOL.md), "Delta Log Entries", "Checkpoints", "Tra
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import pyarrow.fs
+import pyarrow.fs
+import pyarrow.parquet
+from pyarrow.fs import FileSelector, FileType
 
 _FOLDER: Final = "_delta_log"
 
@@ -91,8 +92,6 @@ class TransactionLog:
 
     def _listed_checkpoint(self, version: int) -> tuple[int, list[str]] | None:
         """The newest whole checkpoint in the folder, by its names: in one file, in parts, or with an id of its own."""
-        from pyarrow.fs import FileSelector
-
         found: dict[int, list[str]] = {}
         for each in self._filesystem.get_file_info(FileSelector(self._folder, allow_not_found=True)):
             fields = each.base_name.split(".")
@@ -105,13 +104,9 @@ class TransactionLog:
         return None
 
     def _exists(self, path: str) -> bool:
-        from pyarrow.fs import FileType
-
         return bool(self._filesystem.get_file_info(path).type == FileType.File)
 
     def _of_parquet(self, path: str) -> dict[str, int]:
-        import pyarrow.parquet
-
         found: dict[str, int] = {}
         with pyarrow.parquet.ParquetFile(self._filesystem.open_input_file(path)) as file:
             if "txn" not in file.schema_arrow.names:

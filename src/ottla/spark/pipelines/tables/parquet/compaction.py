@@ -20,20 +20,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import SupersededError
+from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.exclusive import flush_folder
 from ottla.spark.pipelines.tables.parquet.merging import CannotMerge, merge
 from ottla.spark.pipelines.tables.parquet.names import DataFileName
-from ottla.spark.pipelines.tables.parquet.place import FOLDERS_AT_MOST, HIDDEN
+from ottla.spark.pipelines.tables.parquet.place import FOLDERS_AT_MOST, HIDDEN, TablePlace
 from ottla.spark.pipelines.tables.parquet.times import is_passed
 from ottla.spark.pipelines.tables.partition_folders import partition_values
-
-if TYPE_CHECKING:
-    from ottla.spark.pipelines.settings.model import TableSinkSettings
-    from ottla.spark.pipelines.tables.parquet.place import TablePlace
 
 _log = logging.getLogger(__name__)
 
