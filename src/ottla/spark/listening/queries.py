@@ -44,17 +44,13 @@ class SeenEnds:
         That is at least how long the first unread record has waited: it may be older than what was seen first.
         """
         first_seen: dict[TopicPartition, float] = {}
-        while len(self._sightings) > 1 and not _is_behind(end, self._sightings[0][1]):
+        while len(self._sightings) > 1 and all(self._sightings[0][1].get(each, 0) <= at for each, at in end.items()):
             self._sightings.popleft()
         for moment, latest in self._sightings:
             for each, offset in latest.items():
                 if each in end and offset > end[each]:
                     first_seen.setdefault(each, moment)
         return {each: max(0.0, seconds - first_seen.get(each, seconds)) for each in end}
-
-
-def _is_behind(end: Offsets, latest: Offsets) -> bool:
-    return any(latest.get(each, 0) > offset for each, offset in end.items())
 
 
 @dataclass(slots=True)

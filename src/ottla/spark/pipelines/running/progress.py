@@ -8,12 +8,11 @@ from typing import Final
 
 from ottla.spark.listening.progress import BatchProgress, SourceProgress
 from ottla.spark.listening.queries import Query
+from ottla.spark.listening.text import span
 from ottla.spark.source.offsets import Offsets
 
 #: Most samples that are kept; when there are more, every second one is dropped.
 MOST_SAMPLES: Final = 2_000
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 3_600
 _THOUSAND: Final = 1_000
 
 
@@ -156,13 +155,6 @@ def _lag(found: BatchSample) -> str:
         return "no lag"
     late = "" if not found.lag_s else f" and {span(found.lag_s)}"
     return f"{found.lag_rows:,} rows{late} behind"
-
-
-def span(seconds: float) -> str:
-    """A length of time for people."""
-    if seconds < _MINUTE_S:
-        return f"{seconds:.2f} s"
-    return f"{seconds / _MINUTE_S:.1f} min" if seconds < _HOUR_S else f"{seconds / _HOUR_S:.1f} h"
 
 
 def size(count_bytes: int) -> str:
