@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.client.errors import ClientError
 from ottla.env.clock import Clock, SystemClock
@@ -17,11 +18,7 @@ from ottla.spark.pipelines.mirroring.ends import MirrorEnd, source_of, target_of
 from ottla.spark.pipelines.mirroring.formats import MirrorHeartbeat
 from ottla.spark.pipelines.mirroring.naming import HEARTBEATS
 from ottla.spark.pipelines.mirroring.topics import COMPACTED, TopicFollower, create_topic
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from ottla.spark.pipelines.settings.model import MirrorSettings
+from ottla.spark.pipelines.settings.model import MirrorSettings
 
 LONGEST_WAIT_S = 1.0
 """After the end of the query the thread ends within about so many seconds."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.client.errors import ClientError
 from ottla.records.extras import require_extra
@@ -11,12 +12,7 @@ from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.mirroring.copying import names_of
 from ottla.spark.pipelines.mirroring.ends import check_two_clusters, source_of, target_of
 from ottla.spark.pipelines.mirroring.refreshing import MirrorRefresher
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from ottla.spark.pipelines.settings.model import MirrorSettings, PipelineSettings
+from ottla.spark.pipelines.settings.model import MirrorSettings, PipelineSettings
 
 
 def start_mirror(spark: SparkSession, settings: PipelineSettings) -> StreamingQuery:

@@ -11,7 +11,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ottla.spark.data_sources import register_source
@@ -22,7 +24,6 @@ from ottla.spark.pipelines.settings.model import StaticTableSettings
 if TYPE_CHECKING:
     import pyarrow
     import pyarrow.dataset
-    from pyspark.sql import DataFrame, SparkSession
 
 #: Rows of an Arrow batch on its way into Spark.
 ROWS_PER_BATCH = 8_192
@@ -51,8 +52,6 @@ class StaticTableSource(DataSource):
     @one_sentence
     def schema(self) -> StructType:
         """The columns. Raises PipelineError."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
         return from_arrow_schema(_dataset(self.options).schema)
 
     def reader(self, schema: StructType) -> StaticTableReader:
@@ -73,8 +72,6 @@ class StaticTableReader(DataSourceReader):
     @one_sentence
     def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
         """All rows. Raises PipelineError."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         schema = to_arrow_schema(self._schema, timezone="UTC")
         for batch in _dataset(self._options).to_batches(
             columns=schema.names, batch_size=ROWS_PER_BATCH, batch_readahead=READ_AHEAD, fragment_readahead=1

@@ -6,16 +6,13 @@ compacted topic keeps, is the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column, DataFrame, functions
 
 from ottla.spark.connection import BOOTSTRAP
 from ottla.spark.errors import OptionError, SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.settings.model import TopicSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 JSON = "json"
 _COMPACTED = {"cleanup.policy": "compact"}
@@ -76,8 +73,6 @@ class TopicSink(BatchSink):
 
 def as_records(frame: DataFrame, settings: TopicSinkSettings) -> DataFrame:
     """The frame with the columns of records. Raises PipelineSettingsError if it lacks any."""
-    from pyspark.sql import functions
-
     missing = [each for each in settings.key_columns if each not in frame.columns]
     if missing:
         raise PipelineSettingsError(
@@ -95,8 +90,6 @@ def as_records(frame: DataFrame, settings: TopicSinkSettings) -> DataFrame:
 
 def key_of(columns: tuple[str, ...]) -> Column:
     """The text of one column, a JSON object of several."""
-    from pyspark.sql import functions
-
     if len(columns) == 1:
         return quoted(columns[0]).cast("string")
     return functions.to_json(functions.struct(*(quoted(each) for each in columns)), {"ignoreNullFields": "false"})
@@ -104,8 +97,6 @@ def key_of(columns: tuple[str, ...]) -> Column:
 
 def letters_as_records(letters: DataFrame) -> DataFrame:
     """Dead letters as records with their own key and bytes; where they are from and why is in headers."""
-    from pyspark.sql import functions
-
     texts = {name: functions.col(name).cast("string") for name in _ORIGIN}
     texts["timestamp"] = functions.unix_millis("timestamp").cast("string")
     headers = [
@@ -117,6 +108,4 @@ def letters_as_records(letters: DataFrame) -> DataFrame:
 
 def quoted(name: str) -> Column:
     """The column of this name, which may have any characters."""
-    from pyspark.sql import functions
-
     return functions.col("`" + name.replace("`", "``") + "`")
