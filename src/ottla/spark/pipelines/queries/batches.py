@@ -17,7 +17,7 @@ from ottla.spark.errors import message_only
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.queries.checkpoint import LoggedBatch, QueryCheckpoint
 from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS, FIELDS, BatchRange, findings, later_of
-from ottla.spark.pipelines.queries.new_fields import add_document, names_in, typed
+from ottla.spark.pipelines.queries.new_fields import add_document, inferred, names_in, typed
 from ottla.spark.pipelines.queries.schemas import add_fields
 from ottla.spark.pipelines.queries.sources import by_source
 from ottla.spark.pipelines.queries.starting import Start
@@ -160,8 +160,6 @@ def _warn(batch: BatchInWork, staged: StagedRows) -> None:
 
 
 def _refusal(source: SourceSettings, row: Mapping[str, object]) -> str:
-    from ottla.spark.pipelines.queries.new_fields import inferred
-
     names = ", ".join(names_in(inferred(json.loads(str(row[FIELDS])))))
     place = f"{row['topic']}-{row['partition']}@{row['offset']}"
     return (

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING
 import pyarrow
 
 from ottla.spark.connection import BOOTSTRAP
+from ottla.spark.decoding import DecodingOptions, decoder
+from ottla.spark.decoding.framing import PREFIX_LENGTH
+from ottla.spark.decoding.options import parse_decoding_options
 from ottla.spark.options import KAFKA_PREFIX
+from ottla.spark.pipelines.queries.new_fields import UnknownFields
 from ottla.spark.pipelines.queries.sources import RAW
 from ottla.spark.pipelines.settings.model import SourceSettings
 from ottla.spark.pipelines.tables.contract import EndOffsets
@@ -24,8 +28,6 @@ from ottla.spark.source.offsets import EARLIEST
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ottla.spark.decoding import DecodingOptions
-    from ottla.spark.pipelines.queries.new_fields import UnknownFields
     from ottla.spark.pipelines.writing.direct import RecordRefusals
 
 #: Columns of a dead letter: where it is from, its bytes, and why it does not parse.
@@ -78,8 +80,6 @@ def findings(
     The columns are DEAD_LETTER_COLUMNS and `new_fields`, a JSON object for records that parse and have some. `refusals`
     find the records whose rows the sink left out. None where the batch has nothing of the source to be found.
     """
-    from ottla.spark.decoding.options import parse_decoding_options
-
     ranges = batch.ranges()
     decoding = None if source.value_format == RAW else parse_decoding_options(options)
     if not ranges or (decoding is None and refusals is None):
@@ -135,8 +135,6 @@ class Inspection:
 
     def run(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """The records that are left out or have new fields."""
-        from ottla.spark.decoding import decoder
-
         decode = None if self._decoding is None else decoder(self._decoding)
         unknown = self._unknown_fields()
         for batch in batches:
@@ -161,9 +159,6 @@ class Inspection:
             yield pyarrow.RecordBatch.from_pydict(columns)
 
     def _unknown_fields(self) -> UnknownFields | None:
-        from ottla.spark.decoding.framing import PREFIX_LENGTH
-        from ottla.spark.pipelines.queries.new_fields import UnknownFields
-
         if not self._new_fields or self._decoding is None or self._decoding.schema is None:
             return None
         return UnknownFields(self._decoding.schema, PREFIX_LENGTH if self._decoding.framed else 0)

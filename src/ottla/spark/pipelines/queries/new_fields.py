@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow
 
+from ottla.spark.decoding.temporal import first_wild_number, has_decimal, read_as
 from ottla.spark.pipelines.errors import PipelineError
 
 #: New fields of one batch, nested ones counted; more are not a schema change, but names that are data.
@@ -27,8 +28,6 @@ class UnknownFields:
 
     def __init__(self, schema: pyarrow.Schema, prefix: int = 0) -> None:
         import pyarrow.json
-
-        from ottla.spark.decoding.temporal import has_decimal, read_as
 
         self._schema = pyarrow.struct(list(schema))
         self._prefix = prefix
@@ -54,8 +53,6 @@ class UnknownFields:
 
     def _all_known(self, texts: list[bytes | None]) -> bool:
         import pyarrow.json
-
-        from ottla.spark.decoding.temporal import first_wild_number
 
         data = b"\n".join(each for each in texts if each)
         if not data:

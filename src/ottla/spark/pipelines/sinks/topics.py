@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, functions
 
-from ottla.spark.connection import BOOTSTRAP
+from ottla.client.configs.settings import CONSUMER, SETTINGS_OF
+from ottla.client.errors import ClientError, TopicExistsError
+from ottla.spark.connection import BOOTSTRAP, ConnectionOptions, connect
 from ottla.spark.errors import OptionError, SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.settings.model import TopicSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
+from ottla.spark.sink.columns import check_columns
+from ottla.spark.sink.options import parse_write_options
 
 JSON = "json"
 _COMPACTED = {"cleanup.policy": "compact"}
@@ -29,11 +33,6 @@ class TopicSink(BatchSink):
 
     def prepare(self) -> None:
         """Make the topic where it is missing, compacted if rows are upserts. Raises PipelineError."""
-        from ottla.client.configs.settings import CONSUMER, SETTINGS_OF
-        from ottla.client.errors import ClientError, TopicExistsError
-        from ottla.spark.connection import ConnectionOptions, connect
-        from ottla.spark.sink.options import parse_write_options
-
         wanted = self._settings
         try:
             written = parse_write_options(self._options()).connection
@@ -48,9 +47,6 @@ class TopicSink(BatchSink):
 
     def check(self, rows: DataFrame) -> None:
         """Refuse columns that have no place in a record. Raises PipelineSettingsError, PipelineError."""
-        from ottla.spark.sink.columns import check_columns
-        from ottla.spark.sink.options import parse_write_options
-
         topic = self._settings.topic
         try:
             options = parse_write_options(self._options() | {"topic": topic})
