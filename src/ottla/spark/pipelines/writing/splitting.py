@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow
 
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.tables.contract import Staging
 from ottla.spark.pipelines.writing.refusals import PartitionRule, RefusedRows
-
-if TYPE_CHECKING:
-    from ottla.spark.pipelines.tables.contract import Staging
 
 #: The values of partition columns as text, None for null.
 PartitionValues = tuple[str | None, ...]
