@@ -18,5 +18,5 @@ def test_every_metric_of_queries_is_on_the_page_with_its_labels() -> None:
         for metric in re.findall(r"`(\w+)`", metrics)
     }
     assert listed == {
-        f"{PREFIX}{name}{'_total' if name in COUNTERS else ''}": labels for name, labels in METRICS.items()
+        f"{PREFIX}{name}{'_total' if name in COUNTERS else ''}": labels for name, (labels, _) in METRICS.items()
     }

@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 from ottla.client.model import LATEST, TopicPartition
 from ottla.client.sync import Client, Producer
 from ottla.records.record import Record
-from ottla.spark.pipelines.mirroring.figures import read_figures
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.settings.file import load_pipeline
 from support.brokers import Bootstrapped
 from support.filled_topics import ANY_TIME
+from support.mirrors import read_counts
 from support.pipeline_judges import JUDGES, event_record, pipeline_file
 from support.processes import ServerProcess, run_tool
 from support.spark_cluster import SMALL, spark_program
@@ -201,7 +201,7 @@ class ClusterPipeline:
         """How many records of the topic the mirror says it has sent again; heartbeats are mirrored, too."""
         mirror = load_pipeline(self.file, {}).mirror
         assert mirror is not None
-        return sum(each.repeated for place, each in read_figures(mirror).items() if place.topic == self._topic)
+        return sum(each.repeated for place, each in read_counts(mirror).items() if place.topic == self._topic)
 
     def verdict(self, records: list[list[Record]]) -> tuple[str, dict[str, int]]:
         """What is wrong with what it made of these records, nothing if it is right; and figures."""

@@ -2,8 +2,8 @@
 
     python -m support.killed_pipeline FILE [--OPTION …] [POINT NTH [stop]]
 
-The options are the command's. POINT is one of `ottla.spark.pipelines.points`; at its NTH time the process is killed -9,
-or stopped (SIGSTOP).
+The options are the command's. POINT is one of `ottla.spark.pipelines.crash_points`; at its NTH time the process is
+killed -9, or stopped (SIGSTOP).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
                 if left == 0:
                     os.kill(os.getpid(), number)
 
-        points.on_reached = reached
+        crash_points.on_reached = reached
     sys.argv = ["ottla", "pipeline", "run", file, *options]
     from ottla.cli.entry import main as entry
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 import psutil
 
 from ottla.records.record import Record
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.sinks.tables import BATCHES_PER_COMPACTION
 from support.brokers import Bootstrapped
 from support.filled_topics import fill_topic
@@ -44,25 +44,20 @@ POLL_S: Final = 0.005
 AT_CHANCE: Final = "at a chance moment"
 WORKER: Final = "a worker, at a chance moment"
 
+_OF_TABLES: Final = (
+    crash_points.FILES_WRITTEN,
+    crash_points.TABLE_COMMITTED,
+    crash_points.BATCH_LOGGED,
+    crash_points.COMPACTING,
+    crash_points.RECOVERING,
+)
 #: Which points a pipeline can reach, by the kind of its sink.
 POINTS: Final = {
-    "parquet": (
-        points.FILES_WRITTEN,
-        points.TABLE_COMMITTED,
-        points.BATCH_LOGGED,
-        points.COMPACTING,
-        points.RECOVERING,
-    ),
-    "delta": (points.FILES_WRITTEN, points.TABLE_COMMITTED, points.BATCH_LOGGED, points.COMPACTING, points.RECOVERING),
-    "iceberg": (
-        points.FILES_WRITTEN,
-        points.TABLE_COMMITTED,
-        points.BATCH_LOGGED,
-        points.COMPACTING,
-        points.RECOVERING,
-    ),
-    "online": (points.BATCH_LOGGED,),
-    "mirror": (points.MIRROR_PRODUCED, points.BATCH_LOGGED),
+    "parquet": _OF_TABLES,
+    "delta": _OF_TABLES,
+    "iceberg": _OF_TABLES,
+    "online": (crash_points.BATCH_LOGGED,),
+    "mirror": (crash_points.MIRROR_PRODUCED, crash_points.BATCH_LOGGED),
 }
 
 
@@ -76,7 +71,9 @@ class PlannedKill:
     whole: bool = True
 
     def __str__(self) -> str:
-        return f"{self.point} ({self.nth})" if self.point in points.ALL else f"{self.point} ({self.after_s:.2f} s)"
+        return (
+            f"{self.point} ({self.nth})" if self.point in crash_points.ALL else f"{self.point} ({self.after_s:.2f} s)"
+        )
 
 
 @dataclass(slots=True)
@@ -114,7 +111,7 @@ def planned_kills(kind: str, seed: int, count: int) -> list[PlannedKill]:
     for number in range(count):
         if number % 2 == 0:
             point = reachable[number // 2 % len(reachable)]
-            nth = 1 if point in (points.RECOVERING, points.COMPACTING) else dice.randint(1, 3)
+            nth = 1 if point in (crash_points.RECOVERING, crash_points.COMPACTING) else dice.randint(1, 3)
             plan.append(PlannedKill(point, nth, whole=dice.random() < 0.5))
         else:
             where = WORKER if dice.random() < 0.3 else AT_CHANCE
@@ -144,7 +141,7 @@ class KilledCourse:
         """Run with each of the kills, more records before each, and then to the end; judge."""
         began_s = time.monotonic()
         for kill in plan:
-            self.fill(RECORDS_TO_COMPACTION if kill.point == points.COMPACTING else RECORDS_PER_RUN)
+            self.fill(RECORDS_TO_COMPACTION if kill.point == crash_points.COMPACTING else RECORDS_PER_RUN)
             if self._killed(kill):
                 self.report.kills[kill.point] += 1
             else:
@@ -171,14 +168,14 @@ class KilledCourse:
 
     def _killed(self, kill: PlannedKill) -> bool:
         """Run with one kill; False if the run came to its end before."""
-        at_point = kill.point in points.ALL and kill.point != points.BATCH_LOGGED
+        at_point = kill.point in crash_points.ALL and kill.point != crash_points.BATCH_LOGGED
         process = self.start([kill.point, str(kill.nth)] if at_point else [])
         try:
             if at_point:
                 ended = self._await(process, lambda: False)
             else:
                 done = self._batches_logged()
-                wanted = done + (kill.nth if kill.point == points.BATCH_LOGGED else 1)
+                wanted = done + (kill.nth if kill.point == crash_points.BATCH_LOGGED else 1)
                 ended = self._await(process, lambda: self._batches_logged() >= wanted)
                 if not ended and kill.after_s:
                     until_s = time.monotonic() + kill.after_s

@@ -17,7 +17,7 @@ from ottla.client.configs.producer import ProducerConfig, parse_producer_config
 from ottla.client.configs.settings import CONSUMER, PRODUCER, SETTINGS_OF
 from ottla.client.errors import InvalidConfigError
 from ottla.spark.errors import OptionError
-from ottla.spark.given import KAFKA_PREFIX, Given
+from ottla.spark.options import KAFKA_PREFIX, SparkOptions
 
 if TYPE_CHECKING:
     from ottla.client.sync import Client
@@ -78,30 +78,30 @@ def connect(connection: ConnectionOptions, api_timeout_ms: int | None = None) ->
 
 
 def parse_connection(
-    given: Given, *, client_id: str | None = None, defaults: Mapping[str, str] | None = None
+    options: SparkOptions, *, client_id: str | None = None, defaults: Mapping[str, str] | None = None
 ) -> ConnectionOptions:
     """Check the options of the connection and of reading. Raises OptionError with all problems.
 
     `client_id` is the `client.id` where none is given; `defaults` are those of the reader that differ from Kafka's.
     """
-    made = _connection(given, client_id)
+    made = _connection(options, client_id)
     _check(parse_consumer_config, made, defaults or {})
     return made
 
 
-def parse_producer_connection(given: Given, defaults: Mapping[str, str]) -> ConnectionOptions:
+def parse_producer_connection(options: SparkOptions, defaults: Mapping[str, str]) -> ConnectionOptions:
     """Check the options of the connection and of a producer. Raises OptionError with all problems."""
-    made = _connection(given, None)
+    made = _connection(options, None)
     made = ConnectionOptions(made.bootstrap_servers, {**defaults, **made.settings})
     _check(parse_producer_config, made, defaults)
     return made
 
 
-def _connection(given: Given, client_id: str | None) -> ConnectionOptions:
-    servers = (given.get(BOOTSTRAP) or "").strip()
+def _connection(options: SparkOptions, client_id: str | None) -> ConnectionOptions:
+    servers = (options.get(BOOTSTRAP) or "").strip()
     if not servers:
         raise OptionError(f"option {BOOTSTRAP} is missing; give it as host:port[,host:port]")
-    settings = given.kafka_settings()
+    settings = options.kafka_settings()
     del settings["bootstrap.servers"]
     if client_id is not None:
         settings.setdefault("client.id", client_id)

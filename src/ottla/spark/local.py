@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.records.extras import require_extra
+from ottla.spark.data_sources import register_source
 from ottla.spark.errors import VersionMismatchError
 from ottla.spark.java import find_java, spark_launcher
 from ottla.spark.versions import pyspark_problem
@@ -60,15 +61,9 @@ def register(spark: SparkSession) -> SparkSession:
     problem = pyspark_problem()
     if problem is not None:
         raise VersionMismatchError(problem)
-    from pyspark.errors import AnalysisException
-
     from ottla.spark.source.data_source import OttlaDataSource
 
-    try:
-        spark.dataSource.register(OttlaDataSource)
-    except AnalysisException as refused:
-        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
+    register_source(spark, OttlaDataSource)
     return spark
 
 
@@ -175,7 +170,7 @@ def how_java_ended(noticed_by: Exception | None = None) -> str | None:
     process = _java()
     if process is None:
         return None
-    if noticed_by is not None and _is_of_connection(noticed_by):
+    if isinstance(noticed_by, (OSError, EOFError)) or type(noticed_by).__module__.startswith("py4j"):
         with suppress(subprocess.TimeoutExpired):
             process.wait(JAVA_END_S)
     code = process.poll()
@@ -219,10 +214,6 @@ def stop(spark: SparkSession) -> None:
             process.wait()
     SparkContext._gateway = None
     SparkContext._jvm = None
-
-
-def _is_of_connection(problem: Exception) -> bool:
-    return isinstance(problem, (OSError, EOFError)) or type(problem).__module__.startswith("py4j")
 
 
 def _java() -> subprocess.Popen[bytes] | None:

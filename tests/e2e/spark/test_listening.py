@@ -11,7 +11,7 @@ from ottla.client.model import TopicPartition
 from ottla.client.sync import Client
 from ottla.records.record import Record
 from ottla.spark.listening import listen
-from ottla.spark.listening.figures import Basis
+from ottla.spark.listening.progress import Basis
 from support.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ def load(file: Path, servers: str | None) -> PipelineSettings:
 
     from ottla.spark.pipelines.errors import PipelineError
     from ottla.spark.pipelines.settings.file import load_pipeline
-    from ottla.spark.pipelines.settings.parts import BOOTSTRAP_VARIABLE
+    from ottla.spark.pipelines.settings.sections import BOOTSTRAP_VARIABLE
 
     environment = dict(os.environ)
     if servers is not None:

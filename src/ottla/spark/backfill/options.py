@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ottla.spark.connection import BOOTSTRAP, CONNECTION_OPTIONS, ConnectionOptions, parse_connection
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given
+from ottla.spark.options import SparkOptions
 from ottla.spark.source.offsets import EARLIEST, LATEST
 from ottla.spark.source.options import (
     DEFAULT_ROWS_PER_BATCH,
@@ -56,19 +56,19 @@ class BackfillOptions:
 def parse_backfill_options(options: Mapping[str, str]) -> BackfillOptions:
     """Check the options of a read from segment files. Raises OptionError."""
     names = (*SEGMENT_READ_OPTIONS, *decoding_names(options))
-    given = Given(options, names, "reading segment files")
-    log_dirs = tuple(dict.fromkeys(each.strip() for each in (given.get(SEGMENTS) or "").split(",") if each.strip()))
+    checked = SparkOptions(options, names, "reading segment files")
+    log_dirs = tuple(dict.fromkeys(each.strip() for each in (checked.get(SEGMENTS) or "").split(",") if each.strip()))
     if not log_dirs:
         raise OptionError(f"option {SEGMENTS} names no log directory; give directory[,directory], as in log.dirs")
-    given.choice("kafka.isolation.level", ("read_committed",), "read_committed")
-    starting = parse_bound(given, "starting", default=EARLIEST)
+    checked.choice("kafka.isolation.level", ("read_committed",), "read_committed")
+    starting = parse_bound(checked, "starting", default=EARLIEST)
     if starting.offset == LATEST or LATEST in starting.offsets.values():
         raise OptionError("option startingOffsets: a batch read cannot start at latest; use earliest or an offset")
-    ending = parse_bound(given, "ending", default=LATEST)
+    ending = parse_bound(checked, "ending", default=LATEST)
     if ending.offset == EARLIEST or EARLIEST in ending.offsets.values():
         raise OptionError("option endingOffsets: a read cannot end at earliest; use latest or an offset")
-    if BOOTSTRAP in given:
-        connection = parse_connection(given)
+    if BOOTSTRAP in checked:
+        connection = parse_connection(checked)
     else:
         connection = ConnectionOptions("")
         for side, bound in (("starting", starting), ("ending", ending)):
@@ -80,17 +80,17 @@ def parse_backfill_options(options: Mapping[str, str]) -> BackfillOptions:
         log_dirs,
         ReadOptions(
             connection=connection,
-            selection=parse_selection(given),
+            selection=parse_selection(checked),
             starting=starting,
             ending=ending,
             timestamp_miss=TimestampMiss(
-                given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+                checked.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
             ),
-            split=SplitOptions(given.positive("minPartitions")),
-            fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-            include_headers=given.boolean("includeHeaders", default=False),
-            columns=parse_columns(given),
+            split=SplitOptions(checked.positive("minPartitions")),
+            fail_on_data_loss=checked.boolean("failOnDataLoss", default=True),
+            include_headers=checked.boolean("includeHeaders", default=False),
+            columns=parse_columns(checked),
             decoding=parse_decoding(options),
-            rows_per_batch=given.positive("rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
+            rows_per_batch=checked.positive("rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
         ),
     )

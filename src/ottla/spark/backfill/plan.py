@@ -158,7 +158,10 @@ def _by_directories(options: BackfillOptions, replicas: dict[TopicPartition, lis
         check_complete(topics, replicas, options.log_dirs)
         chosen = sorted(each for each in replicas if each.topic in topics)
     extents = {each: _furthest([extent_by_checkpoints(replica) for replica in replicas[each]]) for each in chosen}
-    starting = {each: _first_wanted(extents[each]) for each in chosen}
+    # A log's beginning, even if segments there are missing.
+    starting = {
+        each: found.start if found.missing_from is None else found.missing_from for each, found in extents.items()
+    }
     starting |= {each: at for each, at in options.read.starting.offsets.items() if at != EARLIEST}
     ending = {each: extents[each].end for each in chosen}
     ending |= {each: at for each, at in options.read.ending.offsets.items() if at != LATEST}
@@ -168,11 +171,6 @@ def _by_directories(options: BackfillOptions, replicas: dict[TopicPartition, lis
                 f"the {side} offsets must name the partitions that are read: {', '.join(map(str, chosen))}"
             )
     return extents, starting, ending
-
-
-def _first_wanted(extent: Extent) -> int:
-    """Return a log's beginning, even if segments there are missing."""
-    return extent.start if extent.missing_from is None else extent.missing_from
 
 
 def _furthest(extents: Sequence[Extent]) -> Extent:

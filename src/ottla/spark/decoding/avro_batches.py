@@ -38,10 +38,10 @@ from ottla.spark.decoding.framing import (
     split_frames,
 )
 from ottla.spark.decoding.halving import (
+    ColumnFormat,
     Decoded,
     UnreadableError,
     decode_in_halves,
-    decode_present,
     read_singly,
     read_together,
 )
@@ -76,7 +76,7 @@ _ALIKE = {("string", "bytes"), ("bytes", "string")}
 Make = Callable[[pyarrow.RecordBatch], pyarrow.Array]
 
 
-class AvroBatches:
+class AvroBatches(ColumnFormat):
     """Decoder of Avro values that were all written with one schema.
 
     `framed` says that a registry's framing was taken off them. If not, values that look as if they had one are bad.
@@ -97,13 +97,7 @@ class AvroBatches:
         self._with_end = plain_json(with_end, bytes_as="string") if self._columns else ""
         self._read: Read = reader_of(writer, replace(reader.node, fields=tuple(each.field for each in reader.columns)))
 
-    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
-        """Columns of the schema, and a reason for each record that is bad; None where all are good."""
-        return decode_present(values, self._present)
-
     def _present(self, values: pyarrow.BinaryArray) -> Decoded:
-        if len(values) == 0:
-            return [pyarrow.nulls(0, field.type) for field in self.schema], None
         if self._columns is None:
             return self._record_by_record(values)
         return decode_in_halves(values, self._batch, self._singly)
@@ -169,7 +163,7 @@ class AvroBatches:
         return [pyarrow.concat_arrays(column) for column in zip(*halves, strict=True)]
 
 
-class FramedAvro:
+class FramedAvro(ColumnFormat):
     """Decoder of Avro values with the framing of a registry: each batch may have several schemas."""
 
     def __init__(self, reader: AvroColumns, schemas: Schemas) -> None:
@@ -177,10 +171,6 @@ class FramedAvro:
         self._reader = reader
         self._schemas = schemas
         self._by_id: dict[int, AvroBatches | str] = {}
-
-    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
-        """Columns of the schema, and a reason for each record that is bad. Raises SchemaRegistryError."""
-        return decode_present(values, self._present)
 
     def _present(self, values: pyarrow.BinaryArray) -> Decoded:
         frames = split_frames(values)

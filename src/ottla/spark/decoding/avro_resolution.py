@@ -72,9 +72,16 @@ class _Resolver:
 
     def __init__(self, renamed: dict[str, str]) -> None:
         self._renamed = renamed
+        self._pairs: dict[tuple[int, int], Read] = {}
         self._skips: dict[int, Skip] = {}
 
     def pair(self, writer: AvroNode, reader: AvroNode) -> Read:
+        key = id(writer), id(reader)
+        if key not in self._pairs:
+            self._pairs[key] = self._new_pair(writer, reader)
+        return self._pairs[key]
+
+    def _new_pair(self, writer: AvroNode, reader: AvroNode) -> Read:
         if writer.type == "union":
             return _branches([self.pair(each, reader) for each in writer.branches])
         if reader.type == "union":

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.spark.decoding import column_limits
+
 MAX_DEPTH = 100
-#: Levels of a column: Arrow passes at most 64 between processes.
-MAX_COLUMN_LEVELS = 60
-#: Types within a column, a named one counted wherever it is used: 20 records can name 1,000,000 fields.
-MAX_COLUMN_TYPES = 10_000
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _NAMED = ("record", "error", "enum", "fixed")
 
@@ -72,35 +70,13 @@ def parse_node(text: str, references: Sequence[str] = ()) -> AvroNode:
 
 
 def why_too_large(node: AvroNode) -> str:
-    """Why a type is too large for a column; empty if it is not. Visits each named type once."""
-    try:
-        _, types = _extent(node, 0, {})
-    except _TooDeep:
-        return f"types are nested too deep: a column has at most {MAX_COLUMN_LEVELS} levels"
-    return (
-        f"written out it has {types:,} types: a column has at most {MAX_COLUMN_TYPES:,}"
-        if types > MAX_COLUMN_TYPES
-        else ""
-    )
+    """Why a type is too large for a column; empty if it is not."""
+    return column_limits.why_too_large(node, _inner)
 
 
-class _TooDeep(Exception):
-    pass
-
-
-def _extent(node: AvroNode, level: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """The levels and the types of a type at a level; what is within itself counts once. Raises _TooDeep."""
-    if level > MAX_COLUMN_LEVELS:
-        raise _TooDeep
-    if id(node) not in known:
-        known[id(node)] = 0, 1
-        inner = [*node.branches, *(each.node for each in node.fields), *([node.items] if node.items else [])]
-        below = [_extent(each, level + (node.type != "union"), known) for each in inner]
-        levels = max((each for each, _ in below), default=0) + (node.type != "union")
-        known[id(node)] = levels, 1 + sum(types for _, types in below)
-    if level + known[id(node)][0] > MAX_COLUMN_LEVELS:
-        raise _TooDeep
-    return known[id(node)]
+def _inner(node: AvroNode) -> tuple[int, list[AvroNode]]:
+    inner = [*node.branches, *(each.node for each in node.fields), *([node.items] if node.items else [])]
+    return {"union": 0, "map": 2}.get(node.type, 1), inner
 
 
 def plain_json(node: AvroNode, *, bytes_as: str = "bytes") -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy
 import pyarrow
 
-from ottla.spark.decoding.halving import ColumnFormat, Decoded, decode_present
+from ottla.spark.decoding.halving import ColumnFormat, Decoded
 
 MAGIC = 0
 ID_LENGTH = 4
@@ -119,16 +119,12 @@ def all_bad(schema: pyarrow.Schema, rows: int, reason: str) -> Decoded:
     return [pyarrow.nulls(rows, field.type) for field in schema], [reason] * rows
 
 
-class Unframed:
+class Unframed(ColumnFormat):
     """Decoder of a format that needs no schema of the registry: the framing is taken off."""
 
     def __init__(self, inner: ColumnFormat) -> None:
         self.schema = inner.schema
         self._inner = inner
-
-    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
-        """Columns of the schema, and a reason for each record that is bad; None where all are good."""
-        return decode_present(values, self._present)
 
     def _present(self, values: pyarrow.BinaryArray) -> Decoded:
         frames = split_frames(values)

@@ -7,9 +7,9 @@ log2(records / ONE_BY_ONE) times with others that are bad, and once more without
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import numpy
 import pyarrow
@@ -23,13 +23,30 @@ WORTH_A_READ = 32
 Decoded = tuple[list[pyarrow.Array], list[str | None] | None]
 
 
-class ColumnFormat(Protocol):
+class ColumnFormat(ABC):
     """One format of values."""
 
     schema: pyarrow.Schema
 
     def decode(self, values: pyarrow.BinaryArray) -> Decoded:
-        """Columns of `schema`, and a reason for each record that is bad; None where all are good."""
+        """Columns of `schema`, and a reason for each record that is bad; None where all are good.
+
+        Values that are null are null in all columns, and not bad. Raises SchemaRegistryError if a schema cannot be had.
+        """
+        if len(values) == values.null_count:
+            return [pyarrow.nulls(len(values), field.type) for field in self.schema], None
+        if values.null_count == 0:
+            return self._present(values)
+        columns, reasons = self._present(values.drop_null())
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        places = pyarrow.array(numpy.cumsum(valid) - 1, mask=~valid)
+        if reasons is not None:
+            reasons = pyarrow.array(reasons, pyarrow.string()).take(places).to_pylist()
+        return [column.take(places) for column in columns], reasons
+
+    @abstractmethod
+    def _present(self, values: pyarrow.BinaryArray) -> Decoded:
+        """As `decode`, of at least one value, none of which is null."""
 
 
 class UnreadableError(Exception):
@@ -120,15 +137,3 @@ def read_singly(
         return [pyarrow.nulls(len(values), field.type) for field in schema], reasons
     order = pyarrow.array(places, pyarrow.int64())
     return [pyarrow.concat_arrays(column).take(order) for column in zip(*good, strict=True)], reasons
-
-
-def decode_present(values: pyarrow.BinaryArray, decode: Callable[[pyarrow.BinaryArray], Decoded]) -> Decoded:
-    """Apply `decode` to the values that are not null; the others are null in all columns, and not bad."""
-    if values.null_count == 0:
-        return decode(values)
-    columns, reasons = decode(values.drop_null())
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    places = pyarrow.array(numpy.cumsum(valid) - 1, mask=~valid)
-    if reasons is not None:
-        reasons = pyarrow.array(reasons, pyarrow.string()).take(places).to_pylist()
-    return [column.take(places) for column in columns], reasons

@@ -18,7 +18,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.json
 
-from ottla.spark.decoding.halving import Decoded, UnreadableError, decode_in_halves, decode_present
+from ottla.spark.decoding.halving import ColumnFormat, Decoded, UnreadableError, decode_in_halves
 from ottla.spark.decoding.json_columns import COMPILED, JsonColumns, are_read
 from ottla.spark.decoding.json_documents import JsonDocuments
 from ottla.spark.decoding.temporal import first_wild_number, has_decimal, needs_conversion, read_as, read_columns
@@ -29,7 +29,7 @@ _ROW = re.compile(r" in row ([0-9]+)$")
 _NO_COLUMN = "\x00"
 
 
-class JsonBatches:
+class JsonBatches(ColumnFormat):
     """Decoder of JSON documents to columns of a schema. Timestamps without a zone are those of `time_zone`."""
 
     def __init__(self, schema: pyarrow.Schema, time_zone: str) -> None:
@@ -51,17 +51,11 @@ class JsonBatches:
             unexpected_field_behavior="ignore",
         )
 
-    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
-        """Columns of the schema, and a reason for each document that is bad; None where all are good."""
-        return decode_present(values, self._present)
-
     def _present(self, values: pyarrow.BinaryArray) -> Decoded:
         return decode_in_halves(values, self._batch, self._one_by_one)
 
     def _batch(self, values: pyarrow.BinaryArray) -> list[pyarrow.Array]:
         """All documents at once. Raises UnreadableError if pyarrow refuses any."""
-        if len(values) == 0:
-            return [pyarrow.nulls(0, field.type) for field in self.schema]
         arrays = self._of_compiled(values) or self._of_pyarrow(values)
         for index in self._converted:
             arrays[index] = read_columns(arrays[index], self._in_batches.field(index).type, self._time_zone)

@@ -304,12 +304,7 @@ def _skip(text: str, at: int) -> int:
     try:
         return _scan(text, at)[1]
     except (StopIteration, JSONDecodeError, RecursionError):
-        return _skip_slowly(text, at)
-
-
-def _skip_slowly(text: str, at: int) -> int:
-    """The same, for Jackson's lenient tokens and deeply nested values."""
-    return _walk(text, at, None)
+        return _walk(text, at, None)  # Jackson's lenient tokens, and deeply nested values.
 
 
 def _copied(text: str, at: int) -> tuple[str, int]:

@@ -13,7 +13,7 @@ import pyarrow
 from ottla.spark.decoding.registry import DEFAULT_TIMEOUT_MS, Schemas, SchemaText, find_schemas
 from ottla.spark.decoding.schemas import parse_schema
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given
+from ottla.spark.options import SparkOptions
 
 DEFAULT_BAD_VALUE_COLUMN = "_bad_value"
 DEFAULT_BAD_REASON_COLUMN = "_bad_reason"
@@ -81,36 +81,36 @@ class DecodingOptions:
 def parse_decoding_options(options: Mapping[str, str]) -> DecodingOptions:
     """Check the options of DECODING_OPTIONS; others are passed over. Raises OptionError."""
     known = {name.lower() for name in DECODING_OPTIONS}
-    given = Given(
+    checked = SparkOptions(
         {name: value for name, value in options.items() if name.lower() in known}, DECODING_OPTIONS, "reading"
     )
-    kind = ValueFormat(given.choice("valueFormat", tuple(each.value for each in ValueFormat), ValueFormat.RAW.value))
-    _refuse_of_other_formats(given, kind)
+    kind = ValueFormat(checked.choice("valueFormat", tuple(each.value for each in ValueFormat), ValueFormat.RAW.value))
+    _refuse_of_other_formats(checked, kind)
     if kind is ValueFormat.RAW:
         return DecodingOptions()
-    place = given.get("schemaRegistry")
-    timeout_ms = given.positive("schemaRegistryTimeoutMs") or DEFAULT_TIMEOUT_MS
+    place = checked.get("schemaRegistry")
+    timeout_ms = checked.positive("schemaRegistryTimeoutMs") or DEFAULT_TIMEOUT_MS
     schemas = find_schemas(place.strip(), timeout_ms) if place is not None else None
-    framing = given.choice("valueFraming", ("none", "registry"), "none" if schemas is None else "registry")
-    avro, avro_reader = _avro(given, schemas) if kind is ValueFormat.AVRO else (SchemaText(), None)
+    framing = checked.choice("valueFraming", ("none", "registry"), "none" if schemas is None else "registry")
+    avro, avro_reader = _avro(checked, schemas) if kind is ValueFormat.AVRO else (SchemaText(), None)
     return DecodingOptions(
         format=kind,
-        schema=parse_schema(_needed(given, "valueSchema", "columns such as id BIGINT, name STRING"))
+        schema=parse_schema(_needed(checked, "valueSchema", "columns such as id BIGINT, name STRING"))
         if kind is ValueFormat.JSON
         else None,
         avro=avro,
         avro_reader=avro_reader,
-        descriptor_set=_descriptor_set(given) if kind is ValueFormat.PROTOBUF else b"",
-        message=_needed(given, "valueMessage", "the message's name with its package, such as shop.Order")
+        descriptor_set=_descriptor_set(checked) if kind is ValueFormat.PROTOBUF else b"",
+        message=_needed(checked, "valueMessage", "the message's name with its package, such as shop.Order")
         if kind is ValueFormat.PROTOBUF
         else "",
-        wanted=_wanted(given),
-        column=_name(given, "valueColumn", None),
-        time_zone=_time_zone(given),
+        wanted=_wanted(checked),
+        column=_name(checked, "valueColumn", None),
+        time_zone=_time_zone(checked),
         framed=_framed(kind, framing, schemas),
         schemas=schemas,
-        bad_value_column=_name(given, "badValueColumn", DEFAULT_BAD_VALUE_COLUMN),
-        bad_reason_column=_name(given, "badReasonColumn", DEFAULT_BAD_REASON_COLUMN),
+        bad_value_column=_name(checked, "badValueColumn", DEFAULT_BAD_VALUE_COLUMN),
+        bad_reason_column=_name(checked, "badReasonColumn", DEFAULT_BAD_REASON_COLUMN),
     )
 
 
@@ -132,37 +132,37 @@ def refuse_equal_names(names: list[str], options: DecodingOptions) -> None:
             taken[name.lower()] = "another typed column"
 
 
-def _refuse_of_other_formats(given: Given, kind: ValueFormat) -> None:
+def _refuse_of_other_formats(options: SparkOptions, kind: ValueFormat) -> None:
     for name, formats in _OF_FORMATS.items():
-        if name in given and kind not in formats:
+        if name in options and kind not in formats:
             needed = " or ".join(each.value for each in formats)
             raise OptionError(
                 f"option {name} needs valueFormat={needed}, it is {kind.value}; give that, or leave {name} out"
             )
 
 
-def _needed(given: Given, option: str, what: str) -> str:
-    value = (given.get(option) or "").strip()
+def _needed(options: SparkOptions, option: str, what: str) -> str:
+    value = (options.get(option) or "").strip()
     if not value:
         raise OptionError(f"option {option} is missing; this valueFormat needs {what}")
     return value
 
 
-def _wanted(given: Given) -> tuple[str, ...]:
-    text = given.get("valueColumns")
+def _wanted(options: SparkOptions) -> tuple[str, ...]:
+    text = options.get("valueColumns")
     wanted = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
     if text is not None and not wanted:
         raise OptionError("option valueColumns names no column; give name[,name], or leave it out for all")
     return wanted
 
 
-def _name(given: Given, option: str, default: str | None) -> str | None:
-    value = given.get(option)
+def _name(options: SparkOptions, option: str, default: str | None) -> str | None:
+    value = options.get(option)
     return default if value is None else value.strip() or None
 
 
-def _time_zone(given: Given) -> str:
-    name = given.get("valueTimeZone") or "UTC"
+def _time_zone(options: SparkOptions) -> str:
+    name = options.get("valueTimeZone") or "UTC"
     try:
         ZoneInfo(name)
     except (OSError, ValueError, LookupError):
@@ -181,18 +181,18 @@ def _framed(kind: ValueFormat, framing: str, schemas: Schemas | None) -> bool:
     return framing == "registry"
 
 
-def _avro(given: Given, schemas: Schemas | None) -> tuple[SchemaText, SchemaText | None]:
+def _avro(options: SparkOptions, schemas: Schemas | None) -> tuple[SchemaText, SchemaText | None]:
     """The schema, and that of the columns if another one is given."""
-    number = given.get("valueSchemaId")
-    reader = given.get("valueReaderSchema")
+    number = options.get("valueSchemaId")
+    reader = options.get("valueReaderSchema")
     if schemas is not None and reader is not None:
         raise OptionError("option valueReaderSchema: with schemaRegistry, valueSchema is the schema of the columns")
     if number is None:
-        text = _text_or_file("valueSchema", _needed(given, "valueSchema", "an Avro schema, or the path of its file"))
+        text = _text_or_file("valueSchema", _needed(options, "valueSchema", "an Avro schema, or the path of its file"))
         if reader is None:
             return SchemaText(text), None
         return SchemaText(text), SchemaText(_text_or_file("valueReaderSchema", reader.strip()))
-    if "valueSchema" in given:
+    if "valueSchema" in options:
         raise OptionError("options valueSchema and valueSchemaId contradict each other; give one of them")
     if schemas is None:
         raise OptionError("option valueSchemaId needs schemaRegistry: the registry's address, or a folder of schemas")
@@ -210,9 +210,9 @@ def _text_or_file(option: str, value: str) -> str:
     return _read_file(option, value).decode(errors="replace")
 
 
-def _descriptor_set(given: Given) -> bytes:
+def _descriptor_set(options: SparkOptions) -> bytes:
     what = "the path of a descriptor set (protoc --include_imports --descriptor_set_out)"
-    return _read_file("valueDescriptor", _needed(given, "valueDescriptor", what))
+    return _read_file("valueDescriptor", _needed(options, "valueDescriptor", what))
 
 
 def _read_file(option: str, value: str) -> bytes:

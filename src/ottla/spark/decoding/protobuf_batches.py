@@ -19,10 +19,10 @@ from ottla.spark.decoding.framing import (
     take_indexes,
 )
 from ottla.spark.decoding.halving import (
+    ColumnFormat,
     Decoded,
     UnreadableError,
     decode_in_halves,
-    decode_present,
     read_singly,
     read_together,
 )
@@ -47,7 +47,7 @@ _CONFIG = ptars.PtarsConfig(
 SAFE_GROUPS = 10_000
 
 
-class ProtobufBatches:
+class ProtobufBatches(ColumnFormat):
     """Decoder of values that are messages of one type."""
 
     def __init__(self, descriptor_set: bytes, message: str, wanted: Sequence[str] = ()) -> None:
@@ -56,20 +56,15 @@ class ProtobufBatches:
         refuse_no_columns(descriptor, list(wanted) or [field.name for field in descriptor.fields])
         self.paths = message_paths(descriptor)
         self._descriptor = descriptor
-        self._has_oneof = has_oneof(descriptor)
+        self._oneofs: dict[str, bool] = {}
+        self._has_oneof = has_oneof(descriptor, self._oneofs)
         self._handler = ptars.HandlerPool([descriptor.file], config=_CONFIG).get_for_message(descriptor)
         self._class = GetMessageClass(descriptor)
         read = self._handler.schema()
         names = list(wanted) or read.names
         self.schema = pyarrow.schema([pyarrow.field(name, column_type(read.field(name).type)) for name in names])
 
-    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
-        """Columns of the schema, and a reason for each record that is bad; None where all are good."""
-        return decode_present(values, self._present)
-
     def _present(self, values: pyarrow.BinaryArray) -> Decoded:
-        if len(values) == 0:
-            return [pyarrow.nulls(0, field.type) for field in self.schema], None
         return decode_in_halves(values, self._batch, self._singly)
 
     def _batch(self, values: pyarrow.BinaryArray) -> list[pyarrow.Array]:
@@ -78,7 +73,7 @@ class ProtobufBatches:
             read = self._handler.array_to_record_batch(values)
             if self._has_oneof:
                 # ptars keeps each member of a oneof that it meets.
-                places = numpy.flatnonzero(several_members(read.to_struct_array(), self._descriptor))
+                places = numpy.flatnonzero(several_members(read.to_struct_array(), self._descriptor, self._oneofs))
                 if len(places):
                     read = self._handler.array_to_record_batch(self._rewritten(values, places))
             return [read.column(field.name).cast(field.type) for field in self.schema]
@@ -119,17 +114,13 @@ class ProtobufBatches:
                 raise problem from None
 
 
-class FramedProtobuf:
+class FramedProtobuf(ColumnFormat):
     """Decoder of Protobuf values with the framing of a registry. Fields go by number, whatever the schema's id is."""
 
     def __init__(self, batches: ProtobufBatches) -> None:
         self.schema = batches.schema
         self._batches = batches
         self._expected = encode_indexes(batches.paths[0])
-
-    def decode(self, values: pyarrow.BinaryArray) -> Decoded:
-        """Columns of the schema, and a reason for each record that is bad; None where all are good."""
-        return decode_present(values, self._present)
 
     def _present(self, values: pyarrow.BinaryArray) -> Decoded:
         frames = split_frames(values)
@@ -164,17 +155,16 @@ class FramedProtobuf:
         return None, body[start:]
 
 
-def has_oneof(message: Descriptor, within: frozenset[str] = frozenset()) -> bool:
-    """Whether a message, or one in it, has a oneof of several fields."""
-    if message.full_name in within:
-        return False
-    inner = within | {message.full_name}
-    return any(len(each.fields) > 1 for each in message.oneofs) or any(
-        field.message_type is not None and has_oneof(field.message_type, inner) for field in message.fields
-    )
+def has_oneof(message: Descriptor, known: dict[str, bool]) -> bool:
+    """Whether a message, or one in it, has a oneof of several fields. `known` are messages that were looked at."""
+    if message.full_name not in known:
+        known[message.full_name] = any(len(each.fields) > 1 for each in message.oneofs) or any(
+            field.message_type is not None and has_oneof(field.message_type, known) for field in message.fields
+        )
+    return known[message.full_name]
 
 
-def several_members(messages: pyarrow.StructArray, message: Descriptor) -> numpy.ndarray:
+def several_members(messages: pyarrow.StructArray, message: Descriptor, known: dict[str, bool]) -> numpy.ndarray:
     """Which messages have, at any depth, more than one member of a oneof on the wire, of which the last one counts."""
     found = numpy.zeros(len(messages), bool)
     for oneof in message.oneofs:
@@ -182,8 +172,8 @@ def several_members(messages: pyarrow.StructArray, message: Descriptor) -> numpy
             members = [_is_there(messages.field(field.name)) for field in oneof.fields if _has(messages, field)]
             found |= numpy.sum(members, axis=0, dtype=numpy.int64) > 1
     for field in message.fields:
-        if field.message_type is not None and _has(messages, field) and has_oneof(field.message_type):
-            found |= _within(messages.field(field.name), field.message_type)
+        if field.message_type is not None and _has(messages, field) and has_oneof(field.message_type, known):
+            found |= _within(messages.field(field.name), field.message_type, known)
     return numpy.asarray(found & _is_there(messages))
 
 
@@ -195,19 +185,19 @@ def _is_there(array: pyarrow.Array) -> numpy.ndarray:
     return numpy.asarray(array.is_valid().to_numpy(zero_copy_only=False))
 
 
-def _within(array: pyarrow.Array, message: Descriptor | None) -> numpy.ndarray:
+def _within(array: pyarrow.Array, message: Descriptor | None, known: dict[str, bool]) -> numpy.ndarray:
     """Which rows of a column, of messages, of lists or of maps of them, have such a message."""
     types = pyarrow.types
     if message is None:
         return numpy.zeros(len(array), bool)
     if types.is_struct(array.type):
-        return several_members(array, message)
+        return several_members(array, message, known)
     found = numpy.zeros(len(array), bool)
     if types.is_map(array.type):
         value = message.fields_by_name["value"].message_type
-        inner = _within(array.items, value)
+        inner = _within(array.items, value, known)
     elif types.is_list(array.type):
-        inner = _within(array.values, message)
+        inner = _within(array.values, message, known)
     else:
         return found
     rows = numpy.searchsorted(array.offsets.to_numpy(), numpy.flatnonzero(inner), side="right") - 1

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 import pyarrow
 from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError
+
+from ottla.spark.decoding.column_limits import why_too_large
 
 #: Types that are read as the bytes that they are written as, where they are only looked for.
 _UNREAD = (descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE, descriptor_pb2.FieldDescriptorProto.TYPE_STRING)
@@ -53,7 +55,15 @@ def find_message(descriptor_set: bytes, name: str, wanted: Sequence[str] = ()) -
 def refuse_no_columns(message: Descriptor, names: Sequence[str]) -> None:
     """Refuse the fields of those names that no column can be. Raises ProtobufSchemaError."""
     for name in names:
-        _refuse_field(message.fields_by_name[name], (message.full_name,), name)
+        field = message.fields_by_name[name]
+        if reason := why_too_large(field, _inner):
+            raise ProtobufSchemaError(f"field {name}: {reason}; {_CURE}")
+        _refuse_field(field, (message.full_name,), name)
+
+
+def _inner(field: FieldDescriptor) -> tuple[int, Sequence[FieldDescriptor]]:
+    """The levels of a field and the fields of its message: two levels for lists and maps, which have no presence."""
+    return 2 - field.has_presence, () if field.message_type is None else field.message_type.fields
 
 
 def message_paths(message: Descriptor) -> tuple[tuple[int, ...], ...]:
@@ -62,31 +72,24 @@ def message_paths(message: Descriptor) -> tuple[tuple[int, ...], ...]:
     A map field has an entry message of its own beside the others, which only some serializers count. The path without
     entries comes second, unless another message has it.
     """
-    file = message.file
-    others = [each for top in file.message_types_by_name.values() for each in _with_nested(top) if each is not message]
-    counted, uncounted = _path(message, with_entries=True), _path(message, with_entries=False)
-    is_taken = uncounted in {_path(each, with_entries=True) for each in others if not _is_entry(each)}
-    return (counted,) if is_taken or uncounted == counted else (counted, uncounted)
+    counted, uncounted = _paths(message.file, with_entries=True), _paths(message.file, with_entries=False)
+    path, short = counted[message.full_name], uncounted.get(message.full_name, ())
+    others = {each for name, each in counted.items() if name != message.full_name and name in uncounted}
+    return (path,) if short in others or short in ((), path) else (path, short)
 
 
-def _path(message: Descriptor, *, with_entries: bool) -> tuple[int, ...]:
-    path: list[int] = []
-    inner: Descriptor | None = message
-    while inner is not None:
-        outer = inner.containing_type
-        beside = outer.nested_types if outer is not None else list(inner.file.message_types_by_name.values())
-        counted = [each.full_name for each in beside if with_entries or not _is_entry(each)]
-        path.insert(0, counted.index(inner.full_name))
-        inner = outer
-    return tuple(path)
+def _paths(file: FileDescriptor, *, with_entries: bool) -> dict[str, tuple[int, ...]]:
+    """The path of each message by its full name, with or without the entry messages of map fields."""
+    paths: dict[str, tuple[int, ...]] = {}
 
+    def add(messages: Sequence[Descriptor], outer: tuple[int, ...]) -> None:
+        counted = [each for each in messages if with_entries or not each.GetOptions().map_entry]
+        for place, each in enumerate(counted):
+            paths[each.full_name] = (*outer, place)
+            add(each.nested_types, (*outer, place))
 
-def _is_entry(message: Descriptor) -> bool:
-    return bool(message.GetOptions().map_entry)
-
-
-def _with_nested(message: Descriptor) -> list[Descriptor]:
-    return [message, *(found for each in message.nested_types for found in _with_nested(each))]
+    add(list(file.message_types_by_name.values()), ())
+    return paths
 
 
 def column_type(read: pyarrow.DataType) -> pyarrow.DataType:

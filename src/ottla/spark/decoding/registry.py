@@ -88,19 +88,19 @@ class RegistrySchemas:
         self._add_references(answer, references, set())
         return SchemaText(str(answer["schema"]), tuple(references))
 
-    def _add_references(self, answer: dict[str, Any], found: list[str], asked: set[tuple[str, str]]) -> None:
+    def _add_references(self, answer: dict[str, Any], found: list[str], seen: set[tuple[str, str]]) -> None:
         """Add the schemas that an answer refers to. One that the registry lacks is a name that the schema lacks."""
         for each in answer.get("references") or ():
             subject, version = str(each["subject"]), str(each["version"])
-            if (subject, version) in asked:
+            if (subject, version) in seen:
                 continue
-            if len(asked) >= MAX_REFERENCES:
+            if len(seen) >= MAX_REFERENCES:
                 raise SchemaRegistryError(f"a schema of the registry refers to more than {MAX_REFERENCES} others")
-            asked.add((subject, version))
+            seen.add((subject, version))
             path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
             referred = self._ask(path, f"version {version} of subject {subject}")
             if referred is not None:
-                self._add_references(referred, found, asked)
+                self._add_references(referred, found, seen)
                 found.append(str(referred["schema"]))
 
     def _ask(self, path: str, what: str) -> dict[str, Any] | None:

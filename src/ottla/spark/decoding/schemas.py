@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import pyarrow
 
+from ottla.spark.decoding.column_limits import MAX_COLUMN_LEVELS
 from ottla.spark.errors import OptionError
 
 MAX_DECIMAL_PRECISION = 38
 DEFAULT_DECIMAL = (10, 0)
-#: Nested types below each other; deeper ones are refused.
-MAX_DEPTH = 100
 
 _SIMPLE: dict[str, pyarrow.DataType] = {
     "boolean": pyarrow.bool_(),
@@ -40,6 +40,7 @@ _SIMPLE: dict[str, pyarrow.DataType] = {
     "timestamp_ltz": pyarrow.timestamp("us", "UTC"),
     "timestamp_ntz": pyarrow.timestamp("us"),
 }
+_TOO_DEEP = f"types are nested more than {MAX_COLUMN_LEVELS} deep"
 _KNOWN = (
     "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date, timestamp, "
     "timestamp_ntz, array<…>, map<string,…>, struct<…>"
@@ -59,9 +60,8 @@ def parse_schema(text: str, *, option: str = "valueSchema") -> pyarrow.Schema:
         raise OptionError(f"option {option}: {problem}") from None
     if not fields:
         raise OptionError(f"option {option} names no column; give columns such as id BIGINT, name STRING")
-    names = [field.name for field in fields]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(field.name for field in fields).items():
+        if count > 1:
             raise OptionError(f"option {option} names the column {name!r} twice")
     return pyarrow.schema(fields)
 
@@ -124,8 +124,8 @@ class _Ddl:
                 raise _SchemaError(f"expected {'NULL' if word == 'not' else 'a text'} after {word.upper()}")
 
     def _type(self, depth: int) -> pyarrow.DataType:
-        if depth > MAX_DEPTH:
-            raise _SchemaError(f"types are nested more than {MAX_DEPTH} deep")
+        if depth > MAX_COLUMN_LEVELS:
+            raise _SchemaError(_TOO_DEEP)
         name = self._take().lower()
         if name == "array":
             self._expect("<")
@@ -134,9 +134,9 @@ class _Ddl:
             return pyarrow.list_(pyarrow.field("element", element))
         if name == "map":
             self._expect("<")
-            key = self._type(depth + 1)
+            key = self._type(depth + 2)
             self._expect(",")
-            value = self._type(depth + 1)
+            value = self._type(depth + 2)
             self._expect(">")
             return _map(key, value)
         if name == "struct":
@@ -191,7 +191,7 @@ def _ddl_tokens(text: str) -> list[str]:
     """Words and marks; a name in backticks keeps the first one, so that it is not taken for a keyword."""
     tokens: list[str] = []
     at = 0
-    while text[at:].strip():
+    while at < len(text):
         found = _DDL_TOKEN.match(text, at)
         if found is None:
             raise _SchemaError(f"cannot be read at {text[at:].strip()[:20]!r}; write columns as name TYPE, name TYPE")
@@ -206,14 +206,14 @@ def _from_json(text: str) -> list[pyarrow.Field]:
         document = json.loads(text)
     except ValueError as problem:
         raise _SchemaError(f"not JSON ({problem})") from None
+    except RecursionError:
+        raise _SchemaError(_TOO_DEEP) from None
     if not isinstance(document, dict) or document.get("type") != "struct":
         raise _SchemaError('expected {"type": "struct", "fields": […]}, as StructType.json() writes it')
     return _json_fields(document, 0)
 
 
 def _json_fields(document: dict[str, Any], depth: int) -> list[pyarrow.Field]:
-    if depth > MAX_DEPTH:
-        raise _SchemaError(f"types are nested more than {MAX_DEPTH} deep")
     fields = document.get("fields")
     if not isinstance(fields, list):
         raise _SchemaError("a struct without fields")
@@ -221,18 +221,20 @@ def _json_fields(document: dict[str, Any], depth: int) -> list[pyarrow.Field]:
     for each in fields:
         if not isinstance(each, dict) or not isinstance(each.get("name"), str) or "type" not in each:
             raise _SchemaError('a field needs {"name": …, "type": …}')
-        made.append(pyarrow.field(each["name"], _json_type(each["type"], depth + 1)))
+        made.append(pyarrow.field(each["name"], _json_type(each["type"], depth)))
     return made
 
 
 def _json_type(kind: object, depth: int) -> pyarrow.DataType:
+    if depth > MAX_COLUMN_LEVELS:
+        raise _SchemaError(_TOO_DEEP)
     if isinstance(kind, str):
         number = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", kind)
         return _decimal(int(number[1]), int(number[2])) if number else _simple(kind)
     if isinstance(kind, dict) and kind.get("type") == "struct":
-        return pyarrow.struct(_json_fields(kind, depth))
+        return pyarrow.struct(_json_fields(kind, depth + 1))
     if isinstance(kind, dict) and kind.get("type") == "array":
         return pyarrow.list_(pyarrow.field("element", _json_type(kind.get("elementType"), depth + 1)))
     if isinstance(kind, dict) and kind.get("type") == "map":
-        return _map(_json_type(kind.get("keyType"), depth + 1), _json_type(kind.get("valueType"), depth + 1))
+        return _map(_json_type(kind.get("keyType"), depth + 2), _json_type(kind.get("valueType"), depth + 2))
     raise _SchemaError(f"type {json.dumps(kind)[:60]} is not served; known are {_KNOWN}")

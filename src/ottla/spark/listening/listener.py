@@ -1,4 +1,4 @@
-"""The query listener: Spark's events in, figures, metrics and commits out."""
+"""The query listener: Spark's events in, progress, metrics and commits out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ottla.spark.listening.figures import BatchFigures, Lag, read_progress
+from ottla.spark.listening.progress import BatchProgress, Lag, read_progress
 from ottla.spark.listening.prometheus import MetricsServer, register, serve
 from ottla.spark.listening.queries import Queries, Query
 from ottla.spark.listening.source_watch import SourceId, SourceWatch, options_of
@@ -45,7 +45,7 @@ def listen(
     host: str = "127.0.0.1",
     registry: CollectorRegistry | None = None,
     show: Callable[[str], None] | None = None,
-    counted: Callable[[BatchFigures], BatchFigures] | None = None,
+    counted: Callable[[BatchProgress], BatchProgress] | None = None,
 ) -> QueryListener:
     """Watch the streaming queries of a session, from now on until the listener is closed.
 
@@ -53,7 +53,7 @@ def listen(
     sources. With them the listener connects to the cluster: it commits the end of the last batch to the source's group,
     too, and measures the lag after each batch; without them it knows the lag that Spark's progress shows. `port` and
     `host` are those of an endpoint for Prometheus, 0 for any free port; `registry` is one of your own in place of it.
-    `show` gets a line of text for each batch, such as `print`. `counted` may give the figures of a batch other numbers
+    `show` gets a line of text for each batch, such as `print`. `counted` may give the progress of a batch other numbers
     of rows, where Spark itself does not see them all. Raises OptionError, MissingExtraError, OSError.
     """
     listener = QueryListener(sources or {}, show, counted=counted)
@@ -73,7 +73,7 @@ class QueryListener(StreamingQueryListener):
         sources: Mapping[str, Options | Sequence[Options]],
         show: Callable[[str], None] | None = None,
         now_s: Callable[[], float] = time.time,
-        counted: Callable[[BatchFigures], BatchFigures] | None = None,
+        counted: Callable[[BatchProgress], BatchProgress] | None = None,
     ) -> None:
         self._counted = counted
         self._sources = {name: _parsed(options) for name, options in sources.items()}
@@ -146,14 +146,14 @@ class QueryListener(StreamingQueryListener):
         """Called by Spark after each batch."""
         progress: Mapping[str, Any] = json.loads(event.progress.json)
         with self._lock:
-            figures = read_progress(progress)
+            batch = read_progress(progress)
             if self._counted is not None:
-                figures = self._counted(figures)
-            query = self._queries.progressed(figures, self._now_s())
-            line, batch = batch_line(query), query.last
+                batch = self._counted(batch)
+            query = self._queries.progressed(batch, self._now_s())
+            line, last = batch_line(query), query.last
         log.debug("%s", line)
-        if batch is not None:
-            self._follow(batch)
+        if last is not None:
+            self._follow(last)
         if self._show is not None:
             self._show(line)
 
@@ -161,9 +161,9 @@ class QueryListener(StreamingQueryListener):
         """Called by Spark while a query waits for new records."""
         with self._lock:
             query = self._queries.idled(str(event.id))
-            batch = None if query is None else query.last
-        if batch is not None:
-            self._follow(batch)
+            last = None if query is None else query.last
+        if last is not None:
+            self._follow(last)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Called by Spark when a query has ended."""
@@ -171,7 +171,7 @@ class QueryListener(StreamingQueryListener):
             self._queries.ended(str(event.id), event.exception)
         self._watch.query_ended(str(event.id))
 
-    def _follow(self, batch: BatchFigures) -> None:
+    def _follow(self, batch: BatchProgress) -> None:
         """Look at the sources of a query whose options are known."""
         candidates = list(self._sources.get(batch.name or "", ()))
         for source in batch.sources:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.records.extras import require_extra
-from ottla.spark.listening.figures import Lag, QueryState, SourceFigures
+from ottla.spark.listening.progress import Lag, QueryState, SourceProgress
 from ottla.spark.listening.queries import Query
 
 if TYPE_CHECKING:
@@ -20,44 +20,31 @@ if TYPE_CHECKING:
 
 PREFIX = "ottla_spark_"
 
+#: The labels of each metric, and its text. `query` is the query's name, or its id where it has none; `source` its
+#: source's number.
 METRICS = {
-    "query_state": ("query", "state"),
-    "batches": ("query",),
-    "batch_seconds": ("query",),
-    "last_batch_timestamp_seconds": ("query",),
-    "commit_failures": ("query",),
-    "watermark_timestamp_seconds": ("query",),
-    "state_rows": ("query",),
-    "state_bytes": ("query",),
-    "rows": ("query", "source"),
-    "input_rows_per_second": ("query", "source"),
-    "processed_rows_per_second": ("query", "source"),
-    "lag_rows": ("query", "source", "topic"),
-    "lag_seconds": ("query", "source", "topic"),
+    "query_state": (("query", "state"), "1 for the state that the query is in: running, idle, stopped, failed."),
+    "batches": (("query",), "Batches that have ended since the listener knows the query."),
+    "batch_seconds": (("query",), "Duration of the last batch."),
+    "last_batch_timestamp_seconds": (("query",), "When the last batch was reported, in seconds since 1970."),
+    "commit_failures": (("query",), "Commits of the listener to the groups of its sources that failed."),
+    "watermark_timestamp_seconds": (("query",), "The event-time watermark, in seconds since 1970."),
+    "state_rows": (("query",), "Rows that stateful operators keep."),
+    "state_bytes": (("query",), "Memory that stateful operators use."),
+    "rows": (("query", "source"), "Rows read since the listener knows the query."),
+    "input_rows_per_second": (("query", "source"), "Rows per second that came in, in the last batch."),
+    "processed_rows_per_second": (("query", "source"), "Rows per second that were processed, in the last batch."),
+    "lag_rows": (("query", "source", "topic"), "Offsets between the end of the last batch and the ends of the logs."),
+    "lag_seconds": (
+        ("query", "source", "topic"),
+        "Age of the oldest record that was not read yet, of the partition furthest behind.",
+    ),
 }
-"""The labels of each metric. `query` is the query's name, or its id where it has none; `source` its source's number."""
-
-HELP = {
-    "query_state": "1 for the state that the query is in: running, idle, stopped, failed.",
-    "batches": "Batches that have ended since the listener knows the query.",
-    "batch_seconds": "Duration of the last batch.",
-    "last_batch_timestamp_seconds": "When the last batch was reported, in seconds since 1970.",
-    "commit_failures": "Commits of the listener to the groups of its sources that failed.",
-    "watermark_timestamp_seconds": "The event-time watermark, in seconds since 1970.",
-    "state_rows": "Rows that stateful operators keep.",
-    "state_bytes": "Memory that stateful operators use.",
-    "rows": "Rows read since the listener knows the query.",
-    "input_rows_per_second": "Rows per second that came in, in the last batch.",
-    "processed_rows_per_second": "Rows per second that were processed, in the last batch.",
-    "lag_rows": "Offsets between the end of the last batch and the ends of the logs.",
-    "lag_seconds": "Age of the oldest record that was not read yet, of the partition furthest behind.",
-}
-
 COUNTERS = frozenset({"batches", "commit_failures", "rows"})
 
 
 class QueryCollector:
-    """Gives the figures of all queries when a registry asks for them."""
+    """Gives the progress of all queries when a registry asks for them."""
 
     def __init__(self, queries: Callable[[], Sequence[Query]]) -> None:
         self._queries = queries
@@ -116,8 +103,8 @@ def _families() -> dict[str, Family]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     return {
-        name: (CounterMetricFamily if name in COUNTERS else GaugeMetricFamily)(PREFIX + name, HELP[name], labels=labels)
-        for name, labels in METRICS.items()
+        name: (CounterMetricFamily if name in COUNTERS else GaugeMetricFamily)(PREFIX + name, text, labels=labels)
+        for name, (labels, text) in METRICS.items()
     }
 
 
@@ -144,7 +131,7 @@ def _add(families: dict[str, Family], query: Query) -> None:
             _add_lag(families, source, source.lag, labels)
 
 
-def _add_lag(families: dict[str, Family], source: SourceFigures, lag: Lag, labels: list[str]) -> None:
+def _add_lag(families: dict[str, Family], source: SourceProgress, lag: Lag, labels: list[str]) -> None:
     for topic in source.topics:
         families["lag_rows"].add_metric([*labels, topic], lag.rows_of(topic))
         seconds = lag.seconds_of(topic)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ottla.client.model import TopicPartition
-from ottla.spark.listening.figures import (
-    BatchFigures,
+from ottla.spark.listening.progress import (
+    BatchProgress,
     Lag,
     QueryState,
-    SourceFigures,
+    SourceProgress,
     rows_behind,
 )
 from ottla.spark.source.offsets import Offsets
@@ -44,17 +44,13 @@ class SeenEnds:
         That is at least how long the first unread record has waited: it may be older than what was seen first.
         """
         first_seen: dict[TopicPartition, float] = {}
-        while len(self._sightings) > 1 and not _is_behind(end, self._sightings[0][1]):
+        while len(self._sightings) > 1 and all(self._sightings[0][1].get(each, 0) <= at for each, at in end.items()):
             self._sightings.popleft()
         for moment, latest in self._sightings:
             for each, offset in latest.items():
                 if each in end and offset > end[each]:
                     first_seen.setdefault(each, moment)
         return {each: max(0.0, seconds - first_seen.get(each, seconds)) for each in end}
-
-
-def _is_behind(end: Offsets, latest: Offsets) -> bool:
-    return any(latest.get(each, 0) > offset for each, offset in end.items())
 
 
 @dataclass(slots=True)
@@ -72,7 +68,7 @@ class Query:
     batches: int = 0
     source_rows: dict[int, int] = field(default_factory=dict)
     commit_failures: int = 0
-    last: BatchFigures | None = None
+    last: BatchProgress | None = None
     reported_s: float | None = None
     """When the last batch was reported, in seconds since 1970."""
     failure: str | None = None
@@ -101,7 +97,7 @@ class Queries:
         self._queries[query_id] = query
         return query
 
-    def progressed(self, batch: BatchFigures, now_s: float) -> Query:
+    def progressed(self, batch: BatchProgress, now_s: float) -> Query:
         """Note a batch that has ended; its sources get the lag that the progress shows."""
         query = self._queries.get(batch.query_id)
         if query is None or query.run_id != batch.run_id:
@@ -150,7 +146,7 @@ class Queries:
             query.commit_failures += 1
 
 
-def _with_lag(query: Query, source: SourceFigures, now_s: float) -> SourceFigures:
+def _with_lag(query: Query, source: SourceProgress, now_s: float) -> SourceProgress:
     """The source with its lag as far as its progress shows it; without one where it reads no topics.
 
     Nor where the ends of its logs are missing: for a batch that was planned before the query started, and runs again,

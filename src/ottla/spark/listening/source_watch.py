@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.model import TopicPartition
 from ottla.spark.connection import ConnectionOptions, connect
-from ottla.spark.listening.figures import Basis, Lag, rows_behind
+from ottla.spark.listening.progress import Basis, Lag, rows_behind
 from ottla.spark.source.commits import COMMIT_WAIT_S, FailureLog
 from ottla.spark.source.offsets import Offsets
 from ottla.spark.source.options import ReadOptions

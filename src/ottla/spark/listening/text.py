@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.spark.listening.figures import Basis, Lag, SourceFigures
+from ottla.spark.listening.progress import Basis, Lag, SourceProgress
 from ottla.spark.listening.queries import Query
 
-SECONDS_OF_A_MINUTE = 60
-SECONDS_OF_AN_HOUR = 3600
+_MINUTE_S = 60
+_HOUR_S = 3_600
 
 
 def batch_line(query: Query) -> str:
@@ -16,7 +16,7 @@ def batch_line(query: Query) -> str:
     last = query.last
     if last is None:
         return f"{query.label}: no batch yet"
-    parts = [f"{query.label}: batch {last.number}", f"{last.rows:,} rows in {_duration(last.seconds)}"]
+    parts = [f"{query.label}: batch {last.number}", f"{last.rows:,} rows in {span(last.seconds)}"]
     parts.extend(_source(each) for each in last.sources if each.end)
     return ", ".join(parts)
 
@@ -43,11 +43,11 @@ def _head(query: Query) -> str:
     last = query.last
     if last is None:
         return f"{query.label}: {query.state}, no batch yet"
-    batch = f"batch {last.number} of {last.rows:,} rows took {_duration(last.seconds)}"
+    batch = f"batch {last.number} of {last.rows:,} rows took {span(last.seconds)}"
     return f"{query.label}: {query.state}, {batch}"
 
 
-def _source(source: SourceFigures) -> str:
+def _source(source: SourceProgress) -> str:
     return f"{', '.join(source.topics)} {_behind(source.lag)}"
 
 
@@ -60,12 +60,11 @@ def _behind(lag: Lag | None) -> str:
     if not seconds:
         return f"{lag.total_rows:,} rows behind"
     at_least = "at least " if lag.basis is Basis.PROGRESS else ""
-    return f"{lag.total_rows:,} rows behind, {at_least}{_duration(seconds)}"
+    return f"{lag.total_rows:,} rows behind, {at_least}{span(seconds)}"
 
 
-def _duration(seconds: float) -> str:
-    if seconds < SECONDS_OF_A_MINUTE:
+def span(seconds: float) -> str:
+    """A length of time for people."""
+    if seconds < _MINUTE_S:
         return f"{seconds:.2f} s"
-    if seconds < SECONDS_OF_AN_HOUR:
-        return f"{seconds / SECONDS_OF_A_MINUTE:.1f} min"
-    return f"{seconds / SECONDS_OF_AN_HOUR:.1f} h"
+    return f"{seconds / _MINUTE_S:.1f} min" if seconds < _HOUR_S else f"{seconds / _HOUR_S:.1f} h"

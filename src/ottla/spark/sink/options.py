@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla.spark.connection import CONNECTION_OPTIONS, NOT_SERVED, ConnectionOptions, parse_producer_connection
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given
+from ottla.spark.options import SparkOptions
 
 OF_EVERY_STREAM = ("checkpointLocation", "queryName")
 """Options of every streaming write, which Spark hands on to the sink."""
@@ -41,9 +41,9 @@ class WriteOptions:
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write. Raises OptionError."""
-    given = Given(options, WRITE_OPTIONS, "writing", _NOT_SERVED)
-    topic = given.get("topic")
+    checked = SparkOptions(options, WRITE_OPTIONS, "writing", _NOT_SERVED)
+    topic = checked.get("topic")
     if topic is not None and not topic.strip():
         raise OptionError("option topic is empty; name a topic, or leave it out and write a column topic")
-    given.boolean("includeHeaders", default=False)
-    return WriteOptions(parse_producer_connection(given, DEFAULTS), topic)
+    checked.boolean("includeHeaders", default=False)
+    return WriteOptions(parse_producer_connection(checked, DEFAULTS), topic)

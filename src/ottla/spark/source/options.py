@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.client.model import TopicPartition
 from ottla.spark.connection import NOT_SERVED, ConnectionOptions, parse_connection
 from ottla.spark.errors import OptionError
-from ottla.spark.given import KAFKA_PREFIX, Given
+from ottla.spark.options import KAFKA_PREFIX, SparkOptions
 from ottla.spark.source.offsets import EARLIEST, LATEST, OffsetJsonError, Offsets, parse_assignment, parse_offsets
 from ottla.spark.source.option_table import READ_OPTIONS
 
@@ -158,49 +158,53 @@ class ReadOptions:
 
 def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Check the options of a read. Raises OptionError."""
-    given = Given(options, (*READ_OPTIONS, *decoding_names(options)), "reading", _not_served(options, streaming))
-    group_id = _group_id(given)
-    starting = _starting(given, group_id, default=LATEST if streaming else EARLIEST)
+    checked = SparkOptions(
+        options, (*READ_OPTIONS, *decoding_names(options)), "reading", _not_served(options, streaming)
+    )
+    group_id = _group_id(checked)
+    starting = _starting(checked, group_id, default=LATEST if streaming else EARLIEST)
     if streaming:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
-            if name in given:
+            if name in checked:
                 raise OptionError(f"option {name} is for batch reads only; a stream has no end")
     else:
         if starting.offset == LATEST or LATEST in starting.offsets.values():
             raise OptionError("option startingOffsets: a batch read cannot start at latest; use earliest or an offset")
         for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
-            if name in given:
+            if name in checked:
                 log.warning("option %s is for streams; a batch read takes everything", name)
-    ending = parse_bound(given, "ending", default=LATEST)
+    ending = parse_bound(checked, "ending", default=LATEST)
     if ending.offset == EARLIEST or EARLIEST in ending.offsets.values():
         raise OptionError("option endingOffsets: a read cannot end at earliest; use latest or an offset")
     connection = parse_connection(
-        given, client_id=_client_id(given, group_id), defaults={"fetch.max.bytes": str(DEFAULT_FETCH_MAX_BYTES)}
+        checked, client_id=_client_id(checked, group_id), defaults={"fetch.max.bytes": str(DEFAULT_FETCH_MAX_BYTES)}
     )
     return ReadOptions(
         connection=connection,
-        selection=parse_selection(given),
+        selection=parse_selection(checked),
         starting=starting,
         ending=ending,
-        timestamp_miss=TimestampMiss(given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")),
-        limits=_limits(given),
+        timestamp_miss=TimestampMiss(
+            checked.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+        ),
+        limits=_limits(checked),
         split=SplitOptions(
-            given.positive("minPartitions"),
-            given.positive("maxRecordsPerPartition"),
-            given.positive("maxBytesPerPartition"),
+            checked.positive("minPartitions"),
+            checked.positive("maxRecordsPerPartition"),
+            checked.positive("maxBytesPerPartition"),
         ),
-        fetch=_fetch(given, connection),
+        fetch=_fetch(checked, connection),
         retry=RetryOptions(
-            given.positive("fetchOffset.numRetries") or DEFAULT_FETCH_OFFSET_ATTEMPTS,
-            _or_default(given.number("fetchOffset.retryIntervalMs", least=0), DEFAULT_FETCH_OFFSET_INTERVAL_MS),
+            checked.positive("fetchOffset.numRetries") or DEFAULT_FETCH_OFFSET_ATTEMPTS,
+            _or_default(checked.number("fetchOffset.retryIntervalMs", least=0), DEFAULT_FETCH_OFFSET_INTERVAL_MS),
         ),
-        fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-        fail_on_bad_timestamp=given.boolean("failOnBadTimestamp", default=True),
-        include_headers=given.boolean("includeHeaders", default=False),
-        columns=parse_columns(given),
+        fail_on_data_loss=checked.boolean("failOnDataLoss", default=True),
+        fail_on_bad_timestamp=checked.boolean("failOnBadTimestamp", default=True),
+        include_headers=checked.boolean("includeHeaders", default=False),
+        columns=parse_columns(checked),
         decoding=parse_decoding(options),
         group_id=group_id,
-        rows_per_batch=given.positive("rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
+        rows_per_batch=checked.positive("rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
     )
 
 
@@ -235,9 +239,9 @@ def _not_served(options: Mapping[str, str], streaming: bool) -> dict[str, str]:
     return refused
 
 
-def _client_id(given: Given, group_id: str | None) -> str | None:
+def _client_id(options: SparkOptions, group_id: str | None) -> str | None:
     """The name for brokers that `groupIdPrefix` begins; Spark's source names a group of its own by it."""
-    prefix = (given.get("groupIdPrefix") or "").strip()
+    prefix = (options.get("groupIdPrefix") or "").strip()
     return f"{prefix}-{uuid.uuid4()}" if prefix and group_id is None else None
 
 
@@ -245,35 +249,35 @@ def _or_default(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def _limits(given: Given) -> AdmissionLimits:
-    most, least = given.positive("maxOffsetsPerTrigger"), given.positive("minOffsetsPerTrigger")
+def _limits(options: SparkOptions) -> AdmissionLimits:
+    most, least = options.positive("maxOffsetsPerTrigger"), options.positive("minOffsetsPerTrigger")
     if most is not None and least is not None and least > most:
         raise OptionError(
             f"option minOffsetsPerTrigger ({least}) is more than maxOffsetsPerTrigger ({most}); lower the one or raise "
             "the other"
         )
     return AdmissionLimits(
-        most, least, _or_default(given.milliseconds("maxTriggerDelay"), DEFAULT_MAX_TRIGGER_DELAY_MS)
+        most, least, _or_default(options.milliseconds("maxTriggerDelay"), DEFAULT_MAX_TRIGGER_DELAY_MS)
     )
 
 
-def _fetch(given: Given, connection: ConnectionOptions) -> FetchOptions:
+def _fetch(options: SparkOptions, connection: ConnectionOptions) -> FetchOptions:
     config = connection.consumer
-    max_bytes = config.fetch_max_bytes if "kafka.fetch.max.bytes" in given else DEFAULT_FETCH_MAX_BYTES
-    if "kafka.max.partition.fetch.bytes" in given:  # A fetch is of one partition, so both limit it.
+    max_bytes = config.fetch_max_bytes if "kafka.fetch.max.bytes" in options else DEFAULT_FETCH_MAX_BYTES
+    if "kafka.max.partition.fetch.bytes" in options:  # A fetch is of one partition, so both limit it.
         max_bytes = min(max_bytes, config.max_partition_fetch_bytes)
     return FetchOptions(
         max(1, max_bytes),
-        given.positive("kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
+        options.positive("kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
         config.isolation_level == "read_committed",
         config.check_crcs,
         config.client_rack,
     )
 
 
-def parse_columns(given: Given) -> tuple[str, ...] | None:
+def parse_columns(options: SparkOptions) -> tuple[str, ...] | None:
     """The columns wanted, None for all. Raises OptionError."""
-    text = given.get("columns")
+    text = options.get("columns")
     if text is None:
         return None
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -282,13 +286,13 @@ def parse_columns(given: Given) -> tuple[str, ...] | None:
     return names
 
 
-def parse_selection(given: Given) -> Selection:
+def parse_selection(options: SparkOptions) -> Selection:
     """Read `subscribe`, `subscribePattern` or `assign`, of which one must be given. Raises OptionError."""
-    names = [name for name in ("subscribe", "subscribePattern", "assign") if name in given]
+    names = [name for name in ("subscribe", "subscribePattern", "assign") if name in options]
     if len(names) != 1:
         found = f"got {' and '.join(names)}" if names else "got none"
         raise OptionError(f"give exactly one of the options subscribe, subscribePattern, assign; {found}")
-    text = given.get(names[0]) or ""
+    text = options.get(names[0]) or ""
     if names[0] == "subscribe":
         topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
         if not topics:
@@ -309,29 +313,29 @@ def parse_selection(given: Given) -> Selection:
         raise OptionError(f"option assign: {problem}") from None
 
 
-def _starting(given: Given, group_id: str | None, *, default: int) -> Bound:
-    by_time = "startingTimestamp" in given or "startingOffsetsByTimestamp" in given
-    if by_time or (given.get("startingOffsets") or "").strip().lower() != COMMITTED:
-        return parse_bound(given, "starting", default=default)
+def _starting(options: SparkOptions, group_id: str | None, *, default: int) -> Bound:
+    by_time = "startingTimestamp" in options or "startingOffsetsByTimestamp" in options
+    if by_time or (options.get("startingOffsets") or "").strip().lower() != COMMITTED:
+        return parse_bound(options, "starting", default=default)
     if group_id is None:
         raise OptionError(
             "option startingOffsets: committed needs the group whose offsets are meant; give kafka.group.id"
         )
-    word = given.choice(RESET, ("earliest", "latest", "none"), "earliest" if default == EARLIEST else "latest")
+    word = options.choice(RESET, ("earliest", "latest", "none"), "earliest" if default == EARLIEST else "latest")
     return Bound(offset={"earliest": EARLIEST, "latest": LATEST, "none": None}[word], committed=True)
 
 
-def parse_bound(given: Given, side: str, *, default: int) -> Bound:
+def parse_bound(options: SparkOptions, side: str, *, default: int) -> Bound:
     """Read `<side>Timestamp`, `<side>OffsetsByTimestamp` or `<side>Offsets`, whichever comes first in this order.
 
     Raises OptionError.
     """
     by_time, by_times, by_offset = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
-    if by_time in given:
-        return Bound(timestamp_ms=given.number(by_time, least=0))
-    if by_times in given:
-        return Bound(timestamps_ms=_offsets(given, by_times, lowest=0))
-    text = given.get(by_offset)
+    if by_time in options:
+        return Bound(timestamp_ms=options.number(by_time, least=0))
+    if by_times in options:
+        return Bound(timestamps_ms=_offsets(options, by_times, lowest=0))
+    text = options.get(by_offset)
     if text is None:
         return Bound(offset=default)
     word = text.strip().lower()
@@ -339,11 +343,11 @@ def parse_bound(given: Given, side: str, *, default: int) -> Bound:
         return Bound(offset=EARLIEST if word == "earliest" else LATEST)
     if not word.startswith("{"):
         raise OptionError(f'option {by_offset}: {text!r} is neither earliest, latest nor JSON {{"topic": {{"0": 23}}}}')
-    return Bound(offsets=_offsets(given, by_offset, lowest=EARLIEST))
+    return Bound(offsets=_offsets(options, by_offset, lowest=EARLIEST))
 
 
-def _group_id(given: Given) -> str | None:
-    short, full = given.get("groupId"), given.get("kafka.group.id")
+def _group_id(options: SparkOptions) -> str | None:
+    short, full = options.get("groupId"), options.get("kafka.group.id")
     if short is not None and full is not None and short != full:
         raise OptionError(f"options groupId ({short!r}) and kafka.group.id ({full!r}) contradict each other; give one")
     group = full if full is not None else short
@@ -352,8 +356,8 @@ def _group_id(given: Given) -> str | None:
     return group
 
 
-def _offsets(given: Given, name: str, *, lowest: int) -> Offsets:
+def _offsets(options: SparkOptions, name: str, *, lowest: int) -> Offsets:
     try:
-        return parse_offsets(given.get(name) or "", lowest=lowest)
+        return parse_offsets(options.get(name) or "", lowest=lowest)
     except OffsetJsonError as problem:
         raise OptionError(f"option {name}: {problem}") from None

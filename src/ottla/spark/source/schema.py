@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given
+from ottla.spark.options import SparkOptions
 from ottla.spark.source.options import COLUMN_OPTIONS, ReadOptions, parse_columns, parse_decoding
 
 _COLUMNS = (
@@ -68,10 +68,10 @@ def _decoded(decoding: DecodingOptions) -> StructType:
 def parse_schema_options(options: Mapping[str, str]) -> StructType:
     """The columns that options ask for, whatever else they say. Raises OptionError."""
     names = {name.lower() for name in COLUMN_OPTIONS}
-    given = Given({name: value for name, value in options.items() if name.lower() in names}, names, "reading")
+    checked = SparkOptions({name: value for name, value in options.items() if name.lower() in names}, names, "reading")
     return source_schema(
-        include_headers=given.boolean("includeHeaders", default=False),
-        columns=parse_columns(given),
+        include_headers=checked.boolean("includeHeaders", default=False),
+        columns=parse_columns(checked),
         decoding=parse_decoding(options),
     )
 

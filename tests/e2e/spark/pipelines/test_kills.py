@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from support.ottla_server import OttlaServer
 from support.pipeline_kills import POINTS, KilledCourse, PlannedKill, planned_kills
 
@@ -40,10 +40,10 @@ def _course(kind: str, tmp_path: Path, brokers: list[OttlaServer], records_per_b
 
 
 def test_an_archive_killed_before_and_after_its_commit(tmp_path: Path, brokers: list[OttlaServer]) -> None:
-    plan = [PlannedKill(points.FILES_WRITTEN, 2), PlannedKill(points.TABLE_COMMITTED, 1, whole=False)]
+    plan = [PlannedKill(crash_points.FILES_WRITTEN, 2), PlannedKill(crash_points.TABLE_COMMITTED, 1, whole=False)]
     report = _course("delta", tmp_path, brokers, 450).run(plan)
     assert report.verdict == ""
-    assert set(report.kills) == {points.FILES_WRITTEN, points.TABLE_COMMITTED}
+    assert set(report.kills) == {crash_points.FILES_WRITTEN, crash_points.TABLE_COMMITTED}
 
 
 @pytest.mark.long
@@ -64,7 +64,7 @@ def test_a_driver_stopped_before_its_commit_is_superseded(
     """A second driver takes its place; when the first one continues, it ends with one sentence."""
     course = _course(kind, tmp_path, brokers)
     course.fill()
-    stopped = course.start([points.FILES_WRITTEN, "2", "stop"])
+    stopped = course.start([crash_points.FILES_WRITTEN, "2", "stop"])
     try:
         course.wait_until_stopped(stopped)
         status, said = course.to_the_end("--take-over")

@@ -17,10 +17,10 @@ import pytest
 
 from ottla.client.model import LATEST, TopicPartition
 from ottla.client.sync import Client, Producer
-from ottla.spark.pipelines.mirroring.figures import read_figures
 from ottla.spark.pipelines.mirroring.start import start_mirror
 from ottla.spark.pipelines.settings.model import MirrorSettings, PipelineKind, PipelineSettings, TriggerSettings
 from support.filled_topics import ANY_TIME, read_topic
+from support.mirrors import read_counts
 from support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -32,17 +32,17 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 import ottla.spark
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.mirroring.start import start_mirror
 from ottla.spark.pipelines.settings.model import *
 folder, nth = Path(sys.argv[1]), int(sys.argv[2])
 reached = 0
 def kill_at_nth(point):
     global reached
-    reached += point == points.MIRROR_PRODUCED
+    reached += point == crash_points.MIRROR_PRODUCED
     if reached == nth:
         os.killpg(0, signal.SIGKILL)
-points.on_reached = kill_at_nth
+crash_points.on_reached = kill_at_nth
 spark = ottla.spark.session(folder=folder / f"spark-{nth}", log_file=folder / "killed.log")
 given = json.loads((folder / "settings.json").read_text())
 settings = PipelineSettings(
@@ -98,7 +98,7 @@ def test_a_killed_mirror_loses_nothing_keeps_the_order_and_counts_what_it_sent_a
     assert 0 <= 2 * COUNT - before < 10, "the first batch, twice; its limit is shared with heartbeats"
     _killed(tmp_path, 1_000, lambda: sent() > before + COUNT // 10)
     start_mirror(spark, settings).awaitTermination()
-    figures = read_figures(mirror)
+    figures = read_counts(mirror)
     expected = [b"%d" % number for number in range(COUNT)]
     for number, records in enumerate(read_topic(target, remote)):
         found = [each.value for each in records]

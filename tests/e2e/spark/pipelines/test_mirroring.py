@@ -14,15 +14,15 @@ from ottla.client.admin.model import ConfigResource
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin, Client
 from ottla.records.record import Record
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import PipelineSettingsError
-from ottla.spark.pipelines.mirroring.figures import read_figures
 from ottla.spark.pipelines.mirroring.formats import GroupCheckpoint
 from ottla.spark.pipelines.mirroring.origins import ORIGIN
 from ottla.spark.pipelines.mirroring.start import start_mirror
 from ottla.spark.pipelines.queries.ending import why_it_ended
 from ottla.spark.pipelines.settings.model import MirrorSettings, PipelineKind, PipelineSettings, TriggerSettings
 from support.filled_topics import add_partitions, fill_topic, read_topic
+from support.mirrors import read_counts
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
@@ -173,17 +173,17 @@ def test_a_batch_that_is_sent_again_keeps_the_order_and_is_counted(
 
         def fail_at_nth(point: str, nth: int = nth) -> None:
             nonlocal reached
-            reached += point == points.MIRROR_PRODUCED
+            reached += point == crash_points.MIRROR_PRODUCED
             if reached == nth:
                 raise RuntimeError("killed here")
 
-        monkeypatch.setattr(points, "on_reached", fail_at_nth)
+        monkeypatch.setattr(crash_points, "on_reached", fail_at_nth)
         with pytest.raises(Exception, match="killed here"):
             run(spark, settings)
-    monkeypatch.setattr(points, "on_reached", None)
+    monkeypatch.setattr(crash_points, "on_reached", None)
     run(spark, settings)
     mirrored = values(other_server, f"west.{unique}")
-    figures = read_figures(settings.mirror)
+    figures = read_counts(settings.mirror)
     for number, sent in enumerate(records):
         assert list(dict.fromkeys(mirrored[number])) == [each.value for each in sent], "first appearances, in order"
         again = len(mirrored[number]) - len(sent)

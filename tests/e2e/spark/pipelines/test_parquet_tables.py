@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyarrow import dataset
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.settings.model import PipelineKind, TableSinkSettings
 from support.filled_topics import fill_topic
 from support.pipeline_settings import json_record, pipeline, run, source
@@ -50,14 +50,14 @@ def test_each_record_is_there_once(
         sql,
         kind=PipelineKind.archive,
     )
-    for point in (points.RECOVERING, points.FILES_WRITTEN, points.TABLE_COMMITTED):
+    for point in (crash_points.RECOVERING, crash_points.FILES_WRITTEN, crash_points.TABLE_COMMITTED):
 
         def die(reached: str, point: str = point) -> None:
             if reached == point:
                 raise RuntimeError(f"died: {point}")
 
         with monkeypatch.context() as patch:
-            patch.setattr(points, "on_reached", die)
+            patch.setattr(crash_points, "on_reached", die)
             with pytest.raises(Exception, match="died"):
                 run(spark, settings)
     run(spark, settings)

@@ -13,7 +13,7 @@ import pyarrow.dataset
 import pytest
 
 from ottla.records.record import Record
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import (
     CheckpointMismatchError,
     PipelineSettingsError,
@@ -47,7 +47,7 @@ def dies_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             if not wanted:
                 raise RuntimeError(f"died: {point}")
 
-    monkeypatch.setattr(points, "on_reached", reached)
+    monkeypatch.setattr(crash_points, "on_reached", reached)
     yield wanted
     assert not wanted, "a point that was never reached"
 
@@ -120,7 +120,7 @@ def test_each_row_and_each_dead_letter_is_there_once_after_deaths_at_every_point
 ) -> None:
     _fill(shared_ottla_server, unique, 0, COUNT)
     settings = _settings(shared_ottla_server, unique, tmp_path, format=format, sql=sql)
-    written, committed = points.FILES_WRITTEN, points.TABLE_COMMITTED
+    written, committed = crash_points.FILES_WRITTEN, crash_points.TABLE_COMMITTED
     # Rows are written, then letters written and committed, then rows committed. Letters that are there are not again.
     for deadly in ([written], [committed], [written, written], [committed]):
         dies_at += deadly

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from ottla.cli.pipeline.running import LiveOutput
-from ottla.spark.listening.figures import BatchFigures
+from ottla.spark.listening.progress import BatchProgress
 from ottla.spark.listening.queries import Query
 
 
@@ -17,7 +17,7 @@ class Screen(io.StringIO):
 
 
 def _query(rows: int = 3) -> Query:
-    batch = BatchFigures("id", "run", "totals", 1, "", 1.0, rows, 0.0, 0.0, ())
+    batch = BatchProgress("id", "run", "totals", 1, "", 1.0, rows, 0.0, 0.0, ())
     return Query("id", "run", "totals", last=batch)
 
 

@@ -428,6 +428,37 @@ def test_a_chain_of_types_is_a_column_or_is_refused(types: int) -> None:
 
 
 @pytest.mark.spec("D1")
+def test_a_map_has_two_levels() -> None:
+    for maps, fits in ((29, True), (31, False)):
+        schema = _record('{"type": "map", "values": ' * maps + '"int"' + "}" * maps)
+        if fits:
+            assert decode([], valueSchema=schema) == []
+            continue
+        with pytest.raises(OptionError, match="a: types are nested too deep: a column has at most 60 levels"):
+            decode([], valueSchema=schema)
+
+
+@pytest.mark.spec("D1")
+def test_unions_of_records_that_were_written_for_one_are_resolved_pair_by_pair() -> None:
+    """At each of 40 levels the writer has a union of two records, both with a union of the two below."""
+    read: Any = "int"
+    written: Any = "int"
+    for level in range(40):
+        read = {"type": "record", "name": f"R{level}", "fields": [{"name": "a", "type": read}]}
+        pair = [{"type": "record", "name": f"{side}{level}", "fields": [{"name": "a"}]} for side in "PQ"]
+        pair[0]["fields"][0]["type"] = written
+        pair[1]["fields"][0]["type"] = [f"P{level - 1}", f"Q{level - 1}"] if level else "int"
+        written = pair
+    record = {"type": "record", "name": "T"}
+    reader = json.dumps({**record, "fields": [{"name": "t", "type": read}]})
+    writer = json.dumps({**record, "fields": [{"name": "t", "type": written}]})
+    (row,) = decode([b"\x02" * 40 + b"\x0e"], valueSchema=writer, valueReaderSchema=reader)
+    for _ in range(40):
+        row = row["a"] if "a" in row else row["t"]["a"]
+    assert row == 7
+
+
+@pytest.mark.spec("D1")
 def test_a_chain_of_types_that_is_met_at_its_deep_end_is_refused() -> None:
     schema = chained(1_200)
     with pytest.raises(OptionError, match="option valueSchema: t1199: types are nested too deep"):

@@ -309,3 +309,39 @@ def test_message_indexes_count_the_entries_of_maps_or_do_not(tmp_path: Path) -> 
         assert [index for index, row in enumerate(rows) if row["value"] == 5] == taken
     refused = rows[1]["_bad_reason"]
     assert refused == "another message of its schema, that at [0, 1] instead of [0, 4] or [0, 2]"
+
+
+def chained(types: int, fields_of_next: tuple[str, ...], label: Any = ONE) -> descriptor_pb2.FileDescriptorProto:
+    """Messages M0, M1, …: each has a field n and, under these names, the next message."""
+    file = descriptor_pb2.FileDescriptorProto(name="w.proto", package="w", syntax="proto3")
+    for level in range(types):
+        message = file.message_type.add(name=f"M{level}")
+        message.field.add(name="n", number=1, type=Field.TYPE_INT32, label=ONE)
+        for place, name in enumerate(fields_of_next if level + 1 < types else (), 2):
+            field = message.field.add(name=name, number=place, type=Field.TYPE_MESSAGE, label=label)
+            field.type_name = f".w.M{level + 1}"
+    return file
+
+
+def test_a_short_schema_that_names_a_billion_fields_is_read_where_they_are_not_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "w.desc"
+    path.write_bytes(descriptor_pb2.FileDescriptorSet(file=[chained(30, ("a", "b"))]).SerializeToString())
+    options = {"valueMessage": "w.M0", "valueColumns": "n"}
+    assert decode(path, number(1, 7), **options) == [{"n": 7, "_bad_reason": None}]
+    refused = r"valueMessage: field a: written out it has 1,073,741,822 types: a column has at most 10,000; name the"
+    for more in ({}, {"valueColumns": "n,a"}):
+        with pytest.raises(OptionError, match=refused):
+            decode(path, **{"valueMessage": "w.M0", **more})
+
+
+@pytest.mark.parametrize(("types", "label", "fits"), [(59, ONE, True), (70, ONE, False), (29, MANY, True)])
+def test_a_chain_of_messages_is_a_column_or_is_refused(tmp_path: Path, types: int, label: Any, fits: bool) -> None:
+    path = tmp_path / "w.desc"
+    for length, is_read in ((types, fits), (types + 3, False)):
+        chain = descriptor_pb2.FileDescriptorSet(file=[chained(length, ("next",), label)])
+        path.write_bytes(chain.SerializeToString())
+        if is_read:
+            assert decode(path, number(1, 7), valueMessage="w.M0")[0]["n"] == 7
+            continue
+        with pytest.raises(OptionError, match="field next: types are nested too deep: a column has at most 60 levels"):
+            decode(path, valueMessage="w.M0")

@@ -70,6 +70,9 @@ def test_the_json_of_a_struct_type_is_the_same_schema() -> None:
     assert parse_schema(made.json()) == parse_schema(ddl)
 
 
+NESTED = '{"type": "struct", "fields": [{"name": "a", "type": %s}]}'
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -86,7 +89,10 @@ def test_the_json_of_a_struct_type_is_the_same_schema() -> None:
         ("m MAP<INT, INT>", "keys of a map are strings"),
         ("id INT NOT NUL", "expected NULL"),
         ("a-b INT", "cannot be read at '-b INT'"),
-        ("a " + "ARRAY<" * 200, "nested more than 100 deep"),
+        ("a " + "ARRAY<" * 61, "nested more than 60 deep"),
+        ("a " + "MAP<STRING," * 31, "nested more than 60 deep"),
+        (NESTED % ('{"type": "array", "elementType": ' * 61 + "1" + "}" * 61), "nested more than 60 deep"),
+        (NESTED % ('{"type": "array", "elementType": ' * 9_999), "nested more than 60 deep"),
         ("{", "not JSON"),
         ('{"type": "array"}', 'expected {"type": "struct"'),
         ('{"type": "struct", "fields": [{"name": "a"}]}', "a field needs"),

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from ottla.client.model import TopicPartition
 from ottla.spark.errors import OptionError
 from ottla.spark.listening import QueryListener, listen
-from ottla.spark.listening.figures import Basis, Lag, QueryState
+from ottla.spark.listening.progress import Basis, Lag, QueryState
 from ottla.spark.listening.source_watch import INTERVAL_S, commit_forward, measure_lag, options_of
 from ottla.spark.source.options import parse_read_options
 from support.waiting import wait_until

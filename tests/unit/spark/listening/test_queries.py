@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.client.model import TopicPartition
-from ottla.spark.listening.figures import Basis, Lag, QueryState, read_progress
+from ottla.spark.listening.progress import Basis, Lag, QueryState, read_progress
 from ottla.spark.listening.queries import MOST_ENDED_QUERIES, Queries
 from ottla.spark.listening.text import batch_line, report
 from unit.spark.listening.progress import QUERY, RUN, progress, source

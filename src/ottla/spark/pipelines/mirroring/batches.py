@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.client.model import TopicPartition
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.mirroring.checkpoints import GroupTranslator
 from ottla.spark.pipelines.mirroring.copying import RESULT, CopyTask, names_of
 from ottla.spark.pipelines.mirroring.ends import source_of
-from ottla.spark.pipelines.mirroring.synced import MirrorFigures, SyncStore, write_syncs
+from ottla.spark.pipelines.mirroring.synced import MirrorCounts, SyncStore, write_syncs
 from ottla.spark.pipelines.mirroring.translation import Sync
 from ottla.spark.versions import Versioned
 
@@ -40,7 +40,7 @@ class MirrorBatches(Versioned):
         self._reading = dict(reading)
         self._translator = GroupTranslator(mirror) if translates else None
         self._newest: dict[TopicPartition, Sync] | None = None
-        self._figures: dict[TopicPartition, MirrorFigures] = {}
+        self._counts: dict[TopicPartition, MirrorCounts] = {}
 
     def __call__(self, ranges: DataFrame, batch_id: int) -> None:
         """Copy one batch. Raises what the tasks raise, ClientError."""
@@ -48,18 +48,18 @@ class MirrorBatches(Versioned):
         newest = self._read_syncs() if self._newest is None else self._newest
         task = CopyTask(self._mirror, self._reading, newest, may_repeat=is_first)
         rows = ranges.mapInArrow(_function_of(task), RESULT).collect()
-        points.reach(points.MIRROR_PRODUCED)
+        crash_points.reach(crash_points.MIRROR_PRODUCED)
         copied: dict[TopicPartition, list[Sync]] = {}
-        batch = MirrorFigures()
+        batch = MirrorCounts()
         for row in rows:
             partition = TopicPartition(row.topic, row.partition)
-            figures = MirrorFigures(row.records, row.repeated)
+            counts = MirrorCounts(row.records, row.repeated)
             copied.setdefault(partition, []).append(Sync(row.upstream, row.downstream))
-            self._figures[partition] = self._figures.get(partition, MirrorFigures()) + figures
-            batch += figures
+            self._counts[partition] = self._counts.get(partition, MirrorCounts()) + counts
+            batch += counts
         self._write_syncs(copied)
         self._newest = newest | {partition: syncs[-1] for partition, syncs in copied.items()}
-        points.reach(points.MIRROR_PRODUCED)
+        crash_points.reach(crash_points.MIRROR_PRODUCED)
         log.info(
             "mirror batch %d: %d records of %d partitions, %d of them sent again",
             batch_id,
@@ -74,7 +74,7 @@ class MirrorBatches(Versioned):
         store = SyncStore(names_of(self._mirror).offset_syncs_topic)
         with source_of(self._mirror).client() as client:
             store.refresh(client)
-        self._figures = dict(store.figures)
+        self._counts = dict(store.counts)
         return store.newest()
 
     def _write_syncs(self, copied: Mapping[TopicPartition, list[Sync]]) -> None:
@@ -83,7 +83,7 @@ class MirrorBatches(Versioned):
         topic = names_of(self._mirror).offset_syncs_topic
         with source_of(self._mirror).producer() as producer:
             for partition, syncs in copied.items():
-                write_syncs(producer, topic, partition, syncs, self._figures[partition])
+                write_syncs(producer, topic, partition, syncs, self._counts[partition])
             producer.flush()
 
 

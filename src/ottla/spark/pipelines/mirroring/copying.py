@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+
 from ottla.client.errors import DeliveryError, RecordTooLargeError
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.producer.bulk_future import BulkFuture, FirstFailure
@@ -27,8 +29,6 @@ from ottla.spark.versions import Versioned
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    import pyarrow
-
     from ottla.client.producer.bulk_future import OffsetRange
     from ottla.client.sync import Admin, Client, Producer
     from ottla.spark.pipelines.settings.model import MirrorSettings
@@ -93,8 +93,6 @@ class CopyTask(Versioned):
 
     def copy_all(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Copy the ranges that are the rows of `batches`; gives rows of `RESULT`. Raises as `copy`."""
-        import pyarrow
-
         types = {"topic": pyarrow.string(), "partition": pyarrow.int32()}
         schema = pyarrow.schema([(name, types.get(name, pyarrow.int64())) for name in RESULT_NAMES])
         for batch in batches:

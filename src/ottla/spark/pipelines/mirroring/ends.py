@@ -12,7 +12,7 @@ from ottla.client.configs.producer import parse_producer_config
 from ottla.client.configs.settings import ADMIN, CONSUMER, PRODUCER, SETTINGS_OF
 from ottla.client.errors import InvalidConfigError
 from ottla.spark.connection import BOOTSTRAP, DEFAULT_CLIENT_ID, ConnectionOptions, connect
-from ottla.spark.given import KAFKA_PREFIX
+from ottla.spark.options import KAFKA_PREFIX
 from ottla.spark.pipelines.errors import PipelineSettingsError
 
 if TYPE_CHECKING:

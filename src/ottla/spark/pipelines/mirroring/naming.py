@@ -55,12 +55,16 @@ class MirrorNames:
             raise PipelineSettingsError(
                 f"source_alias and target_alias are both {self.source_alias!r}; give each cluster an alias of its own"
             )
-        for name, pattern in (("topics", self.pattern), ("groups", self._group_pattern)):
+        for name, setting, pattern in (
+            ("topics", self.topics, self.pattern),
+            ("groups", self.groups, self._group_pattern),
+        ):
             try:
                 re.compile(pattern)
             except re.error as problem:
-                given = self.topics if name == "topics" else self.groups
-                raise PipelineSettingsError(f"{name}: {given!r} is not a regular expression ({problem.msg})") from None
+                raise PipelineSettingsError(
+                    f"{name}: {setting!r} is not a regular expression ({problem.msg})"
+                ) from None
 
     def is_mirrored(self, topic: str) -> bool:
         """Whether a topic of the source is mirrored: MirrorSourceConnector.shouldReplicateTopic."""

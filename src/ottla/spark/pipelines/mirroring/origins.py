@@ -7,10 +7,7 @@ sent there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pyarrow
+import pyarrow
 
 ORIGIN = "ottla.mirror.origin"
 VIA = "ottla.mirror.via"
@@ -30,7 +27,6 @@ def without_returning(records: pyarrow.RecordBatch, target_alias: str) -> pyarro
 
 def with_origin(records: pyarrow.RecordBatch, source_alias: str) -> pyarrow.RecordBatch:
     """The records with one header more, behind those that they have."""
-    import pyarrow
     import pyarrow.compute as compute
 
     count = len(records)
@@ -72,12 +68,8 @@ def _says(headers: pyarrow.StructArray, alias: str) -> pyarrow.BooleanArray:
 
 
 def _array(items: list[str] | list[int]) -> pyarrow.Array:
-    import pyarrow
-
     return pyarrow.array(items)
 
 
 def _numbers(count: int) -> pyarrow.Array:
-    import pyarrow
-
     return pyarrow.array(range(count), pyarrow.int64())

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.client.errors import ClientError
 from ottla.records.extras import require_extra
-from ottla.spark.pipelines.data_sources import register_source
+from ottla.spark.data_sources import register_source
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.mirroring.copying import names_of
 from ottla.spark.pipelines.mirroring.ends import check_two_clusters, source_of, target_of
-from ottla.spark.pipelines.mirroring.keeper import MirrorKeeper
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from ottla.spark.pipelines.settings.model import MirrorSettings, PipelineSettings
+from ottla.spark.pipelines.mirroring.refreshing import MirrorRefresher
+from ottla.spark.pipelines.settings.model import MirrorSettings, PipelineSettings
 
 
 def start_mirror(spark: SparkSession, settings: PipelineSettings) -> StreamingQuery:
@@ -30,10 +26,10 @@ def start_mirror(spark: SparkSession, settings: PipelineSettings) -> StreamingQu
     from ottla.spark.pipelines.writing.ranges import RANGES_FORMAT, RangesSource
 
     mirror = check_mirror(settings)
-    keeper = MirrorKeeper(mirror)
+    refresher = MirrorRefresher(mirror)
     try:
         check_two_clusters(mirror)
-        keeper.keep_once()
+        refresher.refresh_once()
     except ClientError as problem:
         raise PipelineError(f"the mirror {settings.name} cannot start: {problem}") from None
     register_source(register(spark), RangesSource)
@@ -51,7 +47,7 @@ def start_mirror(spark: SparkSession, settings: PipelineSettings) -> StreamingQu
     if trigger.available_now:
         return writer.trigger(availableNow=True).start()
     query = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds").start()
-    keeper.start(query)
+    refresher.start(query)
     return query
 
 

@@ -1,4 +1,4 @@
-"""The topic of offset syncs: written after each batch, read by whoever translates, and where figures are kept.
+"""The topic of offset syncs: written after each batch, read to translate offsets. It keeps the counts of the mirror.
 
 The newest sync of a partition has two headers of ours, which other readers pass over: how many records of the partition
 were mirrored in all, and how many of these were sent again. So both numbers are as lasting as the syncs.
@@ -30,14 +30,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorFigures:
+class MirrorCounts:
     """Numbers of one partition since the mirror was first started. `records` were sent, `repeated` of them again."""
 
     records: int = 0
     repeated: int = 0
 
-    def __add__(self, other: MirrorFigures) -> MirrorFigures:
-        return MirrorFigures(self.records + other.records, self.repeated + other.repeated)
+    def __add__(self, other: MirrorCounts) -> MirrorCounts:
+        return MirrorCounts(self.records + other.records, self.repeated + other.repeated)
 
 
 class TopicTail:
@@ -63,7 +63,7 @@ class SyncStore:
     def __init__(self, topic: str) -> None:
         self._tail = TopicTail(topic)
         self._histories: dict[TopicPartition, SyncHistory] = {}
-        self.figures: dict[TopicPartition, MirrorFigures] = {}
+        self.counts: dict[TopicPartition, MirrorCounts] = {}
 
     def refresh(self, client: Client) -> None:
         """Read what came since the last time. Raises ClientError."""
@@ -75,9 +75,9 @@ class SyncStore:
                 continue
             history = self._histories.setdefault(sync.partition, SyncHistory())
             history.add(Sync(sync.upstream_offset, sync.downstream_offset))
-            figures = _figures_in(record)
-            if figures is not None:
-                self.figures[sync.partition] = figures
+            counts = _counts_in(record)
+            if counts is not None:
+                self.counts[sync.partition] = counts
 
     def newest(self) -> dict[TopicPartition, Sync]:
         """The newest sync of each partition of the source."""
@@ -94,20 +94,20 @@ def write_syncs(
     topic: str,
     partition: TopicPartition,
     syncs: Sequence[Sync],
-    figures: MirrorFigures,
+    counts: MirrorCounts,
 ) -> None:
-    """Send the syncs of a partition, oldest first, with its figures; the caller waits for their acknowledgement."""
+    """Send the syncs of a partition, oldest first, with its counts; the caller waits for their acknowledgement."""
     for sync in syncs:
         record = OffsetSync(partition, *sync)
         headers: Iterable[tuple[str, bytes]] = ()
         if sync is syncs[-1]:
-            headers = ((RECORDS, _COUNT.pack(figures.records)), (REPEATED, _COUNT.pack(figures.repeated)))
+            headers = ((RECORDS, _COUNT.pack(counts.records)), (REPEATED, _COUNT.pack(counts.repeated)))
         producer.send(topic, record.value, record.key, 0, headers=tuple(headers))
 
 
-def _figures_in(record: Record) -> MirrorFigures | None:
+def _counts_in(record: Record) -> MirrorCounts | None:
     counts = {name: value for name, value in record.headers if name in (RECORDS, REPEATED)}
     try:
-        return MirrorFigures(*(int(_COUNT.unpack(counts[name] or b"")[0]) for name in (RECORDS, REPEATED)))
+        return MirrorCounts(*(int(_COUNT.unpack(counts[name] or b"")[0]) for name in (RECORDS, REPEATED)))
     except (KeyError, struct.error):
         return None

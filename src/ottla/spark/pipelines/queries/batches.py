@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow
+
 from ottla.spark.errors import message_only
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.queries.checkpoint import LoggedBatch, QueryCheckpoint
 from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS, FIELDS, BatchRange, findings, later_of
-from ottla.spark.pipelines.queries.new_fields import add_document, names_in, typed
+from ottla.spark.pipelines.queries.new_fields import add_document, inferred, names_in, typed
 from ottla.spark.pipelines.queries.schemas import add_fields
 from ottla.spark.pipelines.queries.sources import by_source
 from ottla.spark.pipelines.queries.starting import Start
@@ -96,7 +98,6 @@ class BatchFunction:
             if first:
                 raise PipelineError(_refusal(source, first[0].asDict()))
             return
-        import pyarrow
 
         fields = pyarrow.struct([])
         for row in with_new.select(FIELDS).distinct().orderBy(FIELDS).toLocalIterator():
@@ -159,8 +160,6 @@ def _warn(batch: BatchInWork, staged: StagedRows) -> None:
 
 
 def _refusal(source: SourceSettings, row: Mapping[str, object]) -> str:
-    from ottla.spark.pipelines.queries.new_fields import inferred
-
     names = ", ".join(names_in(inferred(json.loads(str(row[FIELDS])))))
     place = f"{row['topic']}-{row['partition']}@{row['offset']}"
     return (

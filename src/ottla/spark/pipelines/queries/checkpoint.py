@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow.fs
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.contract import EndOffsets
-
-if TYPE_CHECKING:
-    import pyarrow.fs
 
 _VERSION = "v1"
 _NO_OFFSETS = "-"
@@ -115,8 +114,6 @@ class QueryCheckpoint:
         return found.decode()
 
     def _newest(self, folder: str) -> int | None:
-        import pyarrow.fs
-
         filesystem, root = self._open()
         wanted = pyarrow.fs.FileSelector(f"{root}/{folder}", allow_not_found=True)
         try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.spark.pipelines import errors
 from ottla.spark.pipelines.errors import PipelineError
@@ -12,10 +14,6 @@ from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.schemas import added_fields
 from ottla.spark.pipelines.queries.start import start_pipeline
 from ottla.spark.pipelines.settings.model import NewFields, PipelineSettings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 #: How Python writes an error of ours, which Spark reports as text.
 _OURS = re.compile(r"\bottla(?:\.\w+)*\.(\w+(?:Error|Refusal)): (.+)")

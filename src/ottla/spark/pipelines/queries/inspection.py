@@ -11,8 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow
+
 from ottla.spark.connection import BOOTSTRAP
-from ottla.spark.given import KAFKA_PREFIX
+from ottla.spark.decoding import DecodingOptions, decoder
+from ottla.spark.decoding.framing import PREFIX_LENGTH
+from ottla.spark.decoding.options import parse_decoding_options
+from ottla.spark.options import KAFKA_PREFIX
+from ottla.spark.pipelines.queries.new_fields import UnknownFields
 from ottla.spark.pipelines.queries.sources import RAW
 from ottla.spark.pipelines.settings.model import SourceSettings
 from ottla.spark.pipelines.tables.contract import EndOffsets
@@ -20,11 +26,8 @@ from ottla.spark.pipelines.writing.refusals import DEAD_LETTER_TYPES
 from ottla.spark.source.offsets import EARLIEST
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
-    from ottla.spark.decoding import DecodingOptions
-    from ottla.spark.pipelines.queries.new_fields import UnknownFields
     from ottla.spark.pipelines.writing.direct import RecordRefusals
 
 #: Columns of a dead letter: where it is from, its bytes, and why it does not parse.
@@ -43,7 +46,7 @@ class BatchRange:
     start: EndOffsets
     end: EndOffsets
 
-    def parts(self) -> dict[str, dict[str, tuple[int, int]]]:
+    def ranges(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Start and end of partitions that have anything in the batch."""
         found: dict[str, dict[str, tuple[int, int]]] = {}
         for topic, partitions in self.end.items():
@@ -77,19 +80,17 @@ def findings(
     The columns are DEAD_LETTER_COLUMNS and `new_fields`, a JSON object for records that parse and have some. `refusals`
     find the records whose rows the sink left out. None where the batch has nothing of the source to be found.
     """
-    from ottla.spark.decoding.options import parse_decoding_options
-
-    parts = batch.parts()
+    ranges = batch.ranges()
     decoding = None if source.value_format == RAW else parse_decoding_options(options)
-    if not parts or (decoding is None and refusals is None):
+    if not ranges or (decoding is None and refusals is None):
         return None
     inspect = Inspection(source.name, decoding, new_fields=new_fields, refusals=refusals)
-    records = spark.read.format("ottla").options(**_range_options(options, parts, inspect.columns)).load()
+    records = spark.read.format("ottla").options(**_range_options(options, ranges, inspect.columns)).load()
     return records.select(*inspect.columns).mapInArrow(lambda batches: inspect.run(batches), _FOUND)
 
 
 def _range_options(
-    options: Mapping[str, str], parts: Mapping[str, Mapping[str, tuple[int, int]]], columns: Sequence[str]
+    options: Mapping[str, str], ranges: Mapping[str, Mapping[str, tuple[int, int]]], columns: Sequence[str]
 ) -> dict[str, str]:
     kept = {
         name: value
@@ -97,12 +98,12 @@ def _range_options(
         if name.lower() in _KEPT or (name.lower().startswith(KAFKA_PREFIX) and name.lower() != "kafka.group.id")
     }
     bounds = [
-        json.dumps({topic: {number: ends[side] for number, ends in each.items()} for topic, each in parts.items()})
+        json.dumps({topic: {number: ends[side] for number, ends in each.items()} for topic, each in ranges.items()})
         for side in (0, 1)
     ]
     return kept | {
         BOOTSTRAP: options[BOOTSTRAP],
-        "assign": json.dumps({topic: [int(number) for number in each] for topic, each in parts.items()}),
+        "assign": json.dumps({topic: [int(number) for number in each] for topic, each in ranges.items()}),
         "startingOffsets": bounds[0],
         "endingOffsets": bounds[1],
         "columns": ",".join(columns),
@@ -134,15 +135,12 @@ class Inspection:
 
     def run(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """The records that are left out or have new fields."""
-        import pyarrow
-
-        from ottla.spark.decoding import decoder
-
         decode = None if self._decoding is None else decoder(self._decoding)
         unknown = self._unknown_fields()
         for batch in batches:
             values = batch.column("value").cast(pyarrow.binary())
-            view, reasons = batch, _none_of(values)
+            view = batch
+            reasons: list[str | None] = [None] * len(values)
             if decode is not None:
                 view, reasons = self._decoded(batch, decode.fields.names, decode.decode(values))
             if self._refusals is not None:
@@ -161,9 +159,6 @@ class Inspection:
             yield pyarrow.RecordBatch.from_pydict(columns)
 
     def _unknown_fields(self) -> UnknownFields | None:
-        from ottla.spark.decoding.framing import PREFIX_LENGTH
-        from ottla.spark.pipelines.queries.new_fields import UnknownFields
-
         if not self._new_fields or self._decoding is None or self._decoding.schema is None:
             return None
         return UnknownFields(self._decoding.schema, PREFIX_LENGTH if self._decoding.framed else 0)
@@ -172,8 +167,6 @@ class Inspection:
         self, batch: pyarrow.RecordBatch, names: Sequence[str], columns: Sequence[pyarrow.Array]
     ) -> tuple[pyarrow.RecordBatch, list[str | None]]:
         """The batch with decoded columns in the place of `value`, and the reason of each record that is bad."""
-        import pyarrow
-
         assert self._decoding is not None
         decoded = dict(zip(names, columns, strict=True))
         reasons: list[str | None] = decoded.pop(str(self._decoding.bad_reason_column)).to_pylist()
@@ -181,16 +174,10 @@ class Inspection:
         return pyarrow.RecordBatch.from_pydict(others | decoded), reasons
 
 
-def _none_of(values: pyarrow.Array) -> list[str | None]:
-    return [None] * len(values)
-
-
 def _with_refusals(
     view: pyarrow.RecordBatch, reasons: Sequence[str | None], refusals: RecordRefusals
 ) -> list[str | None]:
     """The reasons, and of records that parse those of `refusals`."""
-    import pyarrow
-
     # Tasks that read records themselves have times in UTC, Spark those of its session.
     at = view.schema.get_field_index("timestamp")
     view = view.set_column(at, "timestamp", view.column(at).cast(pyarrow.timestamp("us", "UTC")))

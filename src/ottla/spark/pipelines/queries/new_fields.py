@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow
+
+from ottla.spark.decoding.temporal import first_wild_number, has_decimal, read_as
 from ottla.spark.pipelines.errors import PipelineError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 #: New fields of one batch, nested ones counted; more are not a schema change, but names that are data.
 MAX_NEW_FIELDS = 1_000
@@ -27,10 +27,7 @@ class UnknownFields:
     """Finds the fields of documents that `schema` has no place for. `prefix` is the length of what is before each."""
 
     def __init__(self, schema: pyarrow.Schema, prefix: int = 0) -> None:
-        import pyarrow
         import pyarrow.json
-
-        from ottla.spark.decoding.temporal import has_decimal, read_as
 
         self._schema = pyarrow.struct(list(schema))
         self._prefix = prefix
@@ -55,10 +52,7 @@ class UnknownFields:
         return found
 
     def _all_known(self, texts: list[bytes | None]) -> bool:
-        import pyarrow
         import pyarrow.json
-
-        from ottla.spark.decoding.temporal import first_wild_number
 
         data = b"\n".join(each for each in texts if each)
         if not data:
@@ -96,8 +90,6 @@ def _sample(value: Any) -> Any:
 
 
 def _has_map(kind: pyarrow.DataType) -> bool:
-    import pyarrow
-
     if pyarrow.types.is_map(kind):
         return True
     return any(_has_map(kind.field(index).type) for index in range(kind.num_fields))
@@ -105,8 +97,6 @@ def _has_map(kind: pyarrow.DataType) -> bool:
 
 def _unknown(value: Any, kind: pyarrow.DataType) -> Any:
     """The part of a value that its type has no place for; None where there is none."""
-    import pyarrow
-
     if isinstance(value, dict) and pyarrow.types.is_struct(kind):
         known = {kind.field(index).name: kind.field(index).type for index in range(kind.num_fields)}
         found = {name: _unknown(each, known[name]) if name in known else each for name, each in value.items()}
@@ -118,8 +108,6 @@ def _unknown(value: Any, kind: pyarrow.DataType) -> Any:
 
 def inferred(document: Any) -> pyarrow.DataType:
     """The type of a JSON value; null where it has none yet."""
-    import pyarrow
-
     if document is None:
         return pyarrow.null()
     if isinstance(document, bool):
@@ -140,8 +128,6 @@ def inferred(document: Any) -> pyarrow.DataType:
 
 def merged(one: pyarrow.DataType, other: pyarrow.DataType) -> pyarrow.DataType:
     """The type that holds values of both."""
-    import pyarrow
-
     if one == other or pyarrow.types.is_null(other):
         return one
     if pyarrow.types.is_null(one):
@@ -158,8 +144,6 @@ def merged(one: pyarrow.DataType, other: pyarrow.DataType) -> pyarrow.DataType:
 
 def extended(known: pyarrow.DataType, found: pyarrow.DataType) -> pyarrow.DataType:
     """The known type with the fields of `found` that it lacks behind its own, also within structs and arrays."""
-    import pyarrow
-
     if pyarrow.types.is_struct(known) and pyarrow.types.is_struct(found):
         return _extended_struct(known, found, extended)
     if pyarrow.types.is_list(known) and pyarrow.types.is_list(found):
@@ -168,8 +152,6 @@ def extended(known: pyarrow.DataType, found: pyarrow.DataType) -> pyarrow.DataTy
 
 
 def _extended_struct(one: pyarrow.DataType, other: pyarrow.DataType, join: Any) -> pyarrow.DataType:
-    import pyarrow
-
     fields = {one.field(index).name: one.field(index).type for index in range(one.num_fields)}
     for index in range(other.num_fields):
         field = other.field(index)
@@ -179,8 +161,6 @@ def _extended_struct(one: pyarrow.DataType, other: pyarrow.DataType, join: Any) 
 
 def typed(kind: pyarrow.DataType) -> pyarrow.DataType | None:
     """The type without what has none yet: such fields are left out; None where nothing is left."""
-    import pyarrow
-
     if pyarrow.types.is_null(kind):
         return None
     if pyarrow.types.is_struct(kind):
@@ -195,8 +175,6 @@ def typed(kind: pyarrow.DataType) -> pyarrow.DataType | None:
 
 def names_in(kind: pyarrow.DataType, before: str = "") -> Iterator[str]:
     """The names of fields of a type with those of the structs that they stand in: `device.os`, `items[].price`."""
-    import pyarrow
-
     if pyarrow.types.is_struct(kind):
         for index in range(kind.num_fields):
             field = kind.field(index)

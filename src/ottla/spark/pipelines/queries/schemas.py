@@ -4,15 +4,12 @@ the schema that they ran with.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pyarrow
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.new_fields import extended, names_in
 from ottla.spark.pipelines.settings.model import NewFields, PipelineSettings, SourceSettings
-
-if TYPE_CHECKING:
-    import pyarrow
 
 _SCHEMA = "schema"
 
@@ -57,8 +54,6 @@ def _note(source: SourceSettings) -> str:
 
 
 def _fields(schema: str) -> pyarrow.DataType:
-    import pyarrow
-
     from ottla.spark.decoding.schemas import parse_schema
 
     return pyarrow.struct(list(parse_schema(schema, option="schema")))
@@ -66,7 +61,6 @@ def _fields(schema: str) -> pyarrow.DataType:
 
 def _joined(schema: str, found: pyarrow.DataType) -> str:
     """As Spark's JSON text, which `schema` and the option `valueSchema` take as well as DDL."""
-    import pyarrow
     from pyspark.sql.pandas.types import from_arrow_schema
 
     text: str = from_arrow_schema(pyarrow.schema(list(extended(_fields(schema), found)))).json()

@@ -6,7 +6,11 @@ Its SQL: each source, table and step is a temporary view, and the last step has 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ottla.spark.pipelines.errors import PipelineSettingsError
 from ottla.spark.pipelines.queries.batches import BatchFunction
@@ -15,7 +19,7 @@ from ottla.spark.pipelines.queries.schemas import schema_in_use
 from ottla.spark.pipelines.queries.sources import check_told_apart, read_options, source_view, with_watermark
 from ottla.spark.pipelines.queries.starting import decide_start, starting_option
 from ottla.spark.pipelines.queries.state import step_with_state
-from ottla.spark.pipelines.queries.static_tables import table_view
+from ottla.spark.pipelines.queries.static_table_source import table_view
 from ottla.spark.pipelines.settings.model import (
     NewFields,
     PipelineKind,
@@ -27,11 +31,6 @@ from ottla.spark.pipelines.sinks.opening import open_dead_letters, open_sink
 from ottla.spark.pipelines.sinks.sink import BatchSink
 from ottla.spark.pipelines.sinks.tables import TableSink
 from ottla.spark.pipelines.writing.refusals import DEAD_LETTER_TYPES
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 def start_pipeline(
@@ -67,7 +66,7 @@ def start_pipeline(
     options = _options(checkpoint, settings, starting)
     if options != checked:
         rows = _rows(spark, settings, options)
-    rows = _without_spark(spark, settings, options, sink, rows)
+    rows = _rows_or_ranges(spark, settings, options, sink, rows)
     function = BatchFunction(settings, options, start, sink, dead_letters)
     writer = rows.writeStream.queryName(settings.name).outputMode(settings.output_mode)
     writer = _triggered(writer.option("checkpointLocation", settings.checkpoint), settings.trigger)
@@ -113,8 +112,6 @@ def result_of(spark: SparkSession, settings: PipelineSettings, sources: Mapping[
 
 
 def _step(spark: SparkSession, step: StepSettings) -> DataFrame:
-    from pyspark.errors import AnalysisException, ParseException
-
     try:
         frame = with_watermark(spark.sql(step.sql), step.watermark_column, step.watermark_delay)
         if step.deduplicate_by:
@@ -127,7 +124,7 @@ def _step(spark: SparkSession, step: StepSettings) -> DataFrame:
     return frame
 
 
-def _without_spark(
+def _rows_or_ranges(
     spark: SparkSession,
     settings: PipelineSettings,
     options: Mapping[str, Mapping[str, str]],

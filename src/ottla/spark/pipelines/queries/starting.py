@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.client.errors import ClientError
+from ottla.spark.connection import connect
+from ottla.spark.errors import SparkRefusal
 from ottla.spark.pipelines.errors import CheckpointMismatchError, PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint, offsets_as_json, offsets_of_json
 from ottla.spark.pipelines.queries.sources import by_source, read_options
@@ -19,6 +22,8 @@ from ottla.spark.pipelines.queries.state import step_with_state
 from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSettings
 from ottla.spark.pipelines.tables.contract import EndOffsets, LastCommit
 from ottla.spark.source.offsets import EARLIEST
+from ottla.spark.source.options import parse_read_options
+from ottla.spark.source.partitions import existing_partitions, selected_partitions, starting_offsets
 
 _NOTE = "start"
 _EARLIEST = "earliest"
@@ -137,11 +142,6 @@ def _mismatch(checkpoint: QueryCheckpoint, settings: PipelineSettings, last: Las
 
 
 def _looked_up(source: SourceSettings) -> EndOffsets:
-    from ottla.spark.connection import connect
-    from ottla.spark.errors import SparkRefusal
-    from ottla.spark.source.options import parse_read_options
-    from ottla.spark.source.partitions import selected_partitions, starting_offsets
-
     options = parse_read_options(
         read_options(source, schema=source.schema, starting=source.starting_offsets), streaming=True
     )
@@ -155,11 +155,6 @@ def _looked_up(source: SourceSettings) -> EndOffsets:
 
 def _with_new_partitions(source: SourceSettings, offsets: EndOffsets) -> dict[str, dict[str, int]]:
     """The offsets as an option, in which every partition has to be named; ones that came since from their beginning."""
-    from ottla.spark.connection import connect
-    from ottla.spark.errors import SparkRefusal
-    from ottla.spark.source.options import parse_read_options
-    from ottla.spark.source.partitions import existing_partitions
-
     options = parse_read_options(read_options(source, schema=source.schema, starting=_EARLIEST), streaming=True)
     try:
         with connect(options.connection) as client:
@@ -171,8 +166,6 @@ def _with_new_partitions(source: SourceSettings, offsets: EndOffsets) -> dict[st
 
 
 def _client_error() -> type[Exception]:
-    from ottla.client.errors import ClientError
-
     return ClientError
 
 

@@ -21,8 +21,9 @@ from ottla.client.errors import ClientError
 from ottla.records.extras import missing_extra
 from ottla.spark.connection import ConnectionOptions, connect
 from ottla.spark.errors import SparkRefusal
-from ottla.spark.given import KAFKA_PREFIX
+from ottla.spark.options import KAFKA_PREFIX
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.mirroring.ends import check_two_clusters
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS
 from ottla.spark.pipelines.queries.starting import check_fit
@@ -39,7 +40,9 @@ from ottla.spark.pipelines.settings.model import (
     TableSinkSettings,
     TopicSinkSettings,
 )
-from ottla.spark.pipelines.settings.parts import SQLITE
+from ottla.spark.pipelines.settings.sections import SQLITE
+from ottla.spark.pipelines.tables.filesystems import open_filesystem
+from ottla.spark.pipelines.tables.opening import open_table
 from ottla.spark.source.partitions import selected_partitions
 
 if TYPE_CHECKING:
@@ -137,7 +140,6 @@ def _source(cluster: ReadCluster, timeout_ms: int) -> tuple[bool, str]:
 
 
 def _mirror_target(settings: PipelineSettings, timeout_ms: int) -> tuple[bool, str]:
-    from ottla.spark.pipelines.mirroring.ends import check_two_clusters
     from ottla.spark.pipelines.mirroring.start import check_mirror
 
     mirror = check_mirror(settings)
@@ -169,15 +171,15 @@ def _sql(settings: PipelineSettings) -> Iterator[CheckResult]:
 
 def _columns_of_sinks(settings: PipelineSettings, columns: Columns) -> Iterator[CheckResult]:
     """Report columns that sinks' settings name and rows lack; nothing where all are there or cannot be known."""
-    for what, sink, given in (
+    for what, sink, existing in (
         ("sink columns", settings.sink, columns),
         ("dead letters columns", settings.dead_letters, DEAD_LETTER_COLUMNS),
     ):
         problem = None
         if isinstance(sink, TableSinkSettings):
-            problem = lacking("partition_by", sink.partition_by, given)
+            problem = lacking("partition_by", sink.partition_by, existing)
         elif isinstance(sink, TopicSinkSettings | DatabaseSinkSettings):
-            problem = lacking("key_columns", sink.key_columns, given)
+            problem = lacking("key_columns", sink.key_columns, existing)
         if problem is not None:
             yield CheckResult(what, False, problem)
 
@@ -240,7 +242,6 @@ def _sink(settings: PipelineSettings, sink: SinkSettings, writer: str, timeout_m
         return _topic(sink, timeout_ms)
     if isinstance(sink, DatabaseSinkSettings):
         return _database(sink)
-    from ottla.spark.pipelines.tables.opening import open_table
 
     table = open_table(sink, writer)
     last = table.last_commit()
@@ -279,8 +280,6 @@ def _database(sink: DatabaseSinkSettings) -> tuple[bool | None, str]:
 
 def _place(url: str, storage_options: dict[str, str]) -> tuple[bool, str]:
     import pyarrow.fs
-
-    from ottla.spark.pipelines.tables.filesystems import open_filesystem
 
     filesystem, path = open_filesystem(url, storage_options)
     if filesystem.get_file_info(path).type is pyarrow.fs.FileType.NotFound:

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.client.errors import ClientError
 from ottla.spark.connection import connect
+from ottla.spark.errors import SparkRefusal
+from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
+from ottla.spark.pipelines.queries.sources import read_options
 from ottla.spark.pipelines.settings.model import PipelineSettings
-from ottla.spark.source.offsets import by_partition
+from ottla.spark.source.offsets import Offsets, by_partition
 from ottla.spark.source.options import ReadOptions, parse_read_options
+from ottla.spark.source.partitions import earliest_offsets, selected_partitions, starting_offsets
 
 if TYPE_CHECKING:
     from ottla.client.sync import Client
-    from ottla.spark.source.offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,6 @@ def run_start(settings: PipelineSettings, timeout_ms: int) -> Offsets | None:
 
     Raises PipelineError for a checkpoint that cannot be read.
     """
-    from ottla.client.errors import ClientError
-    from ottla.spark.errors import SparkRefusal
-    from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
-    from ottla.spark.source.partitions import earliest_offsets, selected_partitions, starting_offsets
-
     checkpoint = QueryCheckpoint(settings.checkpoint)
     finished = checkpoint.newest_finished()
     batch = None if finished is None else checkpoint.batch(finished)
@@ -67,7 +66,6 @@ def read_clusters(settings: PipelineSettings) -> list[ReadCluster]:
 
         options = reading_options(settings.mirror)
         return [ReadCluster(settings.mirror.source_alias, settings.mirror.group_id, options)]
-    from ottla.spark.pipelines.queries.sources import read_options
 
     return [
         ReadCluster(each.name, each.group_id, read_options(each, schema=each.schema, starting=each.starting_offsets))

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from ottla.spark.listening.figures import BatchFigures, SourceFigures
+from ottla.spark.listening.progress import BatchProgress, SourceProgress
 from ottla.spark.listening.queries import Query
+from ottla.spark.listening.text import span
 from ottla.spark.source.offsets import Offsets
 
 #: Most samples that are kept; when there are more, every second one is dropped.
 MOST_SAMPLES: Final = 2_000
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 3_600
 _THOUSAND: Final = 1_000
 
 
@@ -51,7 +50,7 @@ class RowCount:
         self._reached: Offsets | None = None if start is None else dict(start)
         self._started: datetime | None = None
 
-    def counted(self, batch: BatchFigures) -> BatchFigures:
+    def counted(self, batch: BatchProgress) -> BatchProgress:
         """The next batch, with its rows and their rates. Gaps in the offsets, of compaction and transactions, count."""
         reached, before = self._reached, self._started
         started = datetime.fromisoformat(batch.started)
@@ -72,8 +71,8 @@ class RowCount:
         )
 
 
-def _by_offsets(source: SourceFigures, reached: Offsets, seconds: float, apart_s: float) -> SourceFigures:
-    """A source's figures by the offsets that a batch of `seconds` covers.
+def _by_offsets(source: SourceProgress, reached: Offsets, seconds: float, apart_s: float) -> SourceProgress:
+    """A source's progress by the offsets that a batch of `seconds` covers.
 
     It began `apart_s` after the one before, 0 where that is not known.
     """
@@ -112,7 +111,7 @@ class RunHistory:
             self._stride *= 2
 
 
-def sample(batch: BatchFigures, at_s: float) -> BatchSample:
+def sample(batch: BatchProgress, at_s: float) -> BatchSample:
     """A batch as the report needs it."""
     lags = [each.lag for each in batch.sources if each.lag is not None]
     is_known = all(each.lag is not None for each in batch.sources if each.end)
@@ -156,13 +155,6 @@ def _lag(found: BatchSample) -> str:
         return "no lag"
     late = "" if not found.lag_s else f" and {span(found.lag_s)}"
     return f"{found.lag_rows:,} rows{late} behind"
-
-
-def span(seconds: float) -> str:
-    """A length of time for people."""
-    if seconds < _MINUTE_S:
-        return f"{seconds:.2f} s"
-    return f"{seconds / _MINUTE_S:.1f} min" if seconds < _HOUR_S else f"{seconds / _HOUR_S:.1f} h"
 
 
 def size(count_bytes: int) -> str:

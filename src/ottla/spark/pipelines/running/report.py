@@ -9,8 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from ottla.spark.listening.text import span
 from ottla.spark.pipelines.running.plots import draw
-from ottla.spark.pipelines.running.progress import RunHistory, size, span
+from ottla.spark.pipelines.running.progress import RunHistory, size
 from ottla.spark.pipelines.settings.references import redacted
 
 _PAGE: Final = """\

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.records.extras import require_extra
 from ottla.spark.errors import SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.running.checkpoint_files import conf_of_checkpoint, use_if_known
 from ottla.spark.pipelines.running.reasons import is_of_spark, short_reason
 from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings
+from ottla.spark.pipelines.tables import filesystems
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,15 @@ _CONF = {"spark.sql.session.timeZone": "UTC"}
 #: Spark's defaults of the settings that change what SQL means.
 _DEFAULTS = {"spark.sql.caseSensitive": "false", "spark.sql.ansi.enabled": "true"}
 _REGISTRY = "schemaregistry"
+#: How Spark's Java writes a checkpoint in a local folder: with one program for each file, not many.
+#: Spark's own checkpoint file manager (`FileContextBasedCheckpointFileManager`) runs `chmod` and `readlink` several
+#: times for each small file and its checksum, which is most of the time that a batch spends on its checkpoint. The
+#: other, on Hadoop's plain local files, runs one `chmod`. Both write a file under another name, then rename it; the
+#: plain files have no checksums (`.crc`) beside them, and each manager reads what the other has written.
+FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
+LOCAL_FILES: Final = "spark.hadoop.fs.file.impl"
+_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_PLAIN_FILES = "org.apache.hadoop.fs.RawLocalFileSystem"
 
 
 def is_local(settings: PipelineSettings) -> bool:
@@ -121,6 +131,30 @@ def _local_session(
     )
     use_if_known(session, checkpoint_conf)
     return session
+
+
+def conf_of_checkpoint(settings: PipelineSettings, *, java_computes: bool) -> dict[str, str]:
+    """The Spark settings for the checkpoint.
+
+    Empty where the checkpoint is not local, `[spark.conf]` sets one of them, or Java may need Hadoop's local files with
+    checksums: for RocksDB's state, where rows go through Java, and for other file systems that `[spark.conf]` names.
+    """
+    mine, own = {FILE_MANAGER: _BY_FILE_SYSTEM, LOCAL_FILES: _PLAIN_FILES}, settings.spark.conf
+    is_possible = not java_computes and all(map(filesystems.is_local, (settings.checkpoint, *own.values())))
+    return mine if is_possible and not mine.keys() & own.keys() else {}
+
+
+def use_if_known(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    """Go back to Spark's own way where this Spark has no such class. `conf` is what `conf_of_checkpoint` gave."""
+    if FILE_MANAGER not in conf:
+        return
+    from py4j.protocol import Py4JJavaError
+
+    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    try:
+        loader.loadClass(conf[FILE_MANAGER])
+    except Py4JJavaError:
+        spark.conf.unset(FILE_MANAGER)
 
 
 def close_session(settings: PipelineSettings, spark: SparkSession, *, attached: bool) -> None:

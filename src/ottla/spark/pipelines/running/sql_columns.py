@@ -86,14 +86,14 @@ def lacking(setting: str, names: Iterable[str], columns: Columns, *, as_spark: b
     return f"{setting} names {', '.join(missing)}, which the rows lack; they have {', '.join(columns)}"
 
 
-def _own(tree: exp.Query, *kinds: type[Any]) -> list[Any]:
-    """Find the nodes of these kinds in the statement, but not in one within it."""
+def _own(tree: exp.Query, *types: type[Any]) -> list[Any]:
+    """Find the nodes of these types in the statement, but not in one within it."""
     from sqlglot import exp
 
     def is_inner(node: Any) -> bool:
         return node is not tree and isinstance(node, exp.Query)
 
-    return [each for each in tree.walk(prune=is_inner) if isinstance(each, kinds) and not is_inner(each)]
+    return [each for each in tree.walk(prune=is_inner) if isinstance(each, types) and not is_inner(each)]
 
 
 def _reads_stream(tree: exp.Query, views: Mapping[str, View]) -> bool:

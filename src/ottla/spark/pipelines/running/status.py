@@ -15,6 +15,7 @@ from ottla.spark.pipelines.running.clusters import ReadCluster, read_clusters
 from ottla.spark.pipelines.running.control import Runner, RunnerNotes
 from ottla.spark.pipelines.running.process import host_name, is_running
 from ottla.spark.pipelines.settings.model import PipelineSettings
+from ottla.spark.pipelines.tables.filesystems import open_filesystem
 from ottla.spark.source.offsets import by_partition
 from ottla.spark.source.partitions import latest_offsets, selected_partitions
 
@@ -104,8 +105,6 @@ def read_status(settings: PipelineSettings, timeout_ms: int, now_s: Callable[[],
 
 def _finished_ms(checkpoint: str, batch: int) -> int | None:
     """When Spark noted the end of a batch: the time of its file. Raises PipelineError."""
-    from ottla.spark.pipelines.tables.filesystems import open_filesystem
-
     filesystem, root = open_filesystem(checkpoint, {})
     try:
         written_ns = filesystem.get_file_info(f"{root}/commits/{batch}").mtime_ns

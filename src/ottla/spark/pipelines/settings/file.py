@@ -26,7 +26,8 @@ from ottla.spark.pipelines.settings.model import (
     TableSinkSettings,
     TopicSinkSettings,
 )
-from ottla.spark.pipelines.settings.parts import (
+from ottla.spark.pipelines.settings.references import References, redacted
+from ottla.spark.pipelines.settings.sections import (
     BOOTSTRAP_VARIABLE,
     FileContext,
     read_mirror,
@@ -38,7 +39,6 @@ from ottla.spark.pipelines.settings.parts import (
     view_name,
     watermark,
 )
-from ottla.spark.pipelines.settings.references import References, redacted
 
 #: Bytes of a pipeline's file; more is another kind of file.
 MAX_FILE_BYTES: Final = 1024 * 1024
@@ -140,7 +140,7 @@ def _sink(
         "[sink]",
         top["sink"],
         context,
-        kinds=keys.SINK_KINDS,
+        sink_kinds=keys.SINK_KINDS,
         brokers=_brokers(sources),
         partition_by=partition_by,
     )
@@ -187,7 +187,7 @@ def _dead_letters(
             '[dead_letters] has nothing to take: raw values are never bad; give a source value_format = "json"'
         )
     sink = read_sink(
-        "[dead_letters]", top["dead_letters"], context, kinds=keys.DEAD_LETTER_KINDS, brokers=_brokers(sources)
+        "[dead_letters]", top["dead_letters"], context, sink_kinds=keys.DEAD_LETTER_KINDS, brokers=_brokers(sources)
     )
     assert isinstance(sink, TableSinkSettings | TopicSinkSettings)
     return sink
@@ -201,14 +201,14 @@ def _steps(
     views: list[str],
     sink: SinkSettings,
 ) -> tuple[StepSettings, ...]:
-    given = top.get("steps", [])
-    if not isinstance(given, list):
+    tables = top.get("steps", [])
+    if not isinstance(tables, list):
         raise PipelineSettingsError("[steps] is a list of tables; write [[steps]] above each")
-    if not given:
+    if not tables:
         return (_default_step(kind, sources, sink),)
     has_watermark = any(each.watermark_column for each in sources)
     steps: list[StepSettings] = []
-    for number, content in enumerate(given, start=1):
+    for number, content in enumerate(tables, start=1):
         table = CheckedTable(f"[[steps]] {number}", content, keys.STEP, context.references)
         column, delay = watermark(table)
         has_watermark |= column is not None

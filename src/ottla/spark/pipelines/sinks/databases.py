@@ -10,19 +10,17 @@ the one that counts. Spark's writer has no upserts, and a driver's jar is the us
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions, types
+from pyspark.sql.types import DataType
 
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError, SupersededError
 from ottla.spark.pipelines.settings.model import DatabaseSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
 from ottla.spark.pipelines.sinks.topics import quoted
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
 SQLITE = "sqlite:"
 #: How long another writer of the file may take.
@@ -72,8 +70,6 @@ class SqliteSink(BatchSink):
 
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Upsert the rows in one transaction. Raises SupersededError, PipelineError."""
-        import sqlite3
-
         rows = frame.select(*(_plain(each.name, each.dataType) for each in frame.schema))
         database = self._connected()
         try:
@@ -140,8 +136,6 @@ class SqliteSink(BatchSink):
                 database.execute(insert, row)
 
     def _connected(self) -> sqlite3.Connection:
-        import sqlite3
-
         try:
             return sqlite3.connect(self._path, timeout=LOCK_TIMEOUT_S, isolation_level=None)
         except sqlite3.Error as problem:
@@ -163,8 +157,6 @@ class JdbcSink(BatchSink):
 
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
         """Append the rows in one transaction, unless the batch is there. Raises what Spark raises."""
-        from pyspark.sql import functions
-
         rows = frame.withColumns(
             {QUERY_COLUMN: functions.lit(batch.query_id), BATCH_COLUMN: functions.lit(batch.batch_id).cast("long")}
         )
@@ -191,16 +183,14 @@ class JdbcSink(BatchSink):
         return not of_batch.isEmpty()
 
     def _options(self) -> dict[str, str]:
-        given = dict(self._settings.options) | {"url": self._settings.url, "dbtable": self._settings.table}
+        options = dict(self._settings.options) | {"url": self._settings.url, "dbtable": self._settings.table}
         # Where texts are large objects by default they cannot be compared.
-        types = (given.pop(_COLUMN_TYPES, ""), f"{QUERY_COLUMN} VARCHAR({_QUERY_ID_LENGTH})")
-        return given | {_COLUMN_TYPES: ", ".join(each for each in types if each)}
+        types = (options.pop(_COLUMN_TYPES, ""), f"{QUERY_COLUMN} VARCHAR({_QUERY_ID_LENGTH})")
+        return options | {_COLUMN_TYPES: ", ".join(each for each in types if each)}
 
 
 def _plain(name: str, kind: DataType) -> Column:
     """A column as SQLite takes it: times as text in UTC, what is nested as JSON."""
-    from pyspark.sql import functions, types
-
     column = quoted(name)
     if isinstance(kind, types.TimestampType):
         column = functions.date_format(

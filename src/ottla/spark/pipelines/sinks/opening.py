@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from ottla.spark.pipelines.errors import PipelineSettingsError
 from ottla.spark.pipelines.settings.model import (
@@ -18,9 +19,6 @@ from ottla.spark.pipelines.sinks.databases import SQLITE, JdbcSink, SqliteSink
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
 from ottla.spark.pipelines.sinks.tables import TableSink
 from ottla.spark.pipelines.sinks.topics import TopicSink
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 APPEND = "append"
 

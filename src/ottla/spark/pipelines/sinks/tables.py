@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.spark.pipelines import points
+import pyarrow
+from pyspark.sql import DataFrame
+
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import PipelineError, SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink, StagedRows
-from ottla.spark.pipelines.tables.contract import BatchCommit, BatchTable, LastCommit
-
-if TYPE_CHECKING:
-    import pyarrow
-    from pyspark.sql import DataFrame
-
-    from ottla.spark.pipelines.tables.contract import Staging
-    from ottla.spark.pipelines.writing.direct import DirectWriter, RecordRefusals
-    from ottla.spark.pipelines.writing.manifests import WrittenRows
-    from ottla.spark.pipelines.writing.refusals import PartitionRule
+from ottla.spark.pipelines.tables.contract import BatchCommit, BatchTable, LastCommit, Staging
+from ottla.spark.pipelines.tables.opening import open_table
+from ottla.spark.pipelines.writing.direct import DirectWriter, RecordRefusals
+from ottla.spark.pipelines.writing.manifests import WrittenRows
+from ottla.spark.pipelines.writing.refusals import PartitionRule, refused_rows
+from ottla.spark.pipelines.writing.schemas import arrow_schema
+from ottla.spark.pipelines.writing.splitting import check_partition_columns, rule_of
+from ottla.spark.pipelines.writing.tasks import write_batch
 
 #: Batches between two looks for small files: each look lists the table, or reads its log.
 BATCHES_PER_COMPACTION = 20
@@ -52,9 +53,6 @@ class TableSink(BatchSink):
 
     def check(self, rows: DataFrame) -> None:
         """Refuse columns that files cannot hold, and partition columns that are not there. Raises PipelineError."""
-        from ottla.spark.pipelines.writing.schemas import arrow_schema
-        from ottla.spark.pipelines.writing.splitting import check_partition_columns
-
         check_partition_columns(arrow_schema(rows), self._settings.partition_by)
 
     def stage(self, frame: DataFrame, batch: BatchInWork) -> StagedRows:
@@ -64,8 +62,6 @@ class TableSink(BatchSink):
             return self._stage(frame, batch, staging)
 
     def _stage(self, frame: DataFrame, batch: BatchInWork, staging: Staging) -> StagedRows:
-        from ottla.spark.pipelines.writing.splitting import rule_of
-
         self._rule = rule_of(staging)
         bad_records: int | None = None
         if self._direct is not None:
@@ -80,7 +76,7 @@ class TableSink(BatchSink):
             schema, rows = _write_rows(frame, staging)
             files, refused = rows.files, rows.refused
         self._staged = BatchCommit(batch.query_id, batch.batch_id, batch.end_offsets, watermark_ms, schema, files)
-        points.reach(points.FILES_WRITTEN)
+        crash_points.reach(crash_points.FILES_WRITTEN)
         return StagedRows(bad_records, refused)
 
     def record_refusals(self) -> RecordRefusals | None:
@@ -89,8 +85,6 @@ class TableSink(BatchSink):
 
     def refused_rows(self, frame: DataFrame) -> DataFrame | None:
         """Of Spark's rows: those that were left out, as dead letters."""
-        from ottla.spark.pipelines.writing.refusals import refused_rows
-
         return None if self._direct is not None or self._rule is None else refused_rows(frame, self._rule)
 
     def take(self, frame: DataFrame, batch: BatchInWork) -> None:
@@ -105,7 +99,7 @@ class TableSink(BatchSink):
         table = self._opened()
         with self._while_it_is_ours():
             if table.commit(commit):
-                points.reach(points.TABLE_COMMITTED)
+                crash_points.reach(crash_points.TABLE_COMMITTED)
             # By the number in the checkpoint, so that runs of few batches each come to it, too.
             if self._settings.compact_to_bytes is not None and (batch.batch_id + 1) % BATCHES_PER_COMPACTION == 0:
                 table.compact(commit.watermark_ms)
@@ -130,15 +124,10 @@ class TableSink(BatchSink):
             raise
 
     def _opened(self) -> BatchTable:
-        from ottla.spark.pipelines.tables.opening import open_table
-
         if self._table is None:
             self._table = open_table(self._settings, self._pipeline)
         return self._table
 
 
 def _write_rows(frame: DataFrame, staging: Staging) -> tuple[pyarrow.Schema, WrittenRows]:
-    from ottla.spark.pipelines.writing.schemas import arrow_schema
-    from ottla.spark.pipelines.writing.tasks import write_batch
-
     return arrow_schema(frame), write_batch(frame, staging)

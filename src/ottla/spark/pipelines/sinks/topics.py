@@ -6,16 +6,17 @@ compacted topic keeps, is the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column, DataFrame, functions
 
-from ottla.spark.connection import BOOTSTRAP
+from ottla.client.configs.settings import CONSUMER, SETTINGS_OF
+from ottla.client.errors import ClientError, TopicExistsError
+from ottla.spark.connection import BOOTSTRAP, ConnectionOptions, connect
 from ottla.spark.errors import OptionError, SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.settings.model import TopicSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from ottla.spark.sink.columns import check_columns
+from ottla.spark.sink.options import parse_write_options
 
 JSON = "json"
 _COMPACTED = {"cleanup.policy": "compact"}
@@ -32,16 +33,11 @@ class TopicSink(BatchSink):
 
     def prepare(self) -> None:
         """Make the topic where it is missing, compacted if rows are upserts. Raises PipelineError."""
-        from ottla.client.configs.settings import CONSUMER, SETTINGS_OF
-        from ottla.client.errors import ClientError, TopicExistsError
-        from ottla.spark.connection import ConnectionOptions, connect
-        from ottla.spark.sink.options import parse_write_options
-
         wanted = self._settings
         try:
-            given = parse_write_options(self._options()).connection
-            settings = {name: value for name, value in given.settings.items() if name in SETTINGS_OF[CONSUMER]}
-            with connect(ConnectionOptions(given.bootstrap_servers, settings)) as client:
+            written = parse_write_options(self._options()).connection
+            settings = {name: value for name, value in written.settings.items() if name in SETTINGS_OF[CONSUMER]}
+            with connect(ConnectionOptions(written.bootstrap_servers, settings)) as client:
                 if wanted.topic not in client.topics():
                     client.create_topic(wanted.topic, config=_COMPACTED if wanted.key_columns else None)
         except TopicExistsError:  # Another one was faster.
@@ -51,9 +47,6 @@ class TopicSink(BatchSink):
 
     def check(self, rows: DataFrame) -> None:
         """Refuse columns that have no place in a record. Raises PipelineSettingsError, PipelineError."""
-        from ottla.spark.sink.columns import check_columns
-        from ottla.spark.sink.options import parse_write_options
-
         topic = self._settings.topic
         try:
             options = parse_write_options(self._options() | {"topic": topic})
@@ -71,14 +64,11 @@ class TopicSink(BatchSink):
         return letters_as_records(rows) if self._dead_letters else as_records(rows, self._settings)
 
     def _options(self) -> dict[str, str]:
-        given = dict(self._settings.options)
-        return given | {BOOTSTRAP: self._settings.bootstrap_servers}
+        return dict(self._settings.options) | {BOOTSTRAP: self._settings.bootstrap_servers}
 
 
 def as_records(frame: DataFrame, settings: TopicSinkSettings) -> DataFrame:
     """The frame with the columns of records. Raises PipelineSettingsError if it lacks any."""
-    from pyspark.sql import functions
-
     missing = [each for each in settings.key_columns if each not in frame.columns]
     if missing:
         raise PipelineSettingsError(
@@ -96,8 +86,6 @@ def as_records(frame: DataFrame, settings: TopicSinkSettings) -> DataFrame:
 
 def key_of(columns: tuple[str, ...]) -> Column:
     """The text of one column, a JSON object of several."""
-    from pyspark.sql import functions
-
     if len(columns) == 1:
         return quoted(columns[0]).cast("string")
     return functions.to_json(functions.struct(*(quoted(each) for each in columns)), {"ignoreNullFields": "false"})
@@ -105,8 +93,6 @@ def key_of(columns: tuple[str, ...]) -> Column:
 
 def letters_as_records(letters: DataFrame) -> DataFrame:
     """Dead letters as records with their own key and bytes; where they are from and why is in headers."""
-    from pyspark.sql import functions
-
     texts = {name: functions.col(name).cast("string") for name in _ORIGIN}
     texts["timestamp"] = functions.unix_millis("timestamp").cast("string")
     headers = [
@@ -118,6 +104,4 @@ def letters_as_records(letters: DataFrame) -> DataFrame:
 
 def quoted(name: str) -> Column:
     """The column of this name, which may have any characters."""
-    from pyspark.sql import functions
-
     return functions.col("`" + name.replace("`", "``") + "`")

@@ -13,10 +13,10 @@ import secrets
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    import pyarrow.fs
+import pyarrow.fs
+from pyarrow.fs import FileSelector, FileType
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +109,6 @@ class AttemptFolders:
 
     def _folders(self, folder: str) -> list[str]:
         """Folders below a folder whose names can be ours, relative to the root."""
-        from pyarrow.fs import FileType
-
         deep = folder.count("/") > 1
         return [
             f"{folder}/{each.base_name}"
@@ -119,8 +117,6 @@ class AttemptFolders:
         ]
 
     def _files(self, folder: str) -> list[str]:
-        from pyarrow.fs import FileType
-
         start = f"{self._root}/"
         return [
             each.path[each.path.index(start) + len(start) :]
@@ -129,8 +125,6 @@ class AttemptFolders:
         ]
 
     def _list(self, folder: str, *, recursive: bool) -> list[pyarrow.fs.FileInfo]:
-        from pyarrow.fs import FileSelector
-
         where = FileSelector(f"{self._root}/{folder}", recursive=recursive, allow_not_found=True)
         found: list[pyarrow.fs.FileInfo] = self.filesystem.get_file_info(where)
         return found

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    import pyarrow
+import pyarrow
 
 #: Topic, partition, offset of the next record.
 EndOffsets = Mapping[str, Mapping[int, int]]

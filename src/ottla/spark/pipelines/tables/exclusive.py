@@ -14,13 +14,13 @@ import os
 import threading
 import uuid
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow.fs
+from pyarrow import fs
 
 from ottla.records.extras import MissingExtraError, require_extra
 from ottla.spark.pipelines.errors import PipelineError
-
-if TYPE_CHECKING:
-    import pyarrow.fs
 
 #: fsspec's protocols whose `pipe_file(mode="create")` is a condition that the store checks.
 _CONDITIONAL: Final = {"s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "adl"}
@@ -42,8 +42,6 @@ _IN_PROCESS: Final = threading.Lock()
 
 def creates_exclusively(filesystem: pyarrow.fs.FileSystem) -> bool:
     """Whether `create_exclusively` is one conditional step here, not the best effort."""
-    from pyarrow import fs
-
     if isinstance(filesystem, (fs.LocalFileSystem, fs.S3FileSystem)):
         return True
     protocols = _fsspec_protocols(filesystem)
@@ -57,8 +55,6 @@ def create_exclusively(filesystem: pyarrow.fs.FileSystem, path: str, data: bytes
     must be there, on file systems that have folders. Raises OSError, and PipelineError where S3 is asked and
     boto3 is not installed.
     """
-    from pyarrow import fs
-
     if isinstance(filesystem, fs.LocalFileSystem):
         return _link(path, data)
     if isinstance(filesystem, fs.S3FileSystem):
@@ -141,8 +137,8 @@ def _put_to_s3(filesystem: pyarrow.fs.S3FileSystem, path: str, data: bytes) -> b
 
 def _client_arguments(filesystem: pyarrow.fs.S3FileSystem) -> tuple[str | bool, ...]:
     """The settings of this file system, which it gives for pickling."""
-    given: dict[str, Any] = filesystem.__reduce__()[1][0]
-    return tuple(given[name] for name in _CLIENT_SETTINGS)
+    settings: dict[str, Any] = filesystem.__reduce__()[1][0]
+    return tuple(settings[name] for name in _CLIENT_SETTINGS)
 
 
 @lru_cache(maxsize=8)
@@ -151,26 +147,24 @@ def _s3_client(*arguments: str | bool) -> Any:
     from botocore import UNSIGNED
     from botocore.config import Config
 
-    given: dict[str, Any] = dict(zip(_CLIENT_SETTINGS, arguments, strict=True))
-    endpoint = given["endpoint_override"]
+    settings: dict[str, Any] = dict(zip(_CLIENT_SETTINGS, arguments, strict=True))
+    endpoint = settings["endpoint_override"]
     if endpoint and "://" not in endpoint:
-        endpoint = f"{given['scheme'] or 'https'}://{endpoint}"
-    style = "virtual" if given["force_virtual_addressing"] or not endpoint else "path"
+        endpoint = f"{settings['scheme'] or 'https'}://{endpoint}"
+    style = "virtual" if settings["force_virtual_addressing"] or not endpoint else "path"
     return boto3.session.Session().client(
         "s3",
-        region_name=given["region"] or None,
+        region_name=settings["region"] or None,
         endpoint_url=endpoint or None,
-        aws_access_key_id=given["access_key"] or None,
-        aws_secret_access_key=given["secret_key"] or None,
-        aws_session_token=given["session_token"] or None,
-        verify=given["tls_ca_file_path"] or None,
-        config=Config(s3={"addressing_style": style}, signature_version=UNSIGNED if given["anonymous"] else None),
+        aws_access_key_id=settings["access_key"] or None,
+        aws_secret_access_key=settings["secret_key"] or None,
+        aws_session_token=settings["session_token"] or None,
+        verify=settings["tls_ca_file_path"] or None,
+        config=Config(s3={"addressing_style": style}, signature_version=UNSIGNED if settings["anonymous"] else None),
     )
 
 
 def _best_effort(filesystem: pyarrow.fs.FileSystem, path: str, data: bytes) -> bool:
-    from pyarrow import fs
-
     if filesystem.get_file_info(path).type != fs.FileType.NotFound:
         return False
     with filesystem.open_output_stream(path) as stream:

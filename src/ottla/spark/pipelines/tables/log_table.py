@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import PipelineError, SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.attempts import COMPACTIONS, Attempt, AttemptFolders
 from ottla.spark.pipelines.tables.contract import BatchCommit, LastCommit
 from ottla.spark.pipelines.tables.pipeline_state import EMPTY, PipelineState
-from ottla.spark.pipelines.tables.rewriting import Rewritten, alike, rewrite
-from ottla.spark.pipelines.tables.superseding import Driver, is_committed
+from ottla.spark.pipelines.tables.rewriting import Rewritten, alike, bins, is_worth_it, rewrite
 from ottla.spark.pipelines.tables.trial import try_writing
 
 #: Times that a commit is tried again because another writer's came between.
@@ -39,11 +38,12 @@ class OldFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
-    """Files of one partition, whose values are as the format has them, that become one."""
+class PartitionFiles:
+    """Files of one partition, whose values are as the format has them, and as ISO text by column."""
 
     partition: Any
-    files: tuple[OldFile, ...]
+    files: Sequence[OldFile]
+    texts: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,11 @@ class LogTable(ABC):
         """Commit these, and the number of compactions made, to the version that was read; raises anything."""
 
     @abstractmethod
-    def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:
-        """Return this pipeline's files that are worth compacting in the version that was read."""
+    def _own_files(self) -> Iterator[PartitionFiles]:
+        """Yield this pipeline's files in the version that was read, oldest first; none where they cannot be replaced.
+
+        Files of other writers are left to them.
+        """
 
     @abstractmethod
     def _live_names(self) -> set[str]:
@@ -153,7 +156,7 @@ class LogTable(ABC):
             "recover",
         )
         self._driver.recovered(self._state)
-        points.reach(points.RECOVERING)
+        crash_points.reach(crash_points.RECOVERING)
         if self._version is None:
             return  # An older driver may still make the table, with what it wrote.
         lasts = {query: each.batch_id for query, each in self._state.queries.items()}
@@ -172,34 +175,42 @@ class LogTable(ABC):
         if target_bytes is None or self._version is None:
             return 0
         replaced = 0
-        bins = self._small_files(watermark_ms, target_bytes)
-        for start in range(0, len(bins), BINS_PER_COMMIT):
+        small = list(self._small_files(watermark_ms, target_bytes))
+        for start in range(0, len(small), BINS_PER_COMMIT):
             try:
-                replaced += self._replace(bins[start : start + BINS_PER_COMMIT])
+                replaced += self._replace(small[start : start + BINS_PER_COMMIT])
             except OSError as error:
                 raise self._failure("compact", error) from error
         return replaced
 
-    def _replace(self, bins: Sequence[Bin]) -> int:
+    def _small_files(self, watermark_ms: int | None, target_bytes: int) -> Iterator[PartitionFiles]:
+        """Yield files that are worth compacting, those that become one together."""
+        for found in self._own_files():
+            sizes = [each.size_bytes for each in found.files]
+            if is_worth_it(found.texts, sizes, watermark_ms, target_bytes):
+                for numbers in bins(sizes, target_bytes):
+                    yield replace(found, files=[found.files[number] for number in numbers])
+
+    def _replace(self, small: Sequence[PartitionFiles]) -> int:
         """Make one file of those of each bin, if all are there still; gives how many files were replaced."""
         number = self._state.compactions + 1
         attempt = self._attempts.new(COMPACTIONS, number)
         made: list[Replacement] = []
-        for each in bins:
-            for files in self._alike(each):
+        for each in small:
+            for files in self._alike(each.files):
                 name = f"{attempt.folder}/part-{len(made)}.parquet"
                 paths = [self._attempts.path(file.name) for file in files]
                 target = self._attempts.new_file(name)
                 rewritten = rewrite(self._attempts.filesystem, paths, target, self._sink.compression)
                 made.append(Replacement(each.partition, files, name, rewritten))
-                points.reach(points.COMPACTING)
+                crash_points.reach(crash_points.COMPACTING)
         if not made or not self._commit_replacements(made, number):
             return 0
         return sum(len(each.files) for each in made)
 
-    def _alike(self, old: Bin) -> Iterator[tuple[OldFile, ...]]:
-        """Yield groups of a bin's files that have one schema, two at least."""
-        by_path = {self._attempts.path(each.name): each for each in old.files}
+    def _alike(self, files: Sequence[OldFile]) -> Iterator[tuple[OldFile, ...]]:
+        """Yield groups of files that have one schema, two at least."""
+        by_path = {self._attempts.path(each.name): each for each in files}
         for paths in alike(self._attempts.filesystem, list(by_path)):
             if len(paths) > 1:
                 yield tuple(by_path[path] for path in paths)
@@ -271,3 +282,44 @@ class LogTable(ABC):
             return error
         text = str(error).split("\n", 1)[0]
         return PipelineError(f"cannot {doing} {self._name}: {text}")
+
+
+class Driver:
+    """One driver, by a number that it chose: once a later one has recovered, the table refuses this one's batches."""
+
+    def __init__(self, last_query: str | None, number: int) -> None:
+        """`last_query` is the pipeline's newest query when the table was opened."""
+        self.number = number
+        self.last_query = last_query
+        self.has_recovered = False
+        self._expected: set[int | None] = set()
+
+    def recovered(self, state: PipelineState) -> None:
+        """From here on, drivers that recover later shut this one out."""
+        self.has_recovered = True
+        self._expected = {self.number, state.driver}
+        self.last_query = state.last_query
+
+    def is_shut_out(self, state: PipelineState) -> bool:
+        """Whether a later driver has recovered."""
+        return self.has_recovered and state.driver not in self._expected
+
+
+def is_committed(batch: BatchCommit, driver: Driver, state: PipelineState, where: str) -> bool:
+    """Whether the batch is there already. Raises SupersededError if it is another driver's turn."""
+    cure = "this driver ends; stop one of the two"
+    if driver.is_shut_out(state):
+        raise SupersededError(f"another driver of this pipeline has taken over {where}; {cure}")
+    known = state.queries.get(batch.query_id)
+    if state.last_query not in (driver.last_query, batch.query_id, None):
+        raise SupersededError(
+            f"query {state.last_query} of this pipeline commits to {where} too, and began after query "
+            f"{batch.query_id}; {cure}"
+        )
+    if known is None or known.batch_id < batch.batch_id:
+        return False
+    if known.batch_id > batch.batch_id:
+        raise SupersededError(
+            f"{where} has batch {known.batch_id} of this pipeline, and batch {batch.batch_id} came after it; {cure}"
+        )
+    return True

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from ottla.spark.pipelines.errors import PipelineSettingsError
-
-if TYPE_CHECKING:
-    from ottla.spark.pipelines.settings.model import TableSinkSettings
-    from ottla.spark.pipelines.tables.contract import BatchTable
+from ottla.records.extras import MissingExtraError
+from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
+from ottla.spark.pipelines.settings.model import TableSinkSettings
+from ottla.spark.pipelines.tables.contract import BatchTable
 
 #: Where the class of each format stands.
 _TABLES = {
@@ -24,5 +22,8 @@ def open_table(sink: TableSinkSettings, pipeline: str) -> BatchTable:
     if sink.format not in _TABLES:
         raise PipelineSettingsError(f"format = {sink.format!r}: a table is one of {', '.join(_TABLES)}")
     module, name = _TABLES[sink.format]
-    table: BatchTable = getattr(import_module(module), name)(sink, pipeline)
+    try:
+        table: BatchTable = getattr(import_module(module), name)(sink, pipeline)
+    except MissingExtraError as error:
+        raise PipelineError(str(error)) from None
     return table

@@ -1,16 +1,22 @@
-"""Parquet files rewritten as one larger file, streaming: rows, their order and the file's schema stay the same."""
+"""Parquet files rewritten as one larger file, streaming: rows, their order and the file's schema stay the same.
+
+In a table with a log any partition may be compacted at any time; it costs.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import pyarrow
-    import pyarrow.fs
+import pyarrow
+import pyarrow.fs
+import pyarrow.parquet
+
+from ottla.spark.pipelines.tables.parquet.times import is_passed
 
 #: Bytes of rows (in memory) of a row group of the new file; about twice that is held at once.
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
@@ -18,6 +24,12 @@ ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 _READ_ROWS: Final = 16_384
 #: Files of one bin; more wait for the next compaction.
 MAX_FILES: Final = 1_000
+#: Small files of a partition that may still grow, or has no time, from which on it is compacted.
+OPEN_FILES: Final = 32
+#: A file that is smaller than the target by this factor is small.
+_SMALL: Final = 4
+#: After all times that a partition can have: whether it has one.
+_AFTER_ALL_MS: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,22 @@ class Rewritten:
     rows: int
     size_bytes: int
     footer: bytes
+
+
+def is_worth_it(
+    partition: Mapping[str, str | None], sizes: Sequence[int], watermark_ms: int | None, target_bytes: int
+) -> bool:
+    """Whether to compact a partition with files of these sizes in bytes; its values are ISO text.
+
+    One that the watermark has passed: once two files fit into one. One for which rows can still come: never, if its
+    values have a time and there is a watermark; else as soon as there are many small files.
+    """
+    small = sorted(size for size in sizes if size < target_bytes)
+    if watermark_ms is not None and is_passed(partition, watermark_ms):
+        return len(small) > 1 and small[0] + small[1] <= target_bytes
+    if watermark_ms is not None and is_passed(partition, _AFTER_ALL_MS):
+        return False
+    return sum(1 for size in small if size * _SMALL <= target_bytes) >= OPEN_FILES
 
 
 def bins(sizes: Sequence[int], target_bytes: int) -> list[list[int]]:
@@ -46,8 +74,6 @@ def bins(sizes: Sequence[int], target_bytes: int) -> list[list[int]]:
 
 def alike(filesystem: pyarrow.fs.FileSystem, paths: Sequence[str]) -> list[list[str]]:
     """The files by their schema, in their order; only those can be written to one without a change. Raises OSError."""
-    import pyarrow.parquet
-
     found: list[tuple[Any, list[str]]] = []
     for path in paths:
         with filesystem.open_input_file(path) as file:
@@ -63,8 +89,6 @@ def alike(filesystem: pyarrow.fs.FileSystem, paths: Sequence[str]) -> list[list[
 
 def rewrite(filesystem: pyarrow.fs.FileSystem, paths: Sequence[str], target: str, compression: str) -> Rewritten:
     """Write the rows of files of one schema to the file `target`, whose folder is there. Raises OSError."""
-    import pyarrow.parquet
-
     footers: list[Any] = []
     rows = 0
     with ExitStack() as closing:
@@ -91,8 +115,6 @@ def rewrite(filesystem: pyarrow.fs.FileSystem, paths: Sequence[str], target: str
 
 
 def _row_groups(filesystem: pyarrow.fs.FileSystem, paths: Sequence[str]) -> Iterator[pyarrow.Table]:
-    import pyarrow
-
     gathered: list[Any] = []
     size = 0
     for path in paths:
@@ -107,8 +129,6 @@ def _row_groups(filesystem: pyarrow.fs.FileSystem, paths: Sequence[str]) -> Iter
 
 
 def _batches(filesystem: pyarrow.fs.FileSystem, path: str) -> Iterator[Any]:
-    import pyarrow.parquet
-
     with (
         filesystem.open_input_file(path) as file,
         pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as parquet,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
 
 from ottla.spark.pipelines.errors import PipelineError
-
-if TYPE_CHECKING:
-    import pyarrow
-    import pyarrow.parquet
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,6 @@ def read_footer(footer: bytes) -> pyarrow.parquet.FileMetaData:
     """The metadata that `FileMetaData.write_metadata_file` wrote. Raises pyarrow's ArrowInvalid."""
     import io
 
-    import pyarrow.parquet
-
     return pyarrow.parquet.read_metadata(io.BytesIO(footer))
 
 
@@ -58,8 +55,6 @@ def _leaves(fields: Any) -> Iterator[tuple[tuple[str, ...], pyarrow.DataType, bo
 def _leaves_of(
     path: tuple[str, ...], kind: pyarrow.DataType, repeated: bool
 ) -> Iterator[tuple[tuple[str, ...], pyarrow.DataType, bool]]:
-    import pyarrow
-
     types = pyarrow.types
     if types.is_struct(kind):
         for field in kind:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow.fs
+from pyarrow.fs import FileType
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.filesystems import filesystem_error, has_folders
-
-if TYPE_CHECKING:
-    import pyarrow.fs
 
 _NAME: Final = "_ottla-check-"
 
@@ -35,8 +35,6 @@ def try_writing(filesystem: pyarrow.fs.FileSystem, folder: str, place: str) -> N
 
 def _nearest(filesystem: pyarrow.fs.FileSystem, folder: str) -> str:
     """The folder, or what is above it and there; object stores have no folders. Raises OSError if it is a file."""
-    from pyarrow.fs import FileType
-
     if not has_folders(filesystem):
         return folder
     nearest = folder

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+
+from ottla.spark.data_sources import register_source
 from ottla.spark.errors import message_only
-from ottla.spark.pipelines.data_sources import register_source
 from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSettings, StepSettings, TableSinkSettings
 from ottla.spark.pipelines.tables.contract import EndOffsets, StagedFile, Staging
 from ottla.spark.pipelines.writing.expressions import Expression, OneSelect, as_array
-from ottla.spark.pipelines.writing.files import write_files
+from ottla.spark.pipelines.writing.files import take_memory_of_the_system, write_files
 from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, as_last_row, as_rows, written_rows
-from ottla.spark.pipelines.writing.memory import take_memory_of_the_system
 from ottla.spark.pipelines.writing.plan import SqlPlan, SqlRules, plan_steps
 from ottla.spark.pipelines.writing.refusals import PartitionRule, RefusedRows
 from ottla.spark.pipelines.writing.schemas import arrow_schema, arrow_schema_of
@@ -25,7 +26,6 @@ from ottla.spark.pipelines.writing.splitting import check_partition_columns
 from ottla.spark.versions import Versioned
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
     from ottla.spark.source.options import ReadOptions
@@ -125,8 +125,6 @@ class RecordRefusals:
 
     def of(self, view: pyarrow.RecordBatch) -> list[str | None]:
         """The reason for each record of the source's view, None where there is none."""
-        import pyarrow
-
         found: list[str | None] = [None] * view.num_rows
         places = pyarrow.array(range(view.num_rows), pyarrow.int64())
         kept = self.conditions.kept(view.append_column(_PLACE, places))
@@ -188,7 +186,6 @@ class DirectTask(Versioned):
         event_time = self._selection.event_time
         if event_time is None or not batch.num_rows:
             return
-        import pyarrow
         import pyarrow.compute as pc
 
         latest_us = pc.max(as_array(event_time.of(batch), batch.num_rows)).cast(pyarrow.int64()).as_py()
@@ -198,8 +195,6 @@ class DirectTask(Versioned):
 
 
 def _with_report(rows: pyarrow.RecordBatch, bad_records: int, latest_event_ms: int | None) -> pyarrow.RecordBatch:
-    import pyarrow
-
     counts = pyarrow.array([bad_records] * rows.num_rows, pyarrow.int64())
     times = pyarrow.array([latest_event_ms] * rows.num_rows, pyarrow.int64())
     names = [*rows.schema.names, "bad_records", "latest_event_ms"]
@@ -319,8 +314,6 @@ def _with_time(settings: PipelineSettings) -> list[SourceSettings | StepSettings
 
 def _event_times(settings: PipelineSettings, plan: SqlPlan) -> list[Expression] | None:
     """The event time where there is one; None where it is not of the simple kind."""
-    import pyarrow
-
     found: list[Expression] = []
     for each in _with_time(settings):
         if each.watermark_column is not None:

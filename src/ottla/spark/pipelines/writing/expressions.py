@@ -6,10 +6,9 @@ There are few, since each must be equal in every case: nulls, NaN, overflow. The
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    import pyarrow
+import pyarrow
 
 
 class Expression(Protocol):
@@ -69,8 +68,6 @@ class Literal:
 
     def of(self, batch: pyarrow.RecordBatch) -> Any:
         """A scalar."""
-        import pyarrow
-
         return pyarrow.scalar(self.value, self.type)
 
 
@@ -146,14 +143,10 @@ class OneSelect:
 
     def selected(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
         """The columns. Raises ArrowInvalid where Spark raises: a value that a checked cast or sum cannot hold."""
-        import pyarrow
-
         columns = [as_array(each.of(batch), batch.num_rows) for each in self.outputs]
         return pyarrow.RecordBatch.from_arrays(columns, names=list(self.names))
 
 
 def as_array(values: Any, rows: int) -> pyarrow.Array:
     """An array with a value for each row, also of a scalar."""
-    import pyarrow
-
     return pyarrow.repeat(values, rows) if isinstance(values, pyarrow.Scalar) else values

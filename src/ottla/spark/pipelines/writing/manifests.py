@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+
 from ottla.spark.pipelines.tables.contract import StagedFile
 from ottla.spark.pipelines.writing.refusals import RefusedRows
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql import DataFrame
 
 #: The columns of a row, in Spark's DDL.
@@ -39,8 +40,6 @@ def as_last_row(refused: RefusedRows) -> pyarrow.RecordBatch:
 
 
 def _rows(found: Sequence[StagedFile | None], refused: RefusedRows) -> pyarrow.RecordBatch:
-    import pyarrow
-
     def column(name: str, kind: pyarrow.DataType) -> pyarrow.Array:
         return pyarrow.array([None if each is None else getattr(each, name) for each in found], kind)
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow
+
 from ottla.spark.errors import message_only
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.partition_folders import NULL_VALUE, partition_folder
 from ottla.spark.versions import Versioned
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql import DataFrame
 
 _DAY_US: Final = 86_400_000_000
@@ -61,8 +62,6 @@ class PartitionRule:
         return found
 
     def _of_column(self, name: str, column: pyarrow.Array) -> Iterator[tuple[int, str]]:
-        import pyarrow
-
         types = pyarrow.types
         if types.is_date32(column.type):
             return _outside(column.cast(pyarrow.int32()), _FIRST_DAY, _LAST_DAY, "date")
@@ -127,8 +126,6 @@ class RefusedRowsTask(Versioned):
 
     def run(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """The letters."""
-        import pyarrow
-
         with message_only():
             for batch in batches:
                 named = batch.rename_columns([*self._rule.columns, "row"])
@@ -140,8 +137,6 @@ class RefusedRowsTask(Versioned):
 
 
 def _letters(value: pyarrow.Array, reasons: Sequence[str | None]) -> pyarrow.RecordBatch:
-    import pyarrow
-
     count = len(reasons)
     absent = {
         "source": pyarrow.string(),

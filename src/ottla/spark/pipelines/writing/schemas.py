@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow
+
 from ottla.spark.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
@@ -22,7 +23,6 @@ def arrow_schema_of(schema: StructType) -> pyarrow.Schema:
 
     Raises PipelineError for columns that Parquet cannot hold, or two that have one name in any case.
     """
-    import pyarrow
     from pyspark.sql.pandas.types import to_arrow_schema
 
     _check_names(schema)
@@ -65,14 +65,10 @@ def _check_type(name: str, kind: DataType) -> None:
 
 
 def _as_written(field: pyarrow.Field) -> pyarrow.Field:
-    import pyarrow
-
     return pyarrow.field(field.name, _type_as_written(field.type), nullable=True)
 
 
 def _type_as_written(kind: pyarrow.DataType) -> pyarrow.DataType:
-    import pyarrow
-
     types = pyarrow.types
     if types.is_struct(kind):
         return pyarrow.struct([_as_written(each) for each in kind])

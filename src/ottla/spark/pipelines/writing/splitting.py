@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import pyarrow
 
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.tables.contract import Staging
 from ottla.spark.pipelines.writing.refusals import PartitionRule, RefusedRows
-
-if TYPE_CHECKING:
-    import pyarrow
-
-    from ottla.spark.pipelines.tables.contract import Staging
 
 #: The values of partition columns as text, None for null.
 PartitionValues = tuple[str | None, ...]
@@ -29,7 +26,6 @@ def split(
 
     Rows whose values name no partition are counted in `refused`. Raises PipelineError for them where it is None.
     """
-    import pyarrow
     import pyarrow.compute as pc
 
     columns = rule.columns
@@ -55,7 +51,6 @@ def split(
 
 def _codes(columns: Sequence[pyarrow.Array]) -> pyarrow.Array:
     """A number for each row, the same for rows that have the same values."""
-    import pyarrow
     import pyarrow.compute as pc
 
     codes: pyarrow.Array | None = None
@@ -77,8 +72,6 @@ def values_as_text(rows: pyarrow.RecordBatch, columns: Sequence[str]) -> list[Pa
 
 
 def _text(column: pyarrow.Array) -> list[str | None]:
-    import pyarrow
-
     kind = column.type
     if pyarrow.types.is_decimal(kind):  # Arrow writes small ones with an exponent.
         return [None if each is None else format(each, "f") for each in column.to_pylist()]
@@ -90,8 +83,6 @@ def _text(column: pyarrow.Array) -> list[str | None]:
 
 def check_partition_columns(schema: pyarrow.Schema, columns: Sequence[str]) -> None:
     """Refuse columns that are not there, or whose values have no one text. Raises PipelineError."""
-    import pyarrow
-
     types = pyarrow.types
     for name in columns:
         if name not in schema.names:

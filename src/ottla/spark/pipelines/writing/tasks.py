@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from ottla.spark.errors import message_only
 from ottla.spark.pipelines.tables.contract import StagedFile, Staging
-from ottla.spark.pipelines.writing.files import write_files
+from ottla.spark.pipelines.writing.files import take_memory_of_the_system, write_files
 from ottla.spark.pipelines.writing.manifests import MANIFEST_COLUMNS, WrittenRows, as_last_row, as_rows, collect
-from ottla.spark.pipelines.writing.memory import take_memory_of_the_system
 from ottla.spark.pipelines.writing.refusals import RefusedRows
 from ottla.spark.pipelines.writing.schemas import arrow_schema
 from ottla.spark.pipelines.writing.splitting import check_partition_columns

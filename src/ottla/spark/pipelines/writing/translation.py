@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+
 from ottla.spark.pipelines.writing.expressions import Call, Cast, ColumnReference, Expression, Literal
 
 if TYPE_CHECKING:
-    import pyarrow
     from sqlglot import exp
 
 _INT32 = range(-(1 << 31), 1 << 31)
@@ -45,8 +46,6 @@ class Scope:
 
 
 def _field(value: Expression, fields: list[str]) -> Expression:
-    import pyarrow
-
     for name in fields:
         if not isinstance(value, ColumnReference) or not pyarrow.types.is_struct(value.type):
             raise NotTheSame
@@ -70,8 +69,6 @@ class Translation:
 
         One that can fail is left to Spark: it may never compute it for a row that another condition drops.
         """
-        import pyarrow
-
         found = self.of(node)
         if found.type != pyarrow.bool_() or found.can_fail:
             raise NotTheSame
@@ -127,8 +124,6 @@ class Translation:
         return _literal(f"-{node.this.this}", is_string=False)
 
     def _boolean(self, node: Any) -> Expression:
-        import pyarrow
-
         return Literal(bool(node.this), pyarrow.bool_())
 
     def _not(self, node: Any) -> Expression:
@@ -178,8 +173,6 @@ class Translation:
 
     def _compared(self, function: str, left: Expression, right: Expression) -> Expression:
         """A comparison of values of one kind; Spark's order of numbers puts NaN after all, and equal to itself."""
-        import pyarrow
-
         left, right = _of_one_type(left, right)
         types = pyarrow.types
         kind = left.type
@@ -191,8 +184,6 @@ class Translation:
         return _call(function, left, right)
 
     def _arithmetic(self, function: str, left: Expression, right: Expression) -> Expression:
-        import pyarrow
-
         left, right = _of_one_type(left, right)
         kind = left.type
         if kind == pyarrow.float64():
@@ -204,8 +195,6 @@ class Translation:
         return Call(function, (left, right), kind)
 
     def _to_date(self, node: Any) -> Expression:
-        import pyarrow
-
         if _present(node) - {"this", "safe"}:
             raise NotTheSame
         return self._cast_to(self.of(node.this), pyarrow.date32())
@@ -217,15 +206,12 @@ class Translation:
         wanted = _named_type(node.args["to"])
         if wanted == value.type and not isinstance(value, Literal):
             return value
-        import pyarrow
 
         if isinstance(value, Literal) and pyarrow.types.is_string(value.type):
             return _typed_literal(value.value, wanted)
         return self._cast_to(value, wanted)
 
     def _cast_to(self, value: Expression, wanted: pyarrow.DataType) -> Expression:
-        import pyarrow
-
         types = pyarrow.types
         kind = value.type
         if kind == wanted:
@@ -249,8 +235,6 @@ class Translation:
 
 
 def _call(function: str, *operands: Expression) -> Expression:
-    import pyarrow
-
     return Call(function, operands, pyarrow.bool_())
 
 
@@ -269,8 +253,6 @@ def _compared_doubles(function: str, left: Expression, right: Expression) -> Exp
 
 def _of_one_type(left: Expression, right: Expression) -> tuple[Expression, Expression]:
     """Both in the type in which Spark compares them. Raises NotTheSame."""
-    import pyarrow
-
     types = pyarrow.types
     if left.type == right.type:
         return left, right
@@ -287,8 +269,6 @@ def _of_one_type(left: Expression, right: Expression) -> tuple[Expression, Expre
 
 
 def _widened(value: Expression, kind: pyarrow.DataType) -> Expression:
-    import pyarrow
-
     if value.type == kind:
         return value
     if isinstance(value, Literal):
@@ -298,8 +278,6 @@ def _widened(value: Expression, kind: pyarrow.DataType) -> Expression:
 
 def _literal(text: str, *, is_string: bool) -> Expression:
     """A literal in the type that Spark gives it."""
-    import pyarrow
-
     if is_string:
         return Literal(text, pyarrow.string())
     if text.lstrip("-").isdigit():
@@ -315,8 +293,6 @@ def _literal(text: str, *, is_string: bool) -> Expression:
 def _fraction(text: str) -> Expression:
     from decimal import Decimal
 
-    import pyarrow
-
     if "e" in text.lower():
         return Literal(float(text), pyarrow.float64())
     whole, _, part = text.lstrip("-").partition(".")
@@ -328,8 +304,6 @@ def _fraction(text: str) -> Expression:
 
 def _typed_literal(text: str, kind: pyarrow.DataType) -> Expression:
     """DATE '…': only in the form that means one thing."""
-    import pyarrow
-
     if kind == pyarrow.string():
         return Literal(text, kind)
     if kind != pyarrow.date32() or len(text) != len("2013-01-01"):
@@ -341,8 +315,6 @@ def _typed_literal(text: str, kind: pyarrow.DataType) -> Expression:
 
 
 def _named_type(node: Any) -> pyarrow.DataType:
-    import pyarrow
-
     named = {
         "TINYINT": pyarrow.int8(),
         "SMALLINT": pyarrow.int16(),

@@ -59,5 +59,5 @@ def test_two_sources_of_one_topic_are_refused() -> None:
 
 def test_a_batch_covers_what_its_offsets_say() -> None:
     batch = BatchRange({"t": {0: 5, 1: 7}}, {"t": {0: 5, 1: 9, 2: 3, 3: 0}})
-    assert batch.parts() == {"t": {"1": (7, 9), "2": (-2, 3)}}
+    assert batch.ranges() == {"t": {"1": (7, 9), "2": (-2, 3)}}
     assert later_of({"t": {0: 5}}, {"t": {0: 3, 1: 4}, "u": {0: 1}}) == {"t": {0: 5, 1: 4}, "u": {0: 1}}

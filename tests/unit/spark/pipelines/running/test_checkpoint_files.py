@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from ottla.spark.pipelines.running.checkpoint_files import FILE_MANAGER, LOCAL_FILES, conf_of_checkpoint, use_if_known
+from ottla.spark.pipelines.running.sessions import FILE_MANAGER, LOCAL_FILES, conf_of_checkpoint, use_if_known
 from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, SparkSettings
 
 pytestmark = pytest.mark.spec("D3")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client.model import TopicPartition
-from ottla.spark.listening.figures import BatchFigures, Lag, SourceFigures, read_progress
+from ottla.spark.listening.progress import BatchProgress, Lag, SourceProgress, read_progress
 from ottla.spark.listening.queries import Query
 from ottla.spark.pipelines.running.progress import (
     MOST_SAMPLES,
@@ -24,9 +24,9 @@ from ottla.spark.pipelines.running.report import RunReport, write_report
 PARTITION = TopicPartition("a", 0)
 
 
-def _batch(number: int = 7, lag: Lag | None = None, watermark_s: float | None = None) -> BatchFigures:
-    source = SourceFigures(0, "", 1_000, 0.0, 0.0, end={PARTITION: 5}, latest={PARTITION: 9}, lag=lag)
-    return BatchFigures(
+def _batch(number: int = 7, lag: Lag | None = None, watermark_s: float | None = None) -> BatchProgress:
+    source = SourceProgress(0, "", 1_000, 0.0, 0.0, end={PARTITION: 5}, latest={PARTITION: 9}, lag=lag)
+    return BatchProgress(
         query_id="id",
         run_id="run",
         name="totals",
@@ -80,10 +80,10 @@ def test_spark_s_progress_has_watermark_and_state() -> None:
     assert read_progress(progress | {"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}).watermark_s is None
 
 
-def _ranges(end: int, rows: int, second: int = 0) -> BatchFigures:
-    source = SourceFigures(0, "", rows, 0.5, 0.25, end={PARTITION: end})
+def _ranges(end: int, rows: int, second: int = 0) -> BatchProgress:
+    source = SourceProgress(0, "", rows, 0.5, 0.25, end={PARTITION: end})
     started = f"2026-01-01T00:00:{second:02}.000Z"
-    return BatchFigures("id", "run", "p", 1, started, 4.0, rows, 0.5, 0.25, (source,))
+    return BatchProgress("id", "run", "p", 1, started, 4.0, rows, 0.5, 0.25, (source,))
 
 
 @pytest.mark.parametrize("seen", [0, 1])

@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from ottla.spark import local
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.running import sessions
-from ottla.spark.pipelines.running.checkpoint_files import FILE_MANAGER, LOCAL_FILES
-from ottla.spark.pipelines.running.sessions import open_session
+from ottla.spark.pipelines.running.sessions import FILE_MANAGER, LOCAL_FILES, open_session
 from ottla.spark.pipelines.settings.model import (
     PipelineKind,
     PipelineSettings,

@@ -11,8 +11,10 @@ import pytest
 from pyarrow import fs
 
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.exclusive import create_exclusively, creates_exclusively
 from ottla.spark.pipelines.tables.filesystems import below, filesystem_error, open_filesystem, scheme_of, shown
+from ottla.spark.pipelines.tables.opening import open_table
 from support.played_s3 import PlayedS3
 
 pytestmark = pytest.mark.spec("D3")
@@ -152,6 +154,17 @@ def test_commits_on_s3_need_boto3(s3: PlayedS3, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(PipelineError, match=r"needs boto3: pip install 'ottla\[s3\]'"):
         create_exclusively(filesystem, f"{folder}/x", b"")
+
+
+@pytest.mark.parametrize(("format", "package"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
+def test_tables_of_a_format_need_its_package(
+    format: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in [each for each in sys.modules if each.startswith(f"ottla.spark.pipelines.tables.{format}")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(PipelineError, match=rf"needs {package}: pip install 'ottla\[{format}\]'"):
+        open_table(TableSinkSettings(format=format, path=str(tmp_path)), "p")
 
 
 def test_the_best_effort_elsewhere(tmp_path: Path) -> None:

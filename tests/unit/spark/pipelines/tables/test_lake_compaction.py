@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import PipelineError, SupersededError
 from ottla.spark.pipelines.tables.iceberg import expiry
 from ottla.spark.pipelines.tables.log_table import LogTable
@@ -86,13 +86,13 @@ def test_a_driver_that_ends_in_compaction_leaves_the_rows(lake: Lake, monkeypatc
         if len(reached) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(points, "on_reached", end)
+    monkeypatch.setattr(crash_points, "on_reached", end)
     with pytest.raises(KeyboardInterrupt):
         table.compact(watermark(2024, 2, 1))
-    assert reached == [points.COMPACTING] * 2
+    assert reached == [crash_points.COMPACTING] * 2
     leftover = lake.written()
     assert len(lake.files()) == 9
-    monkeypatch.setattr(points, "on_reached", None)
+    monkeypatch.setattr(crash_points, "on_reached", None)
     again = opened(lake)
     again.recover()
     assert len(leftover - lake.written()) == 2
@@ -106,7 +106,7 @@ def test_commits_and_other_compactions_in_between(lake: Lake, monkeypatch: pytes
         lambda: other.commit(stage(other, 3, numbered(3))),
         lake.tidy,
     ]
-    monkeypatch.setattr(points, "on_reached", lambda _: left.pop(0)() if left else None)
+    monkeypatch.setattr(crash_points, "on_reached", lambda _: left.pop(0)() if left else None)
     # Delta's own compaction came before ours.
     assert table.compact(watermark(2024, 2, 1)) == (0 if lake.kind == "delta" else 6)
     assert not left
@@ -120,7 +120,7 @@ def test_two_drivers_compact_the_same(lake: Lake, monkeypatch: pytest.MonkeyPatc
     """deltalake's own optimize has the rows twice then."""
     table, other = filled(lake), opened(lake)
     left: list[Any] = [lambda: other.compact(watermark(2024, 2, 1))]
-    monkeypatch.setattr(points, "on_reached", lambda _: left.pop(0)() if left else None)
+    monkeypatch.setattr(crash_points, "on_reached", lambda _: left.pop(0)() if left else None)
     assert table.compact(watermark(2024, 2, 1)) == 0
     assert len(lake.files()) == 5
     assert lake.ids() == list(range(30))
@@ -131,7 +131,7 @@ def test_a_driver_that_was_replaced_does_not_compact(lake: Lake, monkeypatch: py
     table.recover()
     before = lake.written()
     left: list[Any] = [opened(lake).recover]
-    monkeypatch.setattr(points, "on_reached", lambda _: left.pop(0)() if left else None)
+    monkeypatch.setattr(crash_points, "on_reached", lambda _: left.pop(0)() if left else None)
     with pytest.raises(SupersededError):
         table.compact(watermark(2024, 2, 1))
     assert lake.written() == before

@@ -6,6 +6,10 @@ log go. A commit is one file of the log that must not exist yet, made at the ver
 
 from __future__ import annotations
 
+from ottla.records.extras import require_extra
+
+require_extra("a Delta table", "delta", "deltalake", "pyarrow")
+
 from ottla.spark.pipelines.tables.delta.table import DeltaBatchTable
 
 __all__ = ["DeltaBatchTable"]

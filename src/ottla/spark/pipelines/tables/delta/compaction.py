@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
-from ottla.spark.pipelines.tables.compaction_choice import is_worth_it
-from ottla.spark.pipelines.tables.delta.files import partition_text
-from ottla.spark.pipelines.tables.log_table import Bin, OldFile
-from ottla.spark.pipelines.tables.rewriting import bins
+import deltalake
+import pyarrow
+import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    import deltalake
+from ottla.spark.pipelines.tables.delta.files import partition_text
+from ottla.spark.pipelines.tables.log_table import OldFile, PartitionFiles
 
 _PARTITION: Final = "partition."
 
@@ -28,13 +27,8 @@ def live_names(table: deltalake.DeltaTable) -> set[str]:
     return {unquote(path) for path in _actions(table).column("path").to_pylist()}
 
 
-def small_files(
-    table: deltalake.DeltaTable, watermark_ms: int | None, target_bytes: int, own_folder: str
-) -> Iterator[Bin]:
-    """Yield files in `own_folder` that are worth compacting, oldest first.
-
-    Files of other writers are left to them, and so are whole tables with deletion vectors.
-    """
+def own_files(table: deltalake.DeltaTable, own_folder: str) -> Iterator[PartitionFiles]:
+    """Yield the files in `own_folder`, oldest first; none of tables with deletion vectors."""
     if "deletionVectors" in (table.protocol().reader_features or ()):
         return
     columns = table.metadata().partition_columns
@@ -48,20 +42,13 @@ def small_files(
         if path.startswith(own_folder):
             files[tuple(column[number] for column in values)].append(OldFile(unquote(path), size))
     for partition, found in files.items():
-        sizes = [each.size_bytes for each in found]
         texts = dict(zip(columns, map(partition_text, partition), strict=True))
-        if is_worth_it(texts, sizes, watermark_ms, target_bytes):
-            for numbers in bins(sizes, target_bytes):
-                yield Bin(texts, tuple(found[number] for number in numbers))
+        yield PartitionFiles(texts, found, texts)
 
 
 def _actions(table: deltalake.DeltaTable) -> Any:
-    import pyarrow
-
     return pyarrow.table(table.get_add_actions(flatten=True))
 
 
 def _oldest_first(actions: Any) -> Any:
-    import pyarrow.compute as pc
-
     return pc.sort_indices(actions, sort_keys=[("modification_time", "ascending"), ("path", "ascending")])

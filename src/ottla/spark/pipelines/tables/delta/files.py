@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow
+from deltalake.transaction import AddAction, RemoveAction
 
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.tables.arrow_types import partition_value
 from ottla.spark.pipelines.tables.contract import BatchCommit
-from ottla.spark.pipelines.tables.partition_values import partition_value
+from ottla.spark.pipelines.tables.log_table import Replacement
 from ottla.spark.pipelines.tables.statistics import (
     ColumnStatistics,
     check_required,
@@ -22,12 +27,6 @@ from ottla.spark.pipelines.tables.statistics import (
     lower_bound,
     upper_bound,
 )
-
-if TYPE_CHECKING:
-    import pyarrow
-    from deltalake.transaction import AddAction, RemoveAction
-
-    from ottla.spark.pipelines.tables.log_table import Replacement
 
 #: Columns with statistics, as Delta's own default has it.
 _INDEXED_COLUMNS: Final = 32
@@ -43,16 +42,14 @@ def add_actions(
     now_ms: int,
 ) -> list[AddAction]:
     """The batch's files, in `folder` of the table. Raises PipelineError if a `required` column has nulls."""
-    from deltalake.transaction import AddAction
-
-    kinds = [batch.schema.field(name).type for name in partition_by]
-    for name, kind in zip(partition_by, kinds, strict=True):
+    types = [batch.schema.field(name).type for name in partition_by]
+    for name, kind in zip(partition_by, types, strict=True):
         check_partition_type(name, kind)
     made = []
     for file in batch.files:
         texts = [
             partition_text(partition_value(text, kind, name))
-            for name, kind, text in zip(partition_by, kinds, file.partition, strict=True)
+            for name, kind, text in zip(partition_by, types, file.partition, strict=True)
         ]
         columns = column_statistics(file.footer)
         values = dict(zip(partition_by, texts, strict=True))
@@ -64,10 +61,6 @@ def add_actions(
 
 def replacements(made: Sequence[Replacement], configuration: Mapping[str, str]) -> list[AddAction | RemoveAction]:
     """New files in the place of old ones; no rows change."""
-    import time
-
-    from deltalake.transaction import AddAction, RemoveAction
-
     now_ms = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = []
     for each in made:
@@ -90,8 +83,6 @@ def indexed_columns(configuration: Mapping[str, str]) -> int | None:
 
 def check_partition_type(name: str, kind: pyarrow.DataType) -> None:
     """Refuse a partition column whose values deltalake does not keep. Raises PipelineError."""
-    import pyarrow
-
     types = pyarrow.types
     known = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_date)
     # Decimals are left out: deltalake 1.6 writes -1.50 as -1.-50 into the log when it compacts.

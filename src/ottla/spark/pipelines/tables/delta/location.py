@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.filesystems import below, open_filesystem, shown
-
-if TYPE_CHECKING:
-    import deltalake
 
 #: pyarrow's names of S3's settings, and those of object_store.
 _OBJECT_STORE_NAMES: Final = {
@@ -49,8 +50,6 @@ class DeltaLocation:
 
     def newest(self, table: deltalake.DeltaTable | None) -> deltalake.DeltaTable | None:
         """The table at its newest version, from an older one if there is one; None if it does not exist."""
-        from deltalake.exceptions import DeltaError
-
         if table is not None:
             try:
                 table.update_incremental()
@@ -62,9 +61,6 @@ class DeltaLocation:
 
     def open(self) -> deltalake.DeltaTable | None:
         """The table; None if there is none."""
-        import deltalake
-        from deltalake.exceptions import TableNotFoundError
-
         try:
             return deltalake.DeltaTable(self.uri, storage_options=self.options)
         except TableNotFoundError:
@@ -72,10 +68,6 @@ class DeltaLocation:
 
     def properties(self, versions: Mapping[str, int]) -> deltalake.CommitProperties:
         """For a commit that fails if another came before it; with these versions of application ids."""
-        import time
-
-        import deltalake
-
         now_ms = time.time_ns() // 1_000_000
         entries = [deltalake.Transaction(name, value, now_ms) for name, value in versions.items()]
         return deltalake.CommitProperties(max_commit_retries=0, app_transactions=entries)

@@ -6,10 +6,11 @@ Source: Delta's protocol (PROTOCOL.md), "Delta Log Entries", "Checkpoints", "Tra
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import pyarrow.fs
+import pyarrow.fs
+import pyarrow.parquet
+from pyarrow.fs import FileSelector, FileType
 
 _FOLDER: Final = "_delta_log"
 
@@ -91,13 +92,11 @@ class TransactionLog:
 
     def _listed_checkpoint(self, version: int) -> tuple[int, list[str]] | None:
         """The newest whole checkpoint in the folder, by its names: in one file, in parts, or with an id of its own."""
-        from pyarrow.fs import FileSelector
-
         found: dict[int, list[str]] = {}
         for each in self._filesystem.get_file_info(FileSelector(self._folder, allow_not_found=True)):
-            words = each.base_name.split(".")
-            if len(words) > 2 and words[1] == "checkpoint" and words[0].isdigit() and int(words[0]) <= version:
-                found.setdefault(int(words[0]), []).append(each.path)
+            fields = each.base_name.split(".")
+            if len(fields) > 2 and fields[1] == "checkpoint" and fields[0].isdigit() and int(fields[0]) <= version:
+                found.setdefault(int(fields[0]), []).append(each.path)
         for of_version in sorted(found, reverse=True):
             paths = _whole(found[of_version])
             if paths:
@@ -105,13 +104,9 @@ class TransactionLog:
         return None
 
     def _exists(self, path: str) -> bool:
-        from pyarrow.fs import FileType
-
         return bool(self._filesystem.get_file_info(path).type == FileType.File)
 
     def _of_parquet(self, path: str) -> dict[str, int]:
-        import pyarrow.parquet
-
         found: dict[str, int] = {}
         with pyarrow.parquet.ParquetFile(self._filesystem.open_input_file(path)) as file:
             if "txn" not in file.schema_arrow.names:
@@ -128,7 +123,7 @@ def _take(txn: Any, found: dict[str, int]) -> None:
 
 
 def _whole(paths: list[str]) -> list[str]:
-    """One whole checkpoint among the files of a version: names have no, one (an id), or two words (part and parts)."""
+    """One whole checkpoint among the files of a version: a name may have an id, or the part and the parts."""
     parts: dict[int, list[str]] = {}
     for path in sorted(paths):
         between = path.rpartition("/")[2].split(".")[2:-1]

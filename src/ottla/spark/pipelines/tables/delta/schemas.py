@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import deltalake
+import pyarrow
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.arrow_types import plain_schema
 
-if TYPE_CHECKING:
-    import deltalake
-    import pyarrow
-
 
 def delta_schema(schema: pyarrow.Schema) -> deltalake.Schema:
     """The columns as Delta has them; all may be null. Raises PipelineError for types that Delta lacks."""
-    import deltalake
-
     return deltalake.Schema.from_arrow(plain_schema(schema, _holds, "a Delta table"))
 
 
 def _holds(kind: pyarrow.DataType) -> bool:
-    import pyarrow
-
     types = pyarrow.types
     known = (types.is_signed_integer, types.is_date32, types.is_boolean, types.is_float32, types.is_float64)
     texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
@@ -81,8 +76,6 @@ def required_columns(table: deltalake.Schema) -> list[str]:
 
 def keeping_required(batch: deltalake.Schema, table: deltalake.Schema) -> deltalake.Schema:
     """The batch's columns and fields, those required that are so in the table: a merge takes either side's null."""
-    import deltalake
-
     kept = _keeping(json.loads(batch.to_json()), json.loads(table.to_json()))
     return deltalake.Schema.from_json(json.dumps(kept))
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-from ottla.records.extras import MissingExtraError, require_extra
+import deltalake
+from deltalake.transaction import create_table_with_add_actions
+
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.attempts import Attempt, AttemptFolders
 from ottla.spark.pipelines.tables.contract import BatchCommit, Staging
 from ottla.spark.pipelines.tables.delta import schemas, state
-from ottla.spark.pipelines.tables.delta.compaction import live_names, small_files
+from ottla.spark.pipelines.tables.delta.compaction import live_names, own_files
 from ottla.spark.pipelines.tables.delta.files import add_actions, replacements
 from ottla.spark.pipelines.tables.delta.location import DeltaLocation
 from ottla.spark.pipelines.tables.delta.log import TransactionLog
-from ottla.spark.pipelines.tables.log_table import Bin, LogTable, Replacement
+from ottla.spark.pipelines.tables.log_table import LogTable, PartitionFiles, Replacement
 from ottla.spark.pipelines.tables.pipeline_state import EMPTY
-
-if TYPE_CHECKING:
-    import deltalake
 
 #: Attempts to read the log while it is cleaned up or the table recreated.
 _MAX_READS: Final = 10
@@ -43,10 +42,6 @@ class DeltaBatchTable(LogTable):
 
     def __init__(self, sink: TableSinkSettings, pipeline: str) -> None:
         """Reads the table, if there is one. Raises PipelineError."""
-        try:
-            require_extra("a Delta table", "delta", "deltalake", "pyarrow")
-        except MissingExtraError as error:
-            raise PipelineError(str(error)) from None
         self._location = DeltaLocation(sink)
         super().__init__(sink, pipeline, self._location.name)
         self._log = TransactionLog(self._location.filesystem, self._location.root)
@@ -92,8 +87,6 @@ class DeltaBatchTable(LogTable):
         )
 
     def _write(self, batch: BatchCommit, attempt: Attempt) -> None:
-        from deltalake.transaction import create_table_with_add_actions
-
         schema = schemas.delta_schema(batch.schema)
         table = self._table
         lacks_columns = table is not None and schemas.lacks_columns(table.schema(), schema, self._location.name)
@@ -128,9 +121,9 @@ class DeltaBatchTable(LogTable):
         actions = replacements(made, self._configuration)
         self._append(actions, state.compaction_entry(self._pipeline, number))
 
-    def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:
+    def _own_files(self) -> Iterator[PartitionFiles]:
         assert self._table is not None
-        return list(small_files(self._table, watermark_ms, target_bytes, f"{self._attempts.folder}/"))
+        return own_files(self._table, f"{self._attempts.folder}/")
 
     def _live_names(self) -> set[str]:
         assert self._table is not None

@@ -7,6 +7,10 @@ Each change of the property comes with a snapshot, if need be an empty one: prop
 
 from __future__ import annotations
 
+from ottla.records.extras import require_extra
+
+require_extra("an Iceberg table", "iceberg", "pyiceberg", "pyarrow")
+
 from ottla.spark.pipelines.tables.iceberg.table import IcebergBatchTable
 
 __all__ = ["IcebergBatchTable"]

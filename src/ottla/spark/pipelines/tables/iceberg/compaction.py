@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.spark.pipelines.tables.compaction_choice import is_worth_it
+from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Snapshot
+
 from ottla.spark.pipelines.tables.iceberg.files import python_values
-from ottla.spark.pipelines.tables.log_table import Bin, OldFile
-from ottla.spark.pipelines.tables.rewriting import bins
-
-if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table, Transaction
-    from pyiceberg.table.snapshots import Snapshot
+from ottla.spark.pipelines.tables.log_table import OldFile, PartitionFiles
 
 
 def live_files(table: Table) -> Iterator[DataFile]:
@@ -26,21 +23,17 @@ def live_files(table: Table) -> Iterator[DataFile]:
 
 def files_of(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
     """The data files of a snapshot, which may not be committed yet."""
-    from pyiceberg.manifest import ManifestContent
-
     for manifest in snapshot.manifests(table.io):
         if manifest.content == ManifestContent.DATA:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
                 yield entry.data_file
 
 
-def small_files(table: Table, watermark_ms: int | None, target_bytes: int, url: str, own_folder: str) -> Iterator[Bin]:
-    """Yield files in `own_folder` of the table, whose folder is `url`, that are worth compacting.
+def own_files(table: Table, url: str, own_folder: str) -> Iterator[PartitionFiles]:
+    """Yield the files in `own_folder` of the table, whose folder is `url`.
 
-    Files of other writers are left to them, and so are whole tables with files that say which rows are deleted.
+    None of tables with files that say which rows are deleted.
     """
-    from pyiceberg.manifest import ManifestContent
-
     snapshot = table.current_snapshot()
     if snapshot is None or any(each.content == ManifestContent.DELETES for each in snapshot.manifests(table.io)):
         return
@@ -51,18 +44,12 @@ def small_files(table: Table, watermark_ms: int | None, target_bytes: int, url: 
             files[tuple(python_values(file.partition, metadata, file.spec_id))].append(file)
     for partition, found in files.items():
         found.sort(key=lambda each: each.file_path)
-        sizes = [each.file_size_in_bytes for each in found]
         texts = {
             field.name: None if value is None else str(value)
             for field, value in zip(metadata.spec().fields, partition, strict=True)
         }
-        if is_worth_it(texts, sizes, watermark_ms, target_bytes):
-            for numbers in bins(sizes, target_bytes):
-                chosen = [found[number] for number in numbers]
-                olds = [
-                    OldFile(each.file_path.removeprefix(f"{url}/"), each.file_size_in_bytes, each) for each in chosen
-                ]
-                yield Bin(chosen[0].partition, tuple(olds))
+        olds = [OldFile(each.file_path.removeprefix(f"{url}/"), each.file_size_in_bytes, each) for each in found]
+        yield PartitionFiles(found[0].partition, olds, texts)
 
 
 class ReplacementError(Exception):

@@ -14,15 +14,16 @@ import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow.fs
+from pyarrow.fs import FileSelector, FileType
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from ottla.spark.pipelines.tables.iceberg.location import IcebergLocation
 from ottla.spark.pipelines.tables.iceberg.manifests import ReferredFiles
-
-if TYPE_CHECKING:
-    import pyarrow.fs
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 #: Snapshots that are kept however old they are, and the age below which all are kept, where the table does not say.
 KEPT_SNAPSHOTS: Final = 20
@@ -68,8 +69,6 @@ class Expiry:
 
         Raises what pyiceberg raises, and OSError.
         """
-        from pyiceberg.exceptions import CommitFailedException
-
         old = expirable(table, _now_ms())[-AT_ONCE:]
         if len(old) < AT_LEAST:
             return
@@ -104,8 +103,6 @@ class Expiry:
             self._remove(path)
 
     def _lists(self) -> list[str]:
-        from pyarrow.fs import FileSelector, FileType
-
         where = FileSelector(f"{self._root}/{_FOLDER}", allow_not_found=True)
         return sorted(each.path for each in self._filesystem.get_file_info(where) if each.type == FileType.File)
 

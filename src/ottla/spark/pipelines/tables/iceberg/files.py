@@ -4,30 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
+from pyiceberg.utils.datetime import (
+    date_to_days,
+    datetime_to_micros,
+    days_to_date,
+    micros_to_timestamp,
+    micros_to_timestamptz,
+)
+
+from ottla.spark.pipelines.tables.arrow_types import partition_value
 from ottla.spark.pipelines.tables.contract import BatchCommit
-from ottla.spark.pipelines.tables.partition_values import partition_value
 from ottla.spark.pipelines.tables.statistics import check_required, column_statistics, read_footer
-
-if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Record
 
 
 def data_files(
     batch: BatchCommit, folder: str, partition_by: Sequence[str], required: Sequence[str], metadata: TableMetadata
 ) -> list[DataFile]:
     """The batch's files in `folder` (a URL). Raises PipelineError if a `required` column has nulls."""
-    from pyiceberg.typedef import Record
-
     made = []
-    kinds = [batch.schema.field(name).type for name in partition_by]
+    types = [batch.schema.field(name).type for name in partition_by]
     for file in batch.files:
         values = [
             partition_value(text, kind, name)
-            for name, kind, text in zip(partition_by, kinds, file.partition, strict=True)
+            for name, kind, text in zip(partition_by, types, file.partition, strict=True)
         ]
         if required:
             check_required(required, column_statistics(file.footer), {})
@@ -38,13 +48,6 @@ def data_files(
 
 def data_file(url: str, size_bytes: int, footer: bytes, partition: Record, metadata: TableMetadata) -> DataFile:
     """A Parquet file as a manifest has it."""
-    from pyiceberg.io.pyarrow import (
-        compute_statistics_plan,
-        data_file_statistics_from_parquet_metadata,
-        parquet_path_to_id_mapping,
-    )
-    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-
     schema = metadata.schema()
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=read_footer(footer),
@@ -67,8 +70,6 @@ def data_file(url: str, size_bytes: int, footer: bytes, partition: Record, metad
 
 def _as_stored(value: Any) -> Any:
     """A partition value as Iceberg's manifests have it: dates and times as numbers."""
-    from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
-
     if isinstance(value, datetime):
         return datetime_to_micros(value)
     return date_to_days(value) if isinstance(value, date) else value
@@ -76,12 +77,9 @@ def _as_stored(value: Any) -> Any:
 
 def python_values(partition: Record, metadata: TableMetadata, spec_id: int) -> list[Any]:
     """The values of a data file's partition, dates and times as Python's."""
-    from pyiceberg.types import DateType, TimestampType, TimestamptzType
-    from pyiceberg.utils.datetime import days_to_date, micros_to_timestamp, micros_to_timestamptz
-
-    kinds = metadata.specs()[spec_id].partition_type(metadata.schema()).fields
+    types = metadata.specs()[spec_id].partition_type(metadata.schema()).fields
     made: list[Any] = []
-    for field, value in zip(kinds, (partition[number] for number in range(len(kinds))), strict=True):
+    for field, value in zip(types, (partition[number] for number in range(len(types))), strict=True):
         if value is None:
             made.append(None)
         elif isinstance(field.field_type, DateType):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from copy import copy
+from typing import Any, Final
+
+import pyarrow.fs
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import LongType, NestedField
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.filesystems import open_filesystem
-
-if TYPE_CHECKING:
-    import pyarrow.fs
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 #: The catalog's names of S3's settings, and pyarrow's.
 _S3_SETTINGS: Final = {
@@ -50,8 +53,6 @@ class IcebergLocation:
 
     def load(self) -> Table | None:
         """The table at its newest version, as `prepared`; None if there is none."""
-        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-
         try:
             return self.prepared(self.catalog.load_table(self.identifier))
         except (NoSuchTableError, NoSuchNamespaceError):
@@ -71,8 +72,6 @@ class IcebergLocation:
 
         pyiceberg copies all snapshots that it sees, some twenty times in a transaction; the catalog has them all.
         """
-        from copy import copy
-
         newest = table.current_snapshot()
         kept = {each.snapshot_id: each for each in (*snapshots, newest) if each is not None}
         seen = copy(table)
@@ -81,9 +80,6 @@ class IcebergLocation:
 
     def url(self, table: Table | None) -> str:
         """The table's folder as its files are named; of a table to be made, where the catalog would make it."""
-        from pyiceberg.schema import Schema
-        from pyiceberg.types import LongType, NestedField
-
         if table is not None:
             return table.location().rstrip("/")
         if self._sink.path:
@@ -122,8 +118,6 @@ def plain_path(url: str) -> str:
 
 
 def _catalog(sink: TableSinkSettings) -> Catalog:
-    from pyiceberg.catalog import load_catalog
-
     options: Mapping[str, Any] = sink.catalog_options
     for attempt in range(_OPENED_AT_MOST):
         try:

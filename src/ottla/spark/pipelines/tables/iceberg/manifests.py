@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 #: Names of files that are remembered of one manifest; those of larger ones are read again.
 NAMES_AT_MOST: Final = 200

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import ListType, MapType, StructType
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.arrow_types import plain_schema
-
-if TYPE_CHECKING:
-    import pyarrow
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
 
 
 def iceberg_schema(schema: pyarrow.Schema) -> Schema:
@@ -20,17 +22,12 @@ def iceberg_schema(schema: pyarrow.Schema) -> Schema:
 
     Raises PipelineError for types that Iceberg lacks.
     """
-    import pyarrow
-    from pyiceberg.io.pyarrow import pyarrow_to_schema
-
     numbers = count(1)
     plain = plain_schema(schema, _holds, "an Iceberg table")
     return pyarrow_to_schema(pyarrow.schema([_numbered(each, numbers) for each in plain]))
 
 
 def _holds(kind: pyarrow.DataType) -> bool:
-    import pyarrow
-
     types = pyarrow.types
     numbers = (types.is_signed_integer, types.is_float32, types.is_float64, types.is_boolean)
     texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
@@ -39,8 +36,6 @@ def _holds(kind: pyarrow.DataType) -> bool:
 
 def _numbered(field: pyarrow.Field, numbers: Any) -> pyarrow.Field:
     """The field and those in it with numbers, as Parquet's field ids stand in Arrow's metadata."""
-    import pyarrow
-
     number = next(numbers)
     kind, types = field.type, pyarrow.types
     if types.is_struct(kind):
@@ -54,9 +49,6 @@ def _numbered(field: pyarrow.Field, numbers: Any) -> pyarrow.Field:
 
 def partition_spec(schema: Schema, partition_by: Sequence[str]) -> PartitionSpec:
     """Partitions by these columns as they are. Raises PipelineError if the batch lacks one."""
-    from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
-    from pyiceberg.transforms import IdentityTransform
-
     for name in partition_by:
         if name not in schema.column_names:
             raise PipelineError(f"partition_by names {name}, which the rows lack; select it in the pipeline's SQL")
@@ -79,8 +71,6 @@ def lacks_columns(table: Schema, batch: Schema, where: str) -> bool:
 
 
 def _lacks(table: Any, batch: Any, column: str, where: str) -> bool:
-    from pyiceberg.types import ListType, MapType, StructType
-
     if isinstance(table, StructType) and isinstance(batch, StructType):
         return _lacks_fields(table, batch, column, where)
     if isinstance(table, ListType) and isinstance(batch, ListType):
@@ -123,14 +113,10 @@ def required_columns(table: Schema) -> list[str]:
 
 def keeping_required(batch: Schema, table: Schema) -> Schema:
     """The batch's columns and fields, those required that are so in the table, so that a union does not change that."""
-    from pyiceberg.schema import Schema as Made
-
-    return Made(*_keeping(batch.as_struct(), table.as_struct()).fields)
+    return Schema(*_keeping(batch.as_struct(), table.as_struct()).fields)
 
 
 def _keeping(batch: Any, table: Any) -> Any:
-    from pyiceberg.types import ListType, MapType, StructType
-
     if isinstance(batch, StructType) and isinstance(table, StructType):
         there = {each.name: each for each in table.fields}
         return StructType(*(_keeping_field(each, there.get(each.name)) for each in batch.fields))

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ottla.records.extras import MissingExtraError, require_extra
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.table import Table, Transaction
+from pyiceberg.transforms import IdentityTransform
+
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.attempts import Attempt, AttemptFolders
 from ottla.spark.pipelines.tables.contract import BatchCommit, Staging
 from ottla.spark.pipelines.tables.filesystems import below
-from ottla.spark.pipelines.tables.iceberg import schemas, state
+from ottla.spark.pipelines.tables.iceberg import schemas
 from ottla.spark.pipelines.tables.iceberg.compaction import (
     ReplacementError,
     check_replacement,
     live_files,
-    small_files,
+    own_files,
 )
 from ottla.spark.pipelines.tables.iceberg.expiry import Expiry
 from ottla.spark.pipelines.tables.iceberg.files import data_file, data_files
 from ottla.spark.pipelines.tables.iceberg.location import MERGING, IcebergLocation, plain_path
-from ottla.spark.pipelines.tables.log_table import Bin, LogTable, Replacement
-from ottla.spark.pipelines.tables.pipeline_state import EMPTY
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table, Transaction
+from ottla.spark.pipelines.tables.log_table import LogTable, PartitionFiles, Replacement
+from ottla.spark.pipelines.tables.pipeline_state import EMPTY, PipelineState, QueryCommits
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 _PREPARED_AT_MOST: Final = 10
 
 _NAME_MAPPING: Final = "schema.name-mapping.default"
+#: Begins the name of the property that has a pipeline's state, in JSON.
+_PROPERTY: Final = "ottla.pipeline."
 #: What tables get that are made here: old metadata files go by themselves, and manifests are merged.
 _PROPERTIES: Final = {
     **MERGING,
@@ -49,10 +52,6 @@ class IcebergBatchTable(LogTable):
 
     def __init__(self, sink: TableSinkSettings, pipeline: str) -> None:
         """Reads the table, if there is one. Raises PipelineError."""
-        try:
-            require_extra("an Iceberg table", "iceberg", "pyiceberg", "pyarrow")
-        except MissingExtraError as error:
-            raise PipelineError(str(error)) from None
         self._location = IcebergLocation(sink)
         super().__init__(sink, pipeline, self._location.name)
         self._table: Table | None = None
@@ -115,14 +114,12 @@ class IcebergBatchTable(LogTable):
             if self._table is None:
                 self._state = EMPTY
                 return
-            self._state = state.pipeline_state(self._pipeline, self._table.metadata.properties)
+            self._state = _pipeline_state(self._pipeline, self._table.metadata.properties)
         except Exception as error:
             raise self._failure("read", error) from error
         self._check_partitions(self._table)
 
     def _check_partitions(self, table: Table) -> None:
-        from pyiceberg.transforms import IdentityTransform
-
         metadata = table.metadata
         fields = metadata.spec().fields
         columns = [metadata.schema().find_column_name(each.source_id) for each in fields]
@@ -146,8 +143,8 @@ class IcebergBatchTable(LogTable):
         if _NAME_MAPPING not in transaction.table_metadata.properties:
             mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
             transaction.set_properties({_NAME_MAPPING: mapping})
-        after = state.with_batch(replace(self._state, driver=self._recovered_driver), batch, attempt.number)
-        transaction.set_properties(state.as_property(self._pipeline, after))
+        after = _with_batch(replace(self._state, driver=self._recovered_driver), batch, attempt.number)
+        transaction.set_properties(_as_property(self._pipeline, after))
         folder = f"{self._url}/{attempt.folder}"
         files = data_files(batch, folder, self._sink.partition_by, required, transaction.table_metadata)
         with transaction.update_snapshot().merge_append() as append:
@@ -178,14 +175,12 @@ class IcebergBatchTable(LogTable):
         assert self._table is not None
         transaction = self._location.narrowed(self._table, ()).transaction()
         after = replace(self._state, driver=self._driver.number)
-        transaction.set_properties(state.as_property(self._pipeline, after))
+        transaction.set_properties(_as_property(self._pipeline, after))
         with transaction.update_snapshot().fast_append():
             pass
         self._commit_transaction(transaction)
 
     def _write_replacements(self, made: Sequence[Replacement], number: int) -> None:
-        from pyiceberg.exceptions import ValidationException
-
         for left in reversed(range(_PREPARED_AT_MOST)):
             try:
                 transaction = self._prepared_replacements(made, number)
@@ -201,7 +196,7 @@ class IcebergBatchTable(LogTable):
         assert self._table is not None
         metadata = self._table.metadata
         transaction = self._location.narrowed(self._table, ()).transaction()
-        transaction.set_properties(state.as_property(self._pipeline, replace(self._state, compactions=number)))
+        transaction.set_properties(_as_property(self._pipeline, replace(self._state, compactions=number)))
         removed = [old.entry for each in made for old in each.files]
         added = [
             data_file(f"{self._url}/{each.name}", each.made.size_bytes, each.made.footer, each.partition, metadata)
@@ -215,10 +210,53 @@ class IcebergBatchTable(LogTable):
         check_replacement(self._table, transaction, removed, added)
         return transaction
 
-    def _small_files(self, watermark_ms: int | None, target_bytes: int) -> list[Bin]:
+    def _own_files(self) -> Iterator[PartitionFiles]:
         assert self._table is not None
-        return list(small_files(self._table, watermark_ms, target_bytes, self._url, self._attempts.folder))
+        return own_files(self._table, self._url, self._attempts.folder)
 
     def _live_names(self) -> set[str]:
         assert self._table is not None
         return {each.file_path.removeprefix(f"{self._url}/") for each in live_files(self._table)}
+
+
+def _pipeline_state(pipeline: str, properties: Mapping[str, str]) -> PipelineState:
+    """Of the table's properties. Raises ValueError, KeyError or TypeError if the property was damaged."""
+    text = properties.get(_PROPERTY + pipeline)
+    if text is None:
+        return EMPTY
+    found: Any = json.loads(text)
+    queries = {query: QueryCommits(**each) for query, each in found["queries"].items()}
+    offsets = {
+        source: {topic: {int(number): end for number, end in ends.items()} for topic, ends in topics.items()}
+        for source, topics in found["end_offsets"].items()
+    }
+    return PipelineState(found["driver"], found["compactions"], queries, offsets)
+
+
+def _as_property(pipeline: str, state: PipelineState) -> dict[str, str]:
+    """The property; `query_id` and `batch_id` are there for people, `queries` says the same and more."""
+    last = state.last_commit
+    text = json.dumps(
+        {
+            "query_id": None if last is None else last.query_id,
+            "batch_id": None if last is None else last.batch_id,
+            "end_offsets": state.end_offsets,
+            "queries": {
+                query: {"order": each.order, "batch_id": each.batch_id, "attempt": each.attempt}
+                for query, each in state.queries.items()
+            },
+            "driver": state.driver,
+            "compactions": state.compactions,
+        }
+    )
+    return {_PROPERTY + pipeline: text}
+
+
+def _with_batch(state: PipelineState, batch: BatchCommit, attempt: int) -> PipelineState:
+    """The state after the batch."""
+    query = QueryCommits(state.order_of(batch.query_id), batch.batch_id, attempt)
+    offsets = {
+        source: {topic: dict(ends) for topic, ends in topics.items() if ends}
+        for source, topics in batch.end_offsets.items()
+    }
+    return replace(state, queries={**state.queries, batch.query_id: query}, end_offsets=offsets)

@@ -5,6 +5,10 @@ DuckDB and the like. In it are `table.json` (whose table it is), `staging/` (fil
 `commits/` (a manifest per batch), `compacting/` (folders that are being rebuilt).
 """
 
+from ottla.records.extras import require_extra
+
+require_extra("a table of files", "arrow", "pyarrow")
+
 from ottla.spark.pipelines.tables.parquet.reading import committed_files
 from ottla.spark.pipelines.tables.parquet.table import ParquetBatchTable
 

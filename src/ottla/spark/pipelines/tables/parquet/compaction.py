@@ -20,20 +20,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import SupersededError
+from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.exclusive import flush_folder
 from ottla.spark.pipelines.tables.parquet.merging import CannotMerge, merge
 from ottla.spark.pipelines.tables.parquet.names import DataFileName
-from ottla.spark.pipelines.tables.parquet.place import FOLDERS_AT_MOST, HIDDEN
+from ottla.spark.pipelines.tables.parquet.place import FOLDERS_AT_MOST, HIDDEN, TablePlace
 from ottla.spark.pipelines.tables.parquet.times import is_passed
 from ottla.spark.pipelines.tables.partition_folders import partition_values
-
-if TYPE_CHECKING:
-    from ottla.spark.pipelines.settings.model import TableSinkSettings
-    from ottla.spark.pipelines.tables.parquet.place import TablePlace
 
 _log = logging.getLogger(__name__)
 
@@ -136,7 +133,7 @@ class FolderCompactor:
             self._build(building, old, runs)
             if self._is_superseded():
                 raise self._superseded()
-            points.reach(points.COMPACTING)
+            crash_points.reach(crash_points.COMPACTING)
             if not exchange(building, old):
                 self._is_possible = False
                 raise CannotMerge("this file system cannot exchange two folders in one step")
@@ -146,7 +143,7 @@ class FolderCompactor:
                 raise self._superseded() from error
             raise
         self._replaced.append((time.monotonic(), building))
-        points.reach(points.COMPACTING)
+        crash_points.reach(crash_points.COMPACTING)
         flush_folder(os.path.dirname(old))
         flush_folder(os.path.dirname(building))
         return len(merged), sum(file.size for file in merged)
@@ -193,10 +190,10 @@ class FolderCompactor:
                 return []
         return sorted(files, key=lambda file: file.name)
 
-    def _say_once(self, about: str, words: str) -> None:
+    def _say_once(self, about: str, message: str) -> None:
         if about not in self._said and len(self._said) < FOLDERS_AT_MOST:
             self._said.add(about)
-            _log.warning("%s: %s", self._place, words)
+            _log.warning("%s: %s", self._place, message)
 
 
 def _has_time(folder: str) -> bool:

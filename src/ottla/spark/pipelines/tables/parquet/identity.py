@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.tables.parquet.place import HIDDEN
-
-if TYPE_CHECKING:
-    from ottla.spark.pipelines.tables.parquet.place import TablePlace
+from ottla.spark.pipelines.tables.parquet.place import HIDDEN, TablePlace
 
 _PATH: Final = f"{HIDDEN}/table.json"
 _FORMAT: Final = 1

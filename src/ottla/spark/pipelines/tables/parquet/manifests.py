@@ -11,15 +11,13 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.contract import EndOffsets, LastCommit
-
-if TYPE_CHECKING:
-    import pyarrow
-
-    from ottla.spark.pipelines.tables.parquet.place import TablePlace
+from ottla.spark.pipelines.tables.parquet.place import TablePlace
 
 COMMITS: Final = "_ottla/commits"
 #: Manifests that are kept. Older ones say nothing that the newest one does not.
@@ -77,8 +75,6 @@ class Manifest:
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
         """Raises ValueError, KeyError or TypeError for what is not a manifest."""
-        import pyarrow
-
         document = json.loads(data)
         if document["format"] != _FORMAT:
             raise ValueError(f"format {document['format']}")
@@ -156,8 +152,6 @@ class CommitLog:
             self._place.delete_file(name)
 
     def _decoded(self, version: int, data: bytes) -> Manifest:
-        import pyarrow
-
         try:
             manifest = Manifest.from_bytes(data)
             if manifest.version != version:

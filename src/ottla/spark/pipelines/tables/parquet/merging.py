@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow
+import pyarrow.parquet
+from pyarrow import parquet
 
 from ottla.spark.pipelines.tables.parquet.names import DataFileName
-
-if TYPE_CHECKING:
-    import pyarrow
-    import pyarrow.parquet
 
 #: Arrow bytes that are gathered for one row group.
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
@@ -28,8 +28,6 @@ def merge(sources: Sequence[str], folder: str, last: DataFileName, *, target_byt
 
     The new files are flushed. `last` gives their names, but for the part. Raises CannotMerge.
     """
-    import pyarrow
-
     try:
         written = _written(sources, folder, last, target_bytes, compression)
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError) as error:
@@ -41,9 +39,6 @@ def merge(sources: Sequence[str], folder: str, last: DataFileName, *, target_byt
 
 
 def _written(sources: Sequence[str], folder: str, last: DataFileName, target_bytes: int, compression: str) -> list[str]:
-    import pyarrow
-    from pyarrow import parquet
-
     footers = [parquet.read_metadata(source) for source in sources]
     schema = _common_schema(footers)
     written: list[str] = []
@@ -74,11 +69,9 @@ def _written(sources: Sequence[str], folder: str, last: DataFileName, target_byt
 
 def _common_schema(footers: Sequence[pyarrow.parquet.FileMetaData]) -> pyarrow.Schema:
     """That of the newest file, and after its columns those that only older ones have. Raises CannotMerge."""
-    import pyarrow
-
     for footer in footers:
-        kinds = {footer.schema.column(number).physical_type for number in range(len(footer.schema))}
-        if "INT96" in kinds:
+        types = {footer.schema.column(number).physical_type for number in range(len(footer.schema))}
+        if "INT96" in types:
             raise CannotMerge("times are INT96, whose time zone a rewritten file would change")
     schemas = [footer.schema.to_arrow_schema() for footer in reversed(footers)]
     newest = schemas[0]
@@ -92,9 +85,6 @@ def _common_schema(footers: Sequence[pyarrow.parquet.FileMetaData]) -> pyarrow.S
 
 
 def _row_groups(sources: Sequence[str], schema: pyarrow.Schema) -> Iterator[pyarrow.Table]:
-    import pyarrow
-    from pyarrow import parquet
-
     gathered: list[pyarrow.Table] = []
     size = 0
     for source in sources:
@@ -109,8 +99,6 @@ def _row_groups(sources: Sequence[str], schema: pyarrow.Schema) -> Iterator[pyar
 
 
 def _fitted(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.Table:
-    import pyarrow
-
     columns = []
     for field in schema:
         if field.name in batch.schema.names:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.tables.parquet.manifests import PlacedFile
 from ottla.spark.pipelines.tables.parquet.names import DataFileName
-
-if TYPE_CHECKING:
-    from ottla.spark.pipelines.tables.parquet.manifests import PlacedFile
-    from ottla.spark.pipelines.tables.parquet.place import TablePlace
+from ottla.spark.pipelines.tables.parquet.place import TablePlace
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow.fs
+from pyarrow import fs
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.exclusive import create_exclusively, creates_exclusively, flush_folder
 from ottla.spark.pipelines.tables.filesystems import filesystem_error, has_folders, open_filesystem, shown
 from ottla.spark.pipelines.tables.parquet.names import is_hidden
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow.fs
 
 #: What belongs to the pipeline; readers pass over it.
 HIDDEN: Final = "_ottla"
@@ -34,7 +32,6 @@ class TablePlace:
         self.url = url
         self.storage_options = storage_options
         self.filesystem, self.root = open_filesystem(url, storage_options)
-        from pyarrow import fs
 
         self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
         self._has_folders = has_folders(self.filesystem)
@@ -56,8 +53,6 @@ class TablePlace:
 
     def entries(self, relative: str) -> list[pyarrow.fs.FileInfo]:
         """List a folder's files and folders; nothing where it does not exist."""
-        from pyarrow import fs
-
         found: list[pyarrow.fs.FileInfo] = self.filesystem.get_file_info(
             fs.FileSelector(self.path(relative), allow_not_found=True)
         )
@@ -65,8 +60,6 @@ class TablePlace:
 
     def sizes(self, relative: str) -> dict[str, int]:
         """The files at any depth in a folder, as paths relative to it, with their bytes."""
-        from pyarrow import fs
-
         start = len(self.path(relative)) + 1
         found = self.filesystem.get_file_info(
             fs.FileSelector(self.path(relative), recursive=True, allow_not_found=True)
@@ -75,13 +68,11 @@ class TablePlace:
 
     def visible_folders(self, at_most: int | None = None) -> Iterator[tuple[str, list[pyarrow.fs.FileInfo]]]:
         """Each folder that readers see, with the files in it that they see; the table's own first, as `""`."""
-        from pyarrow import fs
-
         waiting = [""]
-        given = 0
-        while waiting and (at_most is None or given < at_most):
+        yielded = 0
+        while waiting and (at_most is None or yielded < at_most):
             folder = waiting.pop()
-            given += 1
+            yielded += 1
             files = []
             for each in self.entries(folder):
                 if is_hidden(each.base_name):
@@ -94,8 +85,6 @@ class TablePlace:
 
     def exists(self, relative: str) -> bool:
         """Whether there is a file or folder."""
-        from pyarrow import fs
-
         return bool(self.filesystem.get_file_info(self.path(relative)).type != fs.FileType.NotFound)
 
     def read(self, relative: str) -> bytes | None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.tables.parquet.identity import known_identity
-from ottla.spark.pipelines.tables.parquet.manifests import CommitLog
+from ottla.spark.pipelines.tables.parquet.manifests import CommitLog, Manifest
 from ottla.spark.pipelines.tables.parquet.names import DataFileName, is_hidden
 from ottla.spark.pipelines.tables.parquet.place import STAGING, TablePlace
-
-if TYPE_CHECKING:
-    from ottla.spark.pipelines.tables.parquet.manifests import Manifest
 
 #: Listings that meet a compaction before the call fails.
 _LISTINGS_AT_MOST: Final = 100

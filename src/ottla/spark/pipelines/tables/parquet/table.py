@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.spark.pipelines import points
+import pyarrow
+
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError, SupersededError
+from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.contract import BatchCommit, LastCommit, Staging
 from ottla.spark.pipelines.tables.filesystems import below
 from ottla.spark.pipelines.tables.parquet.compaction import FolderCompactor
@@ -24,11 +27,6 @@ from ottla.spark.pipelines.tables.parquet.names import DataFileName, is_hidden
 from ottla.spark.pipelines.tables.parquet.place import FOLDERS_AT_MOST, STAGING, TablePlace
 from ottla.spark.pipelines.tables.partition_folders import partition_folder
 from ottla.spark.pipelines.tables.trial import try_writing
-
-if TYPE_CHECKING:
-    import pyarrow
-
-    from ottla.spark.pipelines.settings.model import TableSinkSettings
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +142,7 @@ class ParquetBatchTable:
             attempts = [each.base_name for each in self._place.entries(STAGING)]
             half_written = self._commits.half_written()
             self._take_over()
-            points.reach(points.RECOVERING)
+            crash_points.reach(crash_points.RECOVERING)
             self._end_if_overtaken()
             for name in attempts:
                 self._place.delete_folder(f"{STAGING}/{name}")
@@ -236,8 +234,6 @@ class ParquetBatchTable:
 
     def _grown_schema(self, old: pyarrow.Schema | None, new: pyarrow.Schema) -> pyarrow.Schema:
         """The schema of all files. Raises PipelineError if the table cannot take the new one."""
-        import pyarrow
-
         lacking = [column for column in self._sink.partition_by if column not in new.names]
         if lacking:
             raise PipelineError(f"partition_by names {', '.join(lacking)}; the rows have {', '.join(new.names)}")

@@ -13,7 +13,7 @@ import pyarrow
 import pytest
 from pyarrow import dataset, parquet
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.opening import open_table
@@ -74,12 +74,12 @@ def on_point(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None], hit: i
     hits = []
 
     def reached(point: str) -> None:
-        if point == points.COMPACTING:
+        if point == crash_points.COMPACTING:
             hits.append(point)
             if len(hits) == hit:
                 action()
 
-    monkeypatch.setattr(points, "on_reached", reached)
+    monkeypatch.setattr(crash_points, "on_reached", reached)
 
 
 def die() -> None:

@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from pyarrow import dataset, fs, parquet
 
-from ottla.spark.pipelines import points
+from ottla.spark.pipelines import crash_points
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError, SupersededError
 from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables import exclusive
@@ -117,7 +117,7 @@ def test_a_start_takes_no_attempt_that_came_after_it(local: TableSinkSettings, m
     server = open_table(local, "archive")
     batches = []
     with monkeypatch.context() as patch:
-        patch.setattr(points, "on_reached", lambda _: batches.append(stage(server, 0, {DAY: [0]})))
+        patch.setattr(crash_points, "on_reached", lambda _: batches.append(stage(server, 0, {DAY: [0]})))
         started = opened(local)
     assert server.commit(batches[0])
     assert offsets_seen(local) == [0]
@@ -140,7 +140,7 @@ def test_a_start_that_another_start_overtakes_ends_with_that(
 
     with monkeypatch.context() as patch:
         if moment == "start":
-            patch.setattr(points, "on_reached", overtake)
+            patch.setattr(crash_points, "on_reached", overtake)
         else:
             patch.setattr(manifests.CommitLog, "clean", overtake)
         with pytest.raises(SupersededError, match=r"has taken over while this one started, and it ends$"):
@@ -155,7 +155,7 @@ def test_a_start_leaves_a_manifest_that_another_driver_is_writing(
 ) -> None:
     writing = Path(local.path or "") / "_ottla" / "commits" / ".half"
     with monkeypatch.context() as patch:
-        patch.setattr(points, "on_reached", lambda _: writing.touch())
+        patch.setattr(crash_points, "on_reached", lambda _: writing.touch())
         opened(local)
     assert writing.exists()
     opened(local)
@@ -365,12 +365,12 @@ def test_crashes_in_the_start(sink: TableSinkSettings, monkeypatch: pytest.Monke
     stage(made, 1, {DAY: [1]})
 
     def die(point: str) -> None:
-        assert point == points.RECOVERING
+        assert point == crash_points.RECOVERING
         raise Killed
 
     for _ in range(3):
         with monkeypatch.context() as patch:
-            patch.setattr(points, "on_reached", die)
+            patch.setattr(crash_points, "on_reached", die)
             with pytest.raises(Killed):
                 opened(sink)
     again = opened(sink)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.model import TopicPartition
-from ottla.spark.listening.figures import Lag, read_progress, rows_behind
+from ottla.spark.listening.progress import Lag, read_progress, rows_behind
 from ottla.spark.listening.queries import MOST_SIGHTINGS, SeenEnds
 from unit.spark.listening.progress import progress, source
 

@@ -1,4 +1,4 @@
-"""The parts of a pipeline's file that stand for themselves: Spark, trigger, sources, static tables, sinks, mirror."""
+"""The sections of a pipeline's file: Spark, trigger, sources, static tables, sinks, mirror."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MASTER: Final = re.compile(r"(local(\[(\*|[1-9]\d*)(,\d+)?\])?|yarn|spark://.+|
 
 @dataclass(frozen=True, slots=True)
 class FileContext:
-    """The context of all parts: the file's references, its folder, the pipeline's name, the brokers given elsewhere."""
+    """The context of all sections: the file's references, its folder, the pipeline's name, the other brokers."""
 
     references: References
     folder: Path
@@ -75,10 +75,10 @@ def watermark(
     if column is None and delay is None:
         return defaults
     if column is None or delay is None:
-        missing, given = (
+        missing, present = (
             ("watermark_delay", "watermark_column") if delay is None else ("watermark_column", "watermark_delay")
         )
-        raise table.refusal(given, f"it needs {missing}, too; give both or none")
+        raise table.refusal(present, f"it needs {missing}, too; give both or none")
     return column, delay
 
 
@@ -208,10 +208,10 @@ def _brokers(table: CheckedTable, default: str | None, cure: str = "") -> str:
     return servers
 
 
-def _starting(table: CheckedTable, words: tuple[str, ...] = ("earliest", "latest", "committed")) -> str:
+def _starting(table: CheckedTable, choices: tuple[str, ...] = ("earliest", "latest", "committed")) -> str:
     text = table.text("starting_offsets") or "earliest"
-    if text not in words and not (text.lstrip().startswith("{") and "committed" in words):
-        raise table.refusal("starting_offsets", f"give {' or '.join(words)}")
+    if text not in choices and not (text.lstrip().startswith("{") and "committed" in choices):
+        raise table.refusal("starting_offsets", f"give {' or '.join(choices)}")
     return text
 
 
@@ -232,17 +232,17 @@ def read_sink(
     content: object,
     context: FileContext,
     *,
-    kinds: tuple[str, ...],
+    sink_kinds: tuple[str, ...],
     brokers: str | None,
     partition_by: tuple[str, ...] = (),
 ) -> SinkSettings:
-    """`[sink]` or `[dead_letters]`, of one of these kinds. `brokers` are those of a topic that names none.
+    """`[sink]` or `[dead_letters]`, of one of these `sink_kinds`. `brokers` are those of a topic that names none.
 
     Raises PipelineSettingsError.
     """
     if not isinstance(content, Mapping):
         raise PipelineSettingsError(f"{title} is not a table")
-    kind_key = Key("kind", KeyType.text, "", required=True, choices=kinds)
+    kind_key = Key("kind", KeyType.text, "", required=True, choices=sink_kinds)
     kind = CheckedTable(
         title, {name: each for name, each in content.items() if name == "kind"}, (kind_key,), context.references
     )

@@ -14,7 +14,7 @@ KAFKA_PREFIX = "kafka."
 _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class Given:
+class SparkOptions:
     """The options of one read or write. `refused` names options that cannot be had, with what to do instead."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Given:
         return name.lower() in self._values
 
     def get(self, name: str) -> str | None:
-        """The value as given, None where it is not."""
+        """The value, None where the option is missing."""
         return self._values.get(name.lower())
 
     def kafka_settings(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Sources in Python that pipelines bring along, made known to a session."""
+"""Sources in Python made known to a session."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Figures of a streaming query, out of the progress that Spark reports after each batch. Pure.
+"""The progress of a streaming query, as Spark reports after each batch. Pure.
 
 Spark gives a progress as JSON (`StreamingQueryProgress`, `SourceProgress`). For a source in Python it has offsets, rows
 and rates, but the name of a class as description and no metrics. Offsets of Spark's own Kafka source look the same, so
-its queries have the same figures.
+its queries are read alike.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFigures:
+class SourceProgress:
     """One source of a query after a batch. `rows` are the batch's; rates are per second. A source that has no offsets
     of topics, such as files, has neither topics nor lag.
     """
@@ -95,7 +95,7 @@ class SourceFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFigures:
+class BatchProgress:
     """One batch of a query. `seconds` is its duration, `started` its beginning as Spark writes it (ISO 8601, UTC).
 
     `watermark_s` is the event-time watermark in seconds since 1970, None where the query has none. `state_rows` and
@@ -111,15 +111,15 @@ class BatchFigures:
     rows: int
     input_rows_per_second: float
     processed_rows_per_second: float
-    sources: tuple[SourceFigures, ...]
+    sources: tuple[SourceProgress, ...]
     watermark_s: float | None = None
     state_rows: int = 0
     state_bytes: int = 0
 
 
-def read_progress(progress: Mapping[str, Any]) -> BatchFigures:
-    """The figures in a progress (`StreamingQueryProgress.json`, parsed)."""
-    return BatchFigures(
+def read_progress(progress: Mapping[str, Any]) -> BatchProgress:
+    """A batch's progress (`StreamingQueryProgress.json`, parsed)."""
+    return BatchProgress(
         query_id=progress["id"],
         run_id=progress["runId"],
         name=progress.get("name"),
@@ -147,9 +147,9 @@ def _watermark(event_time: object) -> float | None:
     return datetime.fromisoformat(text).timestamp() or None
 
 
-def _read_source(number: int, source: Mapping[str, Any]) -> SourceFigures:
+def _read_source(number: int, source: Mapping[str, Any]) -> SourceProgress:
     end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
-    return SourceFigures(
+    return SourceProgress(
         number=number,
         description=source.get("description", ""),
         rows=source.get("numInputRows", 0),

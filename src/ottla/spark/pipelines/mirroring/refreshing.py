@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.client.errors import ClientError
 from ottla.env.clock import Clock, SystemClock
@@ -17,11 +18,7 @@ from ottla.spark.pipelines.mirroring.ends import MirrorEnd, source_of, target_of
 from ottla.spark.pipelines.mirroring.formats import MirrorHeartbeat
 from ottla.spark.pipelines.mirroring.naming import HEARTBEATS
 from ottla.spark.pipelines.mirroring.topics import COMPACTED, TopicFollower, create_topic
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from ottla.spark.pipelines.settings.model import MirrorSettings
+from ottla.spark.pipelines.settings.model import MirrorSettings
 
 LONGEST_WAIT_S = 1.0
 """After the end of the query the thread ends within about this many seconds."""
@@ -29,7 +26,7 @@ LONGEST_WAIT_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class MirrorKeeper:
+class MirrorRefresher:
     """Keeps the target like the source while a query runs."""
 
     def __init__(self, mirror: MirrorSettings, clock: Clock | None = None) -> None:
@@ -38,7 +35,7 @@ class MirrorKeeper:
         self._translator = GroupTranslator(mirror)
         self._is_failing = False
 
-    def keep_once(self) -> None:
+    def refresh_once(self) -> None:
         """Make MirrorMaker 2's own topics, and do everything once. Raises ClientError."""
         names = names_of(self._mirror)
         source, target = source_of(self._mirror), target_of(self._mirror)
@@ -67,13 +64,13 @@ class MirrorKeeper:
         while _is_active(query):
             wait.wait(min(max(next_ms - self._clock.monotonic_ms(), 0) / 1_000, LONGEST_WAIT_S))
             if self._clock.monotonic_ms() >= next_ms and _is_active(query):
-                self._keep()
+                self._refresh()
                 next_ms = self._clock.monotonic_ms() + self._mirror.refresh_interval_ms
 
-    def _keep(self) -> None:
+    def _refresh(self) -> None:
         """Do everything once; what fails is logged once, and tried again the next time."""
         try:
-            self.keep_once()
+            self.refresh_once()
         except ClientError as problem:
             if not self._is_failing:
                 log.warning("topics and groups are not followed now; it is tried again: %s", problem)
