@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from ottla.net.connection import Principal
+from ottla.net.connection import Principal
 
 
 class Operation(IntEnum):
@@ -54,6 +53,9 @@ class Access(NamedTuple):
     resource_type: ResourceType
     name: str
 
+
+#: The accesses that a request needs.
+Accesses = Iterable[Access]
 
 #: Required of requests between brokers.
 CLUSTER_ACTION: Final = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)

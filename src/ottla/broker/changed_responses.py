@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.intercept import ChangeResponse, Cut
 from ottla.env.disk import FileSlice
+from ottla.net.connection import Part
 from ottla.net.parts import MadePart
 from ottla.wire.apis import API
 from ottla.wire.codec import decode_prefix, encode
-
-if TYPE_CHECKING:
-    from ottla.net.connection import Part
 
 log = logging.getLogger("ottla.broker")
 

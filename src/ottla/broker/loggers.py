@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ottla.cluster.configs import DELETE, ConfigChange, logger_problem
-
-if TYPE_CHECKING:
-    from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.refusal import TopicRefusal
 
 ROOT = "root"
 #: Kafka's levels and their Python numbers. Python has none below DEBUG.

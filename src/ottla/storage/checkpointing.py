@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.env.disk import Disk
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -26,12 +27,9 @@ from ottla.storage.checkpoints import (
     without_entries,
 )
 from ottla.storage.flushing import sync_file
-
-if TYPE_CHECKING:
-    from ottla.env.disk import Disk
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.log_directories import LogDirectories
-    from ottla.storage.log_directory import LogDirectory
+from ottla.storage.log import PartitionLog
+from ottla.storage.log_directories import LogDirectories
+from ottla.storage.log_directory import LogDirectory
 
 #: Logs that background work looks at in one step.
 LOGS_PER_STEP: Final = 1_000

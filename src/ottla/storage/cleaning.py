@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.config.broker import BrokerConfig
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor, NoThread, pause_ms
@@ -21,9 +22,6 @@ from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.cleaning_round import CleaningRound
 from ottla.storage.log import PartitionLog
 from ottla.storage.offset_map import new_map
-
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
 
 #: Upper limit of threads that clean at the same time, whatever `log.cleaner.threads` is.
 MOST_THREADS: Final = 16

@@ -8,8 +8,8 @@ that is followed are refused: the checksum does not cover the epoch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ottla.config.topic import LogConfig
 from ottla.env.disk import DiskError
 from ottla.records.batch import (
     MAGIC,
@@ -26,16 +26,13 @@ from ottla.records.batch import (
 )
 from ottla.records.errors import BatchError, UnsupportedMagicError
 from ottla.records.message_set import check_message_crc, parse_message_header
+from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.log import PartitionLog
 from ottla.storage.results import AppendRefusal, FollowerAppend
 from ottla.storage.rolling import roll_due
+from ottla.storage.segment import Segment
 from ottla.storage.truncation import truncate_fully_and_start_at
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
-    from ottla.storage.leader_epochs import LeaderEpochs
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.segment import Segment
 
 
 def append_as_follower(

@@ -8,9 +8,9 @@ them (`FileSlice`), nothing else. What is not done for each batch of a leader is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.config.topic import LogConfig
 from ottla.env.disk import DiskError
 from ottla.records.batch import BatchHeader, patch_batch
 from ottla.records.errors import BatchError
@@ -41,9 +41,6 @@ from ottla.storage.validation import (
     stamp,
 )
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
 
 __all__ = [
     "CLIENT",

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.env.disk import DiskError
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor
 from ottla.storage.checkpoints import MetaProperties, TopicPartitionKey
 from ottla.storage.log_directory import STRAY_SUFFIX, LogDirectory, renamed_directory_name
 from ottla.storage.results import StorageRefusal
-
-if TYPE_CHECKING:
-    from ottla.env.clock import Clock
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
 
 #: A log directory is probed at most once in this time.
 PROBE_AGAIN_MS: Final = 1_000

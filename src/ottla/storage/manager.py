@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.cluster.ids import format_uuid
+from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock
 from ottla.env.collector import collect_new
 from ottla.env.disk import Disk, DiskError
@@ -29,9 +30,6 @@ from ottla.storage.settings import StorageSettings
 from ottla.storage.topic_settings import TopicSettingsKeeper
 from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.storage.upkeep import LogUpkeep
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
 
 #: Callback for a failed log directory: the keys of its partitions, and whether it was the last working one.
 LogDirectoryFailed = Callable[[list[TopicPartitionKey], bool], None]

@@ -7,12 +7,10 @@ as long as the former directory may come back, since its log directory is out of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.env.disk import Disk
 from ottla.storage.checkpoints import CheckpointError, decode_entries, encode_entries
-
-if TYPE_CHECKING:
-    from ottla.env.disk import Disk
 
 MOVED_FILE: Final = "ottla-moved"
 #: The number of a directory that was never moved to.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.cluster.topics import CLUSTER_METADATA_TOPIC
-from ottla.env.disk import DiskError
+from ottla.config.topic import LogConfig
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor
 from ottla.storage.checkpoints import TopicPartitionKey
 from ottla.storage.loading import Unreadable, load_logs
 from ottla.storage.log import PartitionLog
+from ottla.storage.log_directories import LogDirectories
 from ottla.storage.log_directory import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -20,16 +24,9 @@ from ottla.storage.log_directory import (
 from ottla.storage.move_marker import forget_moves, read_moves
 from ottla.storage.placement import parse_future_directory
 from ottla.storage.recovery import LogPlace
+from ottla.storage.removals import Removals
+from ottla.storage.resources import LogResources
 from ottla.storage.results import StorageRefusal
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
-    from ottla.env.clock import Clock
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
-    from ottla.storage.log_directories import LogDirectories
-    from ottla.storage.removals import Removals
-    from ottla.storage.resources import LogResources
 
 
 class _Place(NamedTuple):

@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from ottla.config.topic import LogConfig
+from ottla.env.clock import Clock
 from ottla.env.disk import DiskError
 from ottla.records.errors import BatchError
+from ottla.storage.checkpointing import LogCheckpoints
 from ottla.storage.checkpoints import TopicPartitionKey
+from ottla.storage.cleaning import LogCleaner
 from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.log import PartitionLog
+from ottla.storage.log_directories import LogDirectories
 from ottla.storage.log_directory import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -26,18 +32,10 @@ from ottla.storage.log_directory import (
     parse_partition_directory,
 )
 from ottla.storage.recovery import LogPlace, create_log
+from ottla.storage.removals import Removals
+from ottla.storage.resources import LogResources
 from ottla.storage.retention import drop_segments
 from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
-    from ottla.env.clock import Clock
-    from ottla.storage.checkpointing import LogCheckpoints
-    from ottla.storage.cleaning import LogCleaner
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.log_directories import LogDirectories
-    from ottla.storage.removals import Removals
-    from ottla.storage.resources import LogResources
 
 #: Partitions not hosted yet whose log directory is remembered; the oldest wish is forgotten then.
 MOST_PREFERRED: Final = 100_000

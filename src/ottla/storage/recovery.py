@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.config.topic import LogConfig
 from ottla.env.disk import TEMPORARY_SUFFIX
 from ottla.records.batch import ATTRIBUTES_AT, CONTROL_FLAG, MAGIC, parse_batch_header
 from ottla.records.errors import BatchError
@@ -49,9 +49,6 @@ from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.segments import create_segment
 from ottla.storage.transaction_index import AbortedTransaction
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
 
 
 @dataclass(slots=True)

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.env.disk import DiskError
-
-if TYPE_CHECKING:
-    from ottla.env.disk import Disk, DiskFile
-    from ottla.env.executor import Executor
+from ottla.env.disk import Disk, DiskError, DiskFile
+from ottla.env.executor import Executor
 
 #: Replaced files that are open at once; one more is let go where it is replaced.
 MOST_HELD: Final = 256

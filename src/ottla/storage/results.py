@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ottla.env.disk import FileSlice
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.env.disk import FileSlice
 
 
 @dataclass(slots=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zlib import crc32
 
+from ottla.config.topic import LogConfig
+from ottla.records.batch import BatchHeader
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
-    from ottla.records.batch import BatchHeader
 
 _OFFSET_ENTRY_BYTES: Final = OFFSET_ENTRY.size
 _TIME_ENTRY_BYTES: Final = TIME_ENTRY.size

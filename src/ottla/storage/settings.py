@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ottla.config.broker import BrokerConfig
 from ottla.storage.files import DEFAULT_OPEN_FILES
 from ottla.storage.resources import DEFAULT_PRODUCER_EXPIRATION_MS
-
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
 
 
 @dataclass(slots=True)

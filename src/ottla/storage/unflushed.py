@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.env.disk import DiskError
+from ottla.env.disk import Disk, DiskError
 from ottla.storage.flushing import FlushJob
-
-if TYPE_CHECKING:
-    from ottla.env.disk import Disk
-    from ottla.storage.segments import SegmentList
+from ottla.storage.segments import SegmentList
 
 
 class Unflushed:

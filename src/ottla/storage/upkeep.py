@@ -6,11 +6,13 @@ from collections import deque
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Set
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.env.disk import DiskError
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor
 from ottla.env.warmth import bring, without_waiting
-from ottla.storage.checkpointing import LOGS_PER_STEP
+from ottla.storage.checkpointing import LOGS_PER_STEP, LogCheckpoints
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -18,19 +20,13 @@ from ottla.storage.checkpoints import (
     RECOVERY_POINT_FILE,
     TopicPartitionKey,
 )
+from ottla.storage.cleaning import LogCleaner
 from ottla.storage.flush_queue import Flushed, FlushQueue, FlushTurns, flush_due
+from ottla.storage.log import PartitionLog
+from ottla.storage.placement import LogPlacement
+from ottla.storage.removals import Removals
 from ottla.storage.retention import confirm_expired, delete_old_segments, oldest_by_age
-
-if TYPE_CHECKING:
-    from ottla.env.clock import Clock
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
-    from ottla.storage.checkpointing import LogCheckpoints
-    from ottla.storage.cleaning import LogCleaner
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.placement import LogPlacement
-    from ottla.storage.removals import Removals
-    from ottla.storage.settings import StorageSettings
+from ottla.storage.settings import StorageSettings
 
 #: Delay of the first retention check after the start, as in Kafka.
 RETENTION_DELAY_MS: Final = 30_000

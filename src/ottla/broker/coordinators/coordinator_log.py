@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from ottla.broker.replicas.awaited import Committed
+from ottla.broker.replicas.manager import ReplicaManager, RoleListener
 from ottla.storage.log import COORDINATOR
-from ottla.storage.results import AppendRefusal
+from ottla.storage.results import AppendRefusal, UnreadableRange
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.awaited import Committed
-    from ottla.broker.replicas.manager import ReplicaManager, RoleListener
-    from ottla.storage.results import UnreadableRange
 
 
 class Appended(NamedTuple):

@@ -6,16 +6,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from ottla.broker.coordinators.coordinator_log import CoordinatorLog
+from ottla.cluster.image import ClusterImage
+from ottla.cluster.refusal import TopicRefusal
 from ottla.groups.evidence import EVIDENCE_TOPIC, Evidence
 from ottla.records.record import Record, encode_batch
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-    from ottla.cluster.image import ClusterImage
-    from ottla.cluster.refusal import TopicRefusal
 
 log = logging.getLogger("ottla.groups")
 

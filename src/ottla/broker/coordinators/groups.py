@@ -10,13 +10,17 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.clock import SteadyClock
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
 from ottla.broker.coordinators.evidence import EvidenceSender, EvidenceWriter, Topics
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, GroupKind
 from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime
+from ottla.cluster.image import ImageDelta, TopicImage
+from ottla.cluster.refusal import TopicRefusal
+from ottla.config.broker import BrokerConfig
+from ottla.env.clock import Clock
+from ottla.env.randomness import Randomness
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import (
     ExpireMember,
@@ -36,13 +40,6 @@ from ottla.groups.shard import GroupShard, refused, refused_while_loading
 from ottla.groups.states import GroupState
 from ottla.records.compression import Compression
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.cluster.image import ImageDelta, TopicImage
-    from ottla.cluster.refusal import TopicRefusal
-    from ottla.config.broker import BrokerConfig
-    from ottla.env.clock import Clock
-    from ottla.env.randomness import Randomness
 
 log = logging.getLogger("ottla.groups")
 

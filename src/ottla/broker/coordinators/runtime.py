@@ -16,8 +16,9 @@ from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
+from ottla.broker.coordinators.clock import SteadyClock
 from ottla.broker.coordinators.coordinator_log import Appended, CoordinatorLog
 from ottla.broker.coordinators.loading import load_shard
 from ottla.broker.coordinators.shard import (
@@ -33,11 +34,8 @@ from ottla.broker.coordinators.shard import (
 from ottla.env.disk import DiskError
 from ottla.records.compression import Compression
 from ottla.records.record import Record, encode_batch
+from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 from ottla.wire.errors import ErrorCode, WireError
-
-if TYPE_CHECKING:
-    from ottla.broker.coordinators.clock import SteadyClock
-    from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 
 STEPS_PER_SLICE = 200
 """Steps carried out before the loop gets its turn, if all of a shard's state machines have one."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from ottla.broker.context import RequestContext
 from ottla.broker.current_leaders import ASKED_WRONGLY, CurrentLeaders
 from ottla.broker.fetch_sessions import NO_SESSION, TopicKey
-from ottla.broker.fetches.asked import PARTITIONS_AT_ONCE
+from ottla.broker.fetches.asked import PARTITIONS_AT_ONCE, BegunFetch
 from ottla.broker.fetches.conversion import CONVERTED_BYTES, PartitionConversion
 from ottla.broker.fetches.results import UNKNOWN, Found, failed, release, topic_response, unknown
 from ottla.broker.fetches.versions import BATCHES_SINCE, FORMAT_1_SINCE, LEADERS_SINCE
@@ -21,10 +21,6 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 from ottla.wire.stepwise import encode_steps, joined, mapped
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.fetches.asked import BegunFetch
 
 log = logging.getLogger("ottla.broker")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.authorization import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID
+from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -20,9 +21,6 @@ from ottla.broker.replicas.partition import NO_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, FetchTopic
 from ottla.wire.stepwise import Steps
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
 
 #: A fetch of up to this many partitions is handled without slices.
 PARTITIONS_AT_ONCE = 64

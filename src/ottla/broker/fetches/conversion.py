@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.fetch_sessions import SessionPartition
 from ottla.broker.fetches.results import not_converted
 from ottla.broker.fetches.versions import code_for_version
-from ottla.env.disk import DiskError
+from ottla.env.disk import DiskError, FileSlice
 from ottla.net.parts import MadePart
 from ottla.records.errors import BatchError, UnsupportedCompressionError
 from ottla.storage.down_conversion import DownConversion
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.fetch_sessions import SessionPartition
-    from ottla.env.disk import FileSlice
-    from ottla.wire.messages.fetch import PartitionData
+from ottla.wire.messages.fetch import PartitionData
 
 #: Most converted bytes of one response kept in memory to be sent; more is converted a second time.
 CONVERTED_BYTES = 1024 * 1024

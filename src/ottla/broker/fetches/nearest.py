@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.context import RequestContext
+from ottla.broker.fetch_sessions import SessionPartition
+from ottla.broker.replicas.partition import Partition
+from ottla.config.broker import BrokerConfig
 from ottla.config.refusals import RACK_AWARE
 from ottla.wire.messages.fetch import PartitionData
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.fetch_sessions import SessionPartition
-    from ottla.broker.replicas.partition import Partition
-    from ottla.config.broker import BrokerConfig
 
 
 class RackReads:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
+from ottla.broker.context import RequestContext
+from ottla.broker.fetch_sessions import SessionPartition, TopicKey
 from ottla.broker.fetches.asked import PARTITIONS_PER_STEP, BegunFetch, is_debugging, replica_id
 from ottla.broker.fetches.nearest import nearest_follower, read_elsewhere
 from ottla.broker.fetches.results import UNKNOWN, Found, diverged, failed, not_converted, release, success, unknown
@@ -18,16 +19,12 @@ from ottla.broker.fetches.versions import (
     code_for_version,
 )
 from ottla.broker.quotas.leader import LeaderThrottle
+from ottla.broker.replicas.partition import Partition
 from ottla.env.warmth import ColdRange, Range, without_waiting
 from ottla.storage.log import ReadRefusal
+from ottla.storage.results import LogRead
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.fetch_sessions import SessionPartition, TopicKey
-    from ottla.broker.replicas.partition import Partition
-    from ottla.storage.results import LogRead
-    from ottla.wire.messages.fetch import FetchRequest, PartitionData
+from ottla.wire.messages.fetch import FetchRequest, PartitionData
 
 
 class FetchedSoFar:

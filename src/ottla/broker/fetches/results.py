@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import SessionPartition, TopicKey
 from ottla.broker.fetches.versions import READ_COMMITTED, code_for_version
+from ottla.broker.replicas.partition import Partition
 from ottla.env.disk import DiskError
+from ottla.storage.log import PartitionLog
+from ottla.storage.results import LogRead
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import AbortedTransaction, EpochEndOffset, FetchableTopicResponse, PartitionData
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.replicas.partition import Partition
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.results import LogRead
 
 #: Errors for an unknown partition.
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -6,13 +6,15 @@ clients after the response; 2 is flexible.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation
+from ottla.broker.authorization import Accesses, Operation
 from ottla.broker.config_changes import CHANGES_LIMIT, Asked, accesses_of, change_and_reply
+from ottla.broker.context import RequestContext
 from ottla.cluster.configs import SET, ConfigChange, Resource, changed
+from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -20,18 +22,11 @@ from ottla.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.cluster.refusal import TopicRefusal
-
 MIN_VERSION = 0
 MAX_VERSION = 2
 
 
-def accesses(context: RequestContext, request: AlterConfigsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: AlterConfigsRequest) -> Accesses:
     """ALTER_CONFIGS of each topic, or of the cluster for brokers."""
     return accesses_of(Operation.ALTER_CONFIGS, request.resources)
 

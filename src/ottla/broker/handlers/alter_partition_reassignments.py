@@ -6,9 +6,10 @@ The answer comes when the moves have begun; ListPartitionReassignments says whic
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
+from ottla.cluster.controller_events import PartitionKey
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
@@ -18,11 +19,6 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.cluster.controller_events import PartitionKey
-
 MIN_VERSION = 0
 MAX_VERSION = 0
 
@@ -30,7 +26,7 @@ MAX_VERSION = 0
 MOST_AT_ONCE = 500
 
 
-def accesses(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Accesses:
     """ALTER of the cluster."""
     return (on_cluster(Operation.ALTER),)
 

@@ -6,9 +6,8 @@ partition that is asked to be where it is moves no more. Of one that is named tw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -17,17 +16,11 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 2
 
 
-def accesses(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Accesses:
     """ALTER of the cluster."""
     return (on_cluster(Operation.ALTER),)
 

@@ -10,19 +10,14 @@ from __future__ import annotations
 import re
 import struct
 from functools import cache
-from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Accesses
+from ottla.broker.context import RequestContext
 from ottla.broker.served import SERVED
 from ottla.wire.codec import encode
 from ottla.wire.errors import ErrorCode
+from ottla.wire.framing import RequestHeader
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.wire.framing import RequestHeader
 
 MIN_VERSION = 0
 MAX_VERSION = 4
@@ -34,7 +29,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _HEAD = struct.Struct(">ii")
 
 
-def accesses(context: RequestContext, request: ApiVersionsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: ApiVersionsRequest) -> Accesses:
     """No access is needed."""
     return ()
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
 from ottla.broker.handlers.create_topics import ASSIGNMENTS_LIMIT
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
@@ -19,17 +19,11 @@ from ottla.wire.messages.create_partitions import (
 )
 from ottla.wire.stepwise import GrowingArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 3
 
 
-def accesses(context: RequestContext, request: CreatePartitionsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: CreatePartitionsRequest) -> Accesses:
     """ALTER of each topic."""
     return on_topics(Operation.ALTER, (topic.name for topic in request.topics))
 

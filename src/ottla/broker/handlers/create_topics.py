@@ -8,14 +8,16 @@ here; 7 returns topic ids.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster, on_topic
 from ottla.broker.config_changes import CHANGES_LIMIT
+from ottla.broker.context import RequestContext
 from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
+from ottla.config.broker import BrokerConfig
 from ottla.config.describe import describe_topic
+from ottla.config.topic import LogConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -24,14 +26,6 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.config.broker import BrokerConfig
-    from ottla.config.topic import LogConfig
 
 MIN_VERSION = 0
 MAX_VERSION = 7
@@ -44,7 +38,7 @@ TOO_MUCH = (
 )
 
 
-def accesses(context: RequestContext, request: CreateTopicsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: CreateTopicsRequest) -> Accesses:
     """CREATE of the cluster, or of each topic."""
     yield on_cluster(Operation.CREATE)
     for topic in request.topics:

@@ -6,19 +6,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.events import DeleteGroup, ErrorResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 2
@@ -45,7 +39,7 @@ class _Results:
         self._context.reply_in_steps(DeleteGroupsResponse(results=results))
 
 
-def accesses(context: RequestContext, request: DeleteGroupsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: DeleteGroupsRequest) -> Accesses:
     """DELETE of each group."""
     return (on_group(Operation.DELETE, name) for name in request.groups_names)
 

@@ -7,9 +7,9 @@ the new start, which they learn with their next fetches, and says the least star
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import Operation, ResourceType, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
+from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.purgatory import DelayedDeleteRecords
 from ottla.storage.results import DeleteRefusal
 from ottla.storage.truncation import delete_records
@@ -21,13 +21,6 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.broker.replicas.partition import Partition
 
 MIN_VERSION = 0
 MAX_VERSION = 2
@@ -42,7 +35,7 @@ NO_LOW_WATERMARK = -1
 PartitionKey = tuple[str, int]
 
 
-def accesses(context: RequestContext, request: DeleteRecordsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: DeleteRecordsRequest) -> Accesses:
     """DELETE of each topic."""
     return on_topics(Operation.DELETE, (topic.name for topic in request.topics))
 

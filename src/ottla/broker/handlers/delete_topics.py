@@ -7,10 +7,11 @@ name or by id.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_topic
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topic
+from ottla.broker.context import RequestContext
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import (
@@ -21,12 +22,6 @@ from ottla.wire.messages.delete_topics import (
 )
 from ottla.wire.schema import ZERO_UUID
 from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 6
@@ -40,7 +35,7 @@ TIMED_OUT = TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OU
 DELETION_DISABLED_SINCE = 3
 
 
-def accesses(context: RequestContext, request: DeleteTopicsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: DeleteTopicsRequest) -> Accesses:
     """DESCRIBE and DELETE of each topic."""
     known = context.broker.image.topic_names
     names: Iterable[str | None]

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, knows_brokers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -16,12 +15,6 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 1
 
@@ -29,7 +22,7 @@ BROKERS = 1
 CONTROLLERS = 2
 
 
-def accesses(context: RequestContext, request: DescribeClusterRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: DescribeClusterRequest) -> Accesses:
     """No access is needed; the authorized operations are returned only with DESCRIBE of the cluster."""
     return (on_cluster(Operation.DESCRIBE),)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType
 from ottla.broker.config_changes import accesses_of
 from ottla.broker.loggers import logger_levels
 from ottla.cluster.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, node_id
@@ -34,9 +34,6 @@ from ottla.wire.messages.describe_configs import (
 from ottla.wire.stepwise import encoded_array, mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.broker.server import Broker
 
@@ -48,7 +45,7 @@ OPERATION = Operation.DESCRIBE_CONFIGS
 SHARED_DESCRIPTIONS = 256
 
 
-def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Accesses:
     """DESCRIBE_CONFIGS of each topic, or of the cluster for brokers."""
     return accesses_of(OPERATION, request.resources)
 

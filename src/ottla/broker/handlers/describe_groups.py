@@ -6,9 +6,10 @@ is described as Dead, without error; metadata and assignments are returned for s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
@@ -20,12 +21,6 @@ from ottla.wire.messages.describe_groups import (
 )
 from ottla.wire.stepwise import mapped
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 5
 
@@ -34,7 +29,7 @@ GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 NOT_ASKED = -0x80000000
 
 
-def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Accesses:
     """DESCRIBE of each group."""
     return (on_group(Operation.DESCRIBE, name) for name in request.groups)
 

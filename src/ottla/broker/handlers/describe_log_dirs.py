@@ -8,12 +8,16 @@ tagged field of ottla's own: the reports of lost records, and why the last recor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
+from ottla.broker.slices import LoopSlices
 from ottla.env.disk import DiskError
+from ottla.storage.log import PartitionLog
+from ottla.storage.manager import LogDirectoryState
 from ottla.wire.errors import ErrorCode
-from ottla.wire.lost_records import LOST_RECORDS_TAG, encode_lost_records
+from ottla.wire.lost_records import LOST_RECORDS_TAG, LostRecords, encode_lost_records
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -23,18 +27,6 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 from ottla.wire.refused_records import REFUSED_RECORDS_TAG, encode_refusal
 from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.broker.slices import LoopSlices
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.manager import LogDirectoryState
-    from ottla.wire.lost_records import LostRecords
-
-    Lost = Callable[[str, int], Sequence[LostRecords]]
 
 MIN_VERSION = 0
 MAX_VERSION = 4
@@ -47,9 +39,11 @@ ERROR_SINCE = 3
 LOGS_PER_STEP = 256
 #: Requested partitions by topic; None for all.
 Wanted = dict[str, set[int]] | None
+#: The lost records of a partition.
+Lost = Callable[[str, int], Sequence[LostRecords]]
 
 
-def accesses(context: RequestContext, request: DescribeLogDirsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: DescribeLogDirsRequest) -> Accesses:
     """DESCRIBE of the cluster."""
     return (on_cluster(Operation.DESCRIBE),)
 

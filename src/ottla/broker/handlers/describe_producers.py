@@ -6,9 +6,9 @@ Any replica answers, each from its own log. A producer is shown as long as its s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import Operation, ResourceType, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
+from ottla.storage.producer_state import ProducerEntry
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -20,18 +20,11 @@ from ottla.wire.messages.describe_producers import (
 )
 from ottla.wire.stepwise import mapped
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.storage.producer_state import ProducerEntry
-
 MIN_VERSION = 0
 MAX_VERSION = 0
 
 
-def accesses(context: RequestContext, request: DescribeProducersRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: DescribeProducersRequest) -> Accesses:
     """READ of each topic."""
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))
 

@@ -6,9 +6,10 @@ those that need no election are then left out of the response.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
+from ottla.cluster.controller_events import PartitionKey
+from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -16,14 +17,6 @@ from ottla.wire.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.cluster.controller_events import PartitionKey
-    from ottla.cluster.refusal import TopicRefusal
 
 MIN_VERSION = 0
 MAX_VERSION = 2
@@ -34,7 +27,7 @@ UNCLEAN = 1
 MOST_AT_ONCE = 1_000
 
 
-def accesses(context: RequestContext, request: ElectLeadersRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: ElectLeadersRequest) -> Accesses:
     """ALTER of the cluster."""
     return (on_cluster(Operation.ALTER),)
 

@@ -14,10 +14,8 @@ The work is in `ottla.broker.fetches`: what is asked for (`asked`), the reading 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, on_topic
+from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Accesses, Operation, on_topic
+from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import NO_SESSION, TopicKey
 from ottla.broker.fetches.asked import AskedPartitions, begin, collect, is_small, named, replica_id
 from ottla.broker.fetches.versions import TOPIC_IDS_SINCE
@@ -26,15 +24,11 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_fetch_response
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 17
 
 
-def accesses(context: RequestContext, request: FetchRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: FetchRequest) -> Accesses:
     """CLUSTER_ACTION for a broker, READ of each topic for a client."""
     if replica_id(request) > CONSUMER_REPLICA_ID:
         yield CLUSTER_ACTION

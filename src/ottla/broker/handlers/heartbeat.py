@@ -5,23 +5,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 4
 
 
-def accesses(context: RequestContext, request: HeartbeatRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: HeartbeatRequest) -> Accesses:
     """READ of the group."""
     return (on_group(Operation.READ, request.group_id),)
 

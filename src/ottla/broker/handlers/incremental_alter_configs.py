@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation
+from ottla.broker.authorization import Accesses, Operation
 from ottla.broker.config_changes import CHANGES_LIMIT, Asked, accesses_of, change_and_reply
+from ottla.broker.context import RequestContext
 from ottla.cluster.configs import TOPIC, ConfigChange, Resource, changed
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.wire.messages.incremental_alter_configs import (
@@ -20,17 +20,11 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 1
 
 
-def accesses(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Accesses:
     """ALTER_CONFIGS of each topic, or of the cluster for brokers."""
     return accesses_of(Operation.ALTER_CONFIGS, request.resources)
 

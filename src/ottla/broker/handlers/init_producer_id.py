@@ -9,18 +9,13 @@ client retries (`UNSUPPORTED_VERSION`). If no block of ids can be written to the
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Access, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
 from ottla.broker.control.producer_ids import ProducerIdsUnavailableError
 from ottla.broker.control.refusals import METADATA_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.context import RequestContext
 
 log = logging.getLogger("ottla.broker")
 
@@ -28,7 +23,7 @@ MIN_VERSION = 0
 MAX_VERSION = 5
 
 
-def accesses(context: RequestContext, request: InitProducerIdRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: InitProducerIdRequest) -> Accesses:
     """WRITE of the transactional id, or IDEMPOTENT_WRITE of the cluster."""
     if request.transactional_id is not None:
         return (Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),)

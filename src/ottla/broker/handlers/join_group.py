@@ -9,19 +9,13 @@ may be asked to skip the assignment (KIP-814).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.events import JoinGroup, JoinResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 9
@@ -38,7 +32,7 @@ LONGEST_NAME = 32_767 - 37
 PROTOCOLS_LIMIT = 1_000
 
 
-def accesses(context: RequestContext, request: JoinGroupRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: JoinGroupRequest) -> Accesses:
     """READ of the group."""
     return (on_group(Operation.READ, request.group_id),)
 

@@ -7,9 +7,10 @@ the leader (KIP-704); 7 says whether the controller is one of KRaft, which is re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from uuid import UUID
 
-from ottla.broker.authorization import CLUSTER_ACTION
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses
+from ottla.broker.context import RequestContext
 from ottla.broker.control.control_requests import entries_by_topic, header_of
 from ottla.cluster.control_batches import PartitionEntry
 from ottla.cluster.image import PartitionImage
@@ -24,13 +25,6 @@ from ottla.wire.messages.leader_and_isr import (
 from ottla.zk.layout import RECOVERING
 from ottla.zk.tree import ZkError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from uuid import UUID
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 7
 
@@ -38,7 +32,7 @@ MAX_VERSION = 7
 WITH_TOPIC_IDS = 5
 
 
-def accesses(context: RequestContext, request: LeaderAndIsrRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: LeaderAndIsrRequest) -> Accesses:
     """CLUSTER_ACTION."""
     return (CLUSTER_ACTION,)
 

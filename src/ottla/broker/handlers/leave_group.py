@@ -7,19 +7,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.events import LeaveGroup, LeaveResult, LeavingMember
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 5
@@ -29,7 +23,7 @@ FIRST_VERSION_WITH_MANY_MEMBERS = 3
 MEMBERS_PER_STEP = 500
 
 
-def accesses(context: RequestContext, request: LeaveGroupRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: LeaveGroupRequest) -> Accesses:
     """READ of the group."""
     return (on_group(Operation.READ, request.group_id),)
 

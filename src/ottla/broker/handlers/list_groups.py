@@ -6,18 +6,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_group
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster, on_group
+from ottla.broker.context import RequestContext
+from ottla.groups.machine import GroupMachine
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.groups.machine import GroupMachine
 
 MIN_VERSION = 0
 MAX_VERSION = 5
@@ -27,7 +20,7 @@ CLASSIC = "classic"
 GROUPS_PER_STEP = 256
 
 
-def accesses(context: RequestContext, request: ListGroupsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: ListGroupsRequest) -> Accesses:
     """DESCRIBE of the cluster, or of single groups."""
     yield on_cluster(Operation.DESCRIBE)
     for group in context.broker.groups.groups()[1]:

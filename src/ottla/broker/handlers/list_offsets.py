@@ -7,12 +7,22 @@ is the log start without tiered storage; 9 the last tiered offset (-5), which do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.authorization import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, Operation, ResourceType, on_topics
+from ottla.broker.authorization import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    Accesses,
+    Operation,
+    ResourceType,
+    on_topics,
+)
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
+from ottla.broker.context import RequestContext
+from ottla.broker.replicas.partition import Partition
 from ottla.env.disk import DiskError
 from ottla.env.warmth import Range, without_waiting
+from ottla.storage.log import PartitionLog
 from ottla.storage.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.results import OffsetTimestamp, ReadRefusal
 from ottla.wire.errors import ErrorCode
@@ -25,14 +35,6 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.wire.stepwise import Steps, mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.broker.replicas.partition import Partition
-    from ottla.storage.log import PartitionLog
 
 MIN_VERSION = 0
 MAX_VERSION = 9
@@ -52,7 +54,7 @@ NOT_AVAILABLE_SINCE = 5
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
-def accesses(context: RequestContext, request: ListOffsetsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: ListOffsetsRequest) -> Accesses:
     """DESCRIBE of each topic, for brokers as for clients (`KafkaApis.handleListOffsetRequest`)."""
     return on_topics(Operation.DESCRIBE, (topic.name for topic in request.topics))
 

@@ -5,9 +5,8 @@ None as topics stands for all; partitions that do not move, or do not exist, are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -16,17 +15,11 @@ from ottla.wire.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 0
 
 
-def accesses(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Accesses:
     """DESCRIBE of the cluster."""
     return (on_cluster(Operation.DESCRIBE),)
 

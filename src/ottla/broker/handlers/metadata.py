@@ -11,10 +11,21 @@ Encoded responses are cached until the cluster changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 from uuid import UUID
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic, on_topics
+from ottla.broker.authorization import (
+    CLUSTER_NAME,
+    Accesses,
+    Operation,
+    ResourceType,
+    on_cluster,
+    on_topic,
+    on_topics,
+)
+from ottla.broker.context import RequestContext
+from ottla.cluster.image import PartitionImage, TopicImage
 from ottla.cluster.topics import is_internal_topic, topic_name_problem
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -26,13 +37,6 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.wire.stepwise import Steps, encode_steps, joined, mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.cluster.image import PartitionImage, TopicImage
 
 MIN_VERSION = 0
 MAX_VERSION = 12
@@ -85,7 +89,7 @@ class MetadataCache:
             self._bytes = size
 
 
-def accesses(context: RequestContext, request: MetadataRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: MetadataRequest) -> Accesses:
     """DESCRIBE of each topic, CREATE of those to be created, DESCRIBE of the cluster for its operations."""
     known = context.broker.image
     yield on_cluster(Operation.CREATE)

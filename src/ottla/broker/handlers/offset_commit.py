@@ -8,9 +8,9 @@ the newer group protocol.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group, on_topics
+from ottla.broker.context import RequestContext
 from ottla.groups.events import CommitResult, OffsetCommit
 from ottla.groups.offsets import NO_EXPIRY, StoredOffset, metadata_size
 from ottla.wire.errors import ErrorCode
@@ -22,12 +22,6 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 9
@@ -42,7 +36,7 @@ OFFSETS_PER_COMMIT = 1_000
 PARTITIONS_PER_STEP = 64
 
 
-def accesses(context: RequestContext, request: OffsetCommitRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: OffsetCommitRequest) -> Accesses:
     """READ of the group and of each topic."""
     yield on_group(Operation.READ, request.group_id)
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group, on_topics
+from ottla.broker.context import RequestContext
 from ottla.groups.events import DeleteOffsets, DeleteOffsetsResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
@@ -16,12 +16,6 @@ from ottla.wire.messages.offset_delete import (
 )
 from ottla.wire.stepwise import mapped
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 0
 
@@ -29,7 +23,7 @@ MAX_VERSION = 0
 PARTITIONS_PER_STEP = 64
 
 
-def accesses(context: RequestContext, request: OffsetDeleteRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: OffsetDeleteRequest) -> Accesses:
     """DELETE of the group, READ of each topic."""
     yield on_group(Operation.DELETE, request.group_id)
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))

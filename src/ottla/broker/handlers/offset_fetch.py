@@ -8,11 +8,13 @@ newer group protocol, which classic groups ignore.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
-from ottla.groups.offsets import NO_LEADER_EPOCH
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group, on_topics
+from ottla.broker.context import RequestContext
+from ottla.broker.coordinators.groups import CommittedOffset
+from ottla.groups.offsets import NO_LEADER_EPOCH, StoredOffset
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -26,12 +28,6 @@ from ottla.wire.messages.offset_fetch import (
 )
 from ottla.wire.stepwise import mapped
 
-if TYPE_CHECKING:
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.broker.coordinators.groups import CommittedOffset
-    from ottla.groups.offsets import StoredOffset
-
 MIN_VERSION = 0
 MAX_VERSION = 9
 
@@ -41,7 +37,7 @@ FIRST_VERSION_WITH_MANY_GROUPS = 8
 INVALID_OFFSET = -1
 
 
-def accesses(context: RequestContext, request: OffsetFetchRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: OffsetFetchRequest) -> Accesses:
     """DESCRIBE of each group and topic."""
     groups = (
         [(group.group_id, group.topics) for group in request.groups]

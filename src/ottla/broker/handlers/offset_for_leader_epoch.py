@@ -6,9 +6,8 @@ use it to detect a truncated log, followers to truncate their own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_ACTION, Operation, ResourceType, on_topics
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -20,17 +19,11 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 from ottla.wire.stepwise import mapped
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 4
 
 
-def accesses(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Accesses:
     """CLUSTER_ACTION, as brokers have it, or DESCRIBE of each topic."""
     yield CLUSTER_ACTION
     yield from on_topics(Operation.DESCRIBE, (topic.topic for topic in request.topics))

@@ -15,10 +15,12 @@ only when this one is answered, so a producer's batches stay in order.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Access, Operation, ResourceType, on_topics
+from ottla.broker.authorization import Access, Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
 from ottla.broker.current_leaders import CurrentLeaders
+from ottla.broker.replicas.awaited import AwaitedOffsets
+from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.purgatory import DelayedProduce
 from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
@@ -37,13 +39,6 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.context import RequestContext
-    from ottla.broker.replicas.awaited import AwaitedOffsets
-    from ottla.broker.replicas.partition import Partition
 
 log = logging.getLogger("ottla.broker")
 
@@ -106,7 +101,7 @@ class Rewriting:
 Done = AppendInfo | PartitionProduceResponse | ErrorCode | Rewriting
 
 
-def accesses(context: RequestContext, request: ProduceRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: ProduceRequest) -> Accesses:
     """WRITE of each topic, and of the transactional id."""
     if request.transactional_id is not None:
         yield Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)

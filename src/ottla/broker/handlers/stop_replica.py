@@ -6,26 +6,21 @@ past epoch answers FENCED_LEADER_EPOCH; 4 says whether the controller is one of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from ottla.broker.authorization import CLUSTER_ACTION
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses
+from ottla.broker.context import RequestContext
 from ottla.broker.control.control_requests import header_of
 from ottla.cluster.control_batches import StopEntry
 from ottla.cluster.control_requests import NO_LEADER_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
 MIN_VERSION = 0
 MAX_VERSION = 4
 
 
-def accesses(context: RequestContext, request: StopReplicaRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: StopReplicaRequest) -> Accesses:
     """CLUSTER_ACTION."""
     return (CLUSTER_ACTION,)
 

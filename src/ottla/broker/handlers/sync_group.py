@@ -7,18 +7,12 @@ group's (KIP-559).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.events import SyncGroup, SyncResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 5
@@ -28,7 +22,7 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 ASSIGNMENTS_PER_STEP = 64
 
 
-def accesses(context: RequestContext, request: SyncGroupRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: SyncGroupRequest) -> Accesses:
     """READ of the group."""
     return (on_group(Operation.READ, request.group_id),)
 

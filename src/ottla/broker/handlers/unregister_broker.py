@@ -5,24 +5,17 @@ Apache Kafka has this with KRaft only. Here any broker does it, for a broker tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
 from ottla.broker.control.unregistering import unregister
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 0
 
 
-def accesses(context: RequestContext, request: UnregisterBrokerRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: UnregisterBrokerRequest) -> Accesses:
     """ALTER of the cluster."""
     yield on_cluster(Operation.ALTER)
 

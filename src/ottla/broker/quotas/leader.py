@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.quotas.replication import is_throttled
-
-if TYPE_CHECKING:
-    from ottla.broker.quotas.replication import ReplicationQuota
-    from ottla.broker.replicas.partition import Partition
+from ottla.broker.quotas.replication import ReplicationQuota, is_throttled
+from ottla.broker.replicas.partition import Partition
 
 
 class LeaderThrottle:

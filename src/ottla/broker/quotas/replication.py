@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
-    from ottla.config.topic import ThrottledReplicas
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import ThrottledReplicas
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"

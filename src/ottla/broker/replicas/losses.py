@@ -12,16 +12,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.env.disk import DiskError
+from ottla.broker.replicas.partition import Partition
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor
 from ottla.wire.errors import WireError
 from ottla.wire.lost_records import UNKNOWN, LostRecords, decode_lost_records, encode_lost_records
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.partition import Partition
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
 
 log = logging.getLogger("ottla.replicas")
 

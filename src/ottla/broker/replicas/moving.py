@@ -11,33 +11,28 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.reports import is_report_due
-from ottla.env.disk import DiskError
-from ottla.env.executor import NoThread
+from ottla.broker.slices import LoopSlices
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor, NoThread
 from ottla.env.futures import settle
 from ottla.env.warmth import bring, without_waiting
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import OFFSET_FILES
 from ottla.storage.flushing import begin_flush, end_flush
 from ottla.storage.following import append_as_follower
+from ottla.storage.log import PartitionLog
+from ottla.storage.log_directory import LogDirectory
+from ottla.storage.manager import LogManager
 from ottla.storage.move_marker import forget_moves, read_moves, write_moves
-from ottla.storage.placement import can_be_moved, has_all
+from ottla.storage.placement import FutureLog, can_be_moved, has_all
 from ottla.storage.results import AppendRefusal, LogRead, ReadRefusal
 from ottla.storage.topic_settings import copy_topic_settings
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.manager import ReplicaManager
-    from ottla.broker.slices import LoopSlices
-    from ottla.env.clock import Clock
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.log_directory import LogDirectory
-    from ottla.storage.manager import LogManager
-    from ottla.storage.placement import FutureLog
 
 log = logging.getLogger("ottla.broker")
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.replicas.fetching.fetcher import FetcherSurroundings, ReplicaFetcher
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.fetching.machine import PartitionKey
-    from ottla.broker.replicas.partition import Partition
-    from ottla.wire.errors import ErrorCode
+from ottla.broker.replicas.fetching.machine import PartitionKey
+from ottla.broker.replicas.partition import Partition
+from ottla.wire.errors import ErrorCode
 
 
 class FetcherPlace(NamedTuple):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.replicas.fetching.machine import NO_TOPIC_ID, FetchRound, PartitionKey
+from ottla.config.broker import BrokerConfig
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
 
 #: The replica id in versions that name the replica elsewhere.
 CONSUMER = -1

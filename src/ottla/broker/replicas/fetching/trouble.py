@@ -7,14 +7,12 @@ each kind of refusal, which names a few partitions and counts the others.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.replicas.fetching.machine import PartitionKey
 from ottla.broker.replicas.reports import is_report_due
-
-if TYPE_CHECKING:
-    from ottla.env.clock import Clock
-    from ottla.wire.errors import ErrorCode
+from ottla.env.clock import Clock
+from ottla.wire.errors import ErrorCode
 
 log = logging.getLogger("ottla.broker")
 
