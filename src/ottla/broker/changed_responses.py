@@ -9,8 +9,7 @@ from typing import Any
 from ottla.broker.context import RequestContext
 from ottla.broker.intercept import ChangeResponse, Cut
 from ottla.env.disk import FileSlice
-from ottla.net.connection import Part
-from ottla.net.parts import MadePart
+from ottla.net.connection import MadePart, Part
 from ottla.wire.apis import API
 from ottla.wire.codec import decode_prefix, encode
 

@@ -10,7 +10,7 @@ from ottla.broker.loggers import change_levels
 from ottla.cluster.configs import BROKER_LOGGER, NAMED_TWICE, TOPIC, ConfigChange, Resource, request_problem
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext

@@ -13,14 +13,13 @@ from ottla.broker.intercept import AnswerError, Delay, Disconnect, Drop, Throttl
 from ottla.broker.served import SERVED
 from ottla.broker.slices import start
 from ottla.env.disk import DiskError
-from ottla.net.queued import QueuedBytes
-from ottla.net.turns import RequestTurns
+from ottla.net.connection import QueuedBytes, RequestSlices
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import ErrorCode, TooManyElementsError, WireError
 from ottla.wire.framing import RequestHeader, api_name, parse_request_header
 from ottla.wire.hot import decode_heartbeat, read_usual_fetch, read_usual_produce
-from ottla.wire.stepwise import decode_steps
+from ottla.wire.sliced import decode_in_slices
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ OF_THE_WHOLE_CLUSTER = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, Ap
 #: So many times the elements of a client's request are taken in those.
 CLUSTER_ELEMENT_FACTOR = 10
 #: Accesses passed to the authorizer at once.
-ACCESSES_PER_STEP = 64
+ACCESSES_PER_SLICE = 64
 
 
 class RunningWork(Pending):
@@ -78,7 +77,7 @@ class Dispatcher:
         self._frame_limit = broker.config.get_int("socket.request.max.bytes")
         self._element_limit = broker.config.get_int("ottla.request.max.elements")
         #: Counts the bytes of requests kept while they are worked on.
-        self.turns = RequestTurns()
+        self.request_slices = RequestSlices()
         self.queued = QueuedBytes(broker.config.get_long("queued.max.request.bytes"))
         self._handlers: dict[int, Handler] = {}
         self._authorizer: Authorizer | None = None
@@ -151,7 +150,7 @@ class Dispatcher:
             hot = HOT_DECODERS.get(key)
             request = hot(frame, version, offset) if hot is not None else None
             if request is None and len(frame) > DECODED_AT_ONCE_BYTES:
-                self._take_up_in_steps(connection, header, handler, frame, offset)
+                self._take_up_in_slices(connection, header, handler, frame, offset)
                 return
             if request is None:
                 # Trailing bytes are ignored, as in Kafka: librdkafka sends three bytes too many with Metadata 12.
@@ -205,7 +204,7 @@ class Dispatcher:
 
     # Large requests
 
-    def _take_up_in_steps(
+    def _take_up_in_slices(
         self, connection: Connection, header: RequestHeader, handler: Handler, frame: memoryview, offset: int
     ) -> None:
         """Decode a request that may have very many elements in slices; its frame is kept until the response."""
@@ -219,9 +218,9 @@ class Dispatcher:
     ) -> None:
         header = context.header
         limit = self._element_limit * (CLUSTER_ELEMENT_FACTOR if header.api_key in OF_THE_WHOLE_CLUSTER else 1)
-        steps = decode_steps(API[header.api_key].request, frame, header.api_version, offset, limit)
+        decoding = decode_in_slices(API[header.api_key].request, frame, header.api_version, offset, limit)
         try:
-            request, _ = await self._broker.slices.through(steps)
+            request, _ = await self._broker.slices.through(decoding)
         except TooManyElementsError as error:
             self._refuse_elements(context, error)
             return
@@ -311,7 +310,7 @@ class Dispatcher:
         permitted: set[Access] = set()
         accesses = iter(handler.accesses(context, request))
         principal, host = context.principal, context.connection.peer_host
-        while some := list(islice(accesses, ACCESSES_PER_STEP)):
+        while some := list(islice(accesses, ACCESSES_PER_SLICE)):
             permitted.update(authorizer.permitted(principal, host, some))
             await self._broker.slices.point()
         context.permitted = permitted

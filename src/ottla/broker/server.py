@@ -569,7 +569,7 @@ class Broker:
         except DiskError as error:
             log.error("background work on the logs failed: %s", error)
         self._report_storage()
-        await self.slices.through(self.partitions.maintain_in_steps())
+        await self.slices.through(self.partitions.maintain_in_slices())
 
     def tend_connections(self, now_ms: float) -> None:
         """Shrink the buffers of idle connections; close those idle for `connections.max.idle.ms`, and reset ones."""

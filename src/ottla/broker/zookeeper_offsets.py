@@ -44,7 +44,7 @@ class OffsetZnodes:
         """
         errors: list[ErrorCode] = []
         for start in range(0, len(positions), POSITIONS_PER_TRANSACTION):
-            # The embedded server answers without a turn of the loop.
+            # The embedded server answers without another slice.
             await self._slices.point()
             part = positions[start : start + POSITIONS_PER_TRANSACTION]
             error = ErrorCode.NONE

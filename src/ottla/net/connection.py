@@ -13,12 +13,14 @@ from typing import Final, Protocol
 from ottla.env.disk import DiskFile, FileSlice
 from ottla.env.network import EventLoop, StreamSocket
 from ottla.net.buffers import BufferPool
-from ottla.net.parts import MadePart
-from ottla.net.queued import QueuedBytes
-from ottla.net.turns import RequestTurns
 
-Part = bytes | bytearray | memoryview | FileSlice | MadePart
-
+#: No limit on the bytes of kept requests, Kafka's default.
+UNLIMITED: Final = -1
+#: Requests of one connection that may be answered in one slice, while no other has several.
+REQUESTS_PER_SLICE: Final = 64
+#: Requests that all connections with several of them may have answered in one slice together; each has at least one. A
+#: request of any other connection waits for this many at most.
+SHARED_PER_SLICE: Final = 32
 #: The largest request in bytes from a client that is not authenticated yet (Kafka's `sasl.server.max.receive.size`).
 FRAME_LIMIT_BEFORE_AUTHENTICATION: Final = 512 * 1024
 
@@ -36,6 +38,47 @@ class Principal:
 
 #: The principal of every client on a listener without authentication.
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+
+
+class MadePart:
+    """Bytes of known length that a thread makes piece by piece, so that they are never all in memory.
+
+    `make()` returns the next piece, at least one byte while any are left, and `length` bytes in all; it may block and
+    raise. `release` is called once, on the loop: when everything was made, or when the part is dropped, but never
+    while a thread is in `make`.
+    """
+
+    __slots__ = ("_at_work", "_dropped", "_release", "length", "make")
+
+    def __init__(self, length: int, make: Callable[[], bytes], release: Callable[[], None]) -> None:
+        #: Bytes not made yet.
+        self.length = length
+        self.make = make
+        self._release = release
+        self._at_work = False
+        self._dropped = False
+
+    def begin(self) -> None:
+        """Note that a thread is about to call `make`."""
+        self._at_work = True
+
+    def end(self, made: int) -> None:
+        """Note that `make` returned this many bytes."""
+        self._at_work = False
+        self.length -= made
+        if self.length <= 0 or self._dropped:
+            self._release()
+
+    def release(self) -> None:
+        """Drop the part."""
+        if self._at_work:
+            self._dropped = True
+        elif self.length > 0:
+            self.length = 0
+            self._release()
+
+
+Part = bytes | bytearray | memoryview | FileSlice | MadePart
 
 
 class Connection(Protocol):
@@ -120,12 +163,81 @@ class Connection(Protocol):
         ...
 
 
+class QueuedBytes:
+    """Counts the bytes of requests that handlers keep, with a limit (`queued.max.request.bytes`).
+
+    Above the limit, connections that are in the middle of a request stop reading. They are notified when there is room
+    again, in the order in which they stopped.
+    """
+
+    __slots__ = ("_limit", "_waiting", "held")
+
+    def __init__(self, limit: int = UNLIMITED) -> None:
+        self._limit = limit
+        #: Bytes kept now.
+        self.held = 0
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit is reached, so that reading has to stop."""
+        return 0 <= self._limit <= self.held
+
+    def add(self, size: int) -> None:
+        """Count a kept request of `size` bytes."""
+        self.held += size
+
+    def remove(self, size: int) -> None:
+        """Count a kept request as finished."""
+        self.held -= size
+        while self._waiting and not self.is_full:
+            resume = next(iter(self._waiting))
+            del self._waiting[resume]
+            resume()
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Call `resume` once, when there is room again."""
+        self._waiting[resume] = None
+
+    def forget(self, resume: Callable[[], None]) -> None:
+        """Remove a waiting callback; its connection is closed."""
+        self._waiting.pop(resume, None)
+
+
+class RequestSlices:
+    """Shares the slices of the loop among the connections that have several requests waiting.
+
+    One whose requests come one by one never asks, so that sharing costs it nothing.
+    """
+
+    __slots__ = ("_before", "_is_counting", "_now")
+
+    def __init__(self) -> None:
+        #: Connections that asked in the slice before, and in this one.
+        self._before = 0
+        self._now = 0
+        self._is_counting = False
+
+    def share(self, loop: EventLoop) -> int:
+        """The number of requests that a connection may have answered in this slice; asked once in each."""
+        if not self._is_counting:
+            self._is_counting = True
+            loop.call_soon(self._slice_over)
+        self._now += 1
+        busy = max(self._before, self._now)
+        return REQUESTS_PER_SLICE if busy == 1 else max(1, SHARED_PER_SLICE // busy)
+
+    def _slice_over(self) -> None:
+        self._is_counting = False
+        self._before, self._now = self._now, 0
+
+
 class RequestService(Protocol):
     """The broker, as a connection needs it."""
 
     #: Counts the bytes of requests kept while they are worked on.
     queued: QueuedBytes
-    turns: RequestTurns
+    request_slices: RequestSlices
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Its bytes are valid during the call or, if kept, until the response."""

@@ -10,8 +10,8 @@ from ottla.net.buffers import BufferPool
 from ottla.net.connection import Connect, Connection, RequestService
 from ottla.net.plaintext import PlaintextConnection
 
-#: Connections accepted per listener in one turn of the loop.
-ACCEPTS_PER_TURN = 64
+#: Connections accepted per listener in one slice.
+ACCEPTS_PER_SLICE = 64
 #: Pause in accepting when the process is out of file descriptors, in seconds.
 ACCEPT_PAUSE_S = 0.1
 #: Limits that are raised are looked at again after this time.
@@ -127,7 +127,7 @@ class Acceptor:
         return self._listening.port
 
     def _on_acceptable(self) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
+        for _ in range(ACCEPTS_PER_SLICE):
             wait_ms = self._connections.wait_to_accept_ms(self._monotonic_ms())
             if wait_ms:
                 self._pause(wait_ms / 1000)

@@ -12,7 +12,7 @@ from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
 from ottla.env.warmth import bring, without_waiting
-from ottla.storage.checkpointing import LOGS_PER_STEP, LogCheckpoints
+from ottla.storage.checkpointing import LOGS_PER_SLICE, LogCheckpoints
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -34,7 +34,7 @@ RETENTION_DELAY_MS: Final = 30_000
 MOST_COLD_ROUNDS: Final = 8
 #: Topic ids that are written to new directories in a second, and in one step.
 IDENTITIES_AT_ONCE: Final = 200
-IDENTITIES_PER_STEP: Final = 10
+IDENTITIES_PER_SLICE: Final = 10
 #: Clocks differ by less: the default of `message.timestamp.after.max.ms` since Kafka 4.0 (KIP-937).
 CLOCKS_DIFFER_MS: Final = 3_600_000
 
@@ -98,7 +98,7 @@ class LogUpkeep:
     def maintain(self, now_ms: int) -> Generator[None, None, None]:
         """Do what is due: flushes, retention, checkpoints, removals, expiry of producers. Run it every second.
 
-        In steps of a few milliseconds, between which logs may come and go. Raises DiskError.
+        In slices, between which logs may come and go. Raises DiskError.
         """
         if not self.is_open:
             return
@@ -124,7 +124,7 @@ class LogUpkeep:
         ):
             if self._is_due(name, now_ms, interval_ms):
                 yield
-                yield from self._checkpoints.write_in_steps(name)
+                yield from self._checkpoints.write_in_slices(name)
 
     def _write_identities(self) -> Generator[None, None, None]:
         """Write the topic ids of new logs, some in each second: very many would hold up the loop and the disk.
@@ -132,7 +132,7 @@ class LogUpkeep:
         Each costs two thirds of what it took to create the log. An append or the end of the broker writes its own.
         """
         for number in range(min(len(self.new_logs), IDENTITIES_AT_ONCE)):
-            if number % IDENTITIES_PER_STEP == 0:
+            if number % IDENTITIES_PER_SLICE == 0:
                 yield
             if not self.new_logs:
                 return
@@ -152,7 +152,7 @@ class LogUpkeep:
         """These logs in parts, without those that go meanwhile; none once the manager is closed."""
         # The keys alone: a hundred thousand new pairs would have the collector look at all of them, several times.
         found = iter(list(logs))
-        while self.is_open and (part := list(islice(found, LOGS_PER_STEP))):
+        while self.is_open and (part := list(islice(found, LOGS_PER_SLICE))):
             yield [(key, log) for key in part if (log := self._logs.get(key)) is not None]
 
     def _is_due(self, name: str, now_ms: int, interval_ms: int) -> bool:

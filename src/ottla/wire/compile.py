@@ -1,6 +1,6 @@
 """The compiler: from a declaration to one flat Python function per class, version and direction.
 
-`ottla.wire.codec`, and `ottla.wire.stepwise` for large messages, ask for a function when it is first needed. Everything
+`ottla.wire.codec`, and `ottla.wire.sliced` for large messages, ask for a function when it is first needed. Everything
 that depends on the version is decided while compiling, so that what runs is straight-line code:
 
 - neighbouring fields of fixed width, and the fixed-width length of a string or array behind them, are one

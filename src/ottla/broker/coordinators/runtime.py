@@ -38,7 +38,7 @@ from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 from ottla.wire.errors import ErrorCode, WireError
 
 STEPS_PER_SLICE = 200
-"""Steps carried out before the loop gets its turn, if all of a shard's state machines have one."""
+"""Steps carried out in one slice, if all of a shard's state machines have one."""
 EARLIEST_TIMER_MS = 1
 LOAD_RETRY_S = 2.0
 """Pause before a partition is loaded again after a disk error."""

@@ -20,7 +20,7 @@ from ottla.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ottla.wire.stepwise import encode_steps, joined, mapped
+from ottla.wire.sliced import encode_in_slices, joined, mapped
 
 log = logging.getLogger("ottla.broker")
 
@@ -105,7 +105,9 @@ class FetchAnswer:
     async def _reply_in_slices(self, response: FetchResponse, found: Found) -> None:
         is_encoded = False
         try:
-            parts, length = await self._context.broker.slices.through(encode_steps(response, self._context.api_version))
+            parts, length = await self._context.broker.slices.through(
+                encode_in_slices(response, self._context.api_version)
+            )
             is_encoded = True
         finally:
             if not is_encoded:

@@ -20,12 +20,12 @@ from ottla.broker.fetches.versions import TOPIC_IDS_SINCE
 from ottla.broker.replicas.partition import NO_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, FetchTopic
-from ottla.wire.stepwise import Steps
+from ottla.wire.sliced import Sliced
 
 #: A fetch of up to this many partitions is handled without slices.
 PARTITIONS_AT_ONCE = 64
 #: Partitions processed between two slices.
-PARTITIONS_PER_STEP = 16
+PARTITIONS_PER_SLICE = 16
 
 
 class AskedPartitions:
@@ -97,7 +97,7 @@ def _wanted(topic: FetchTopic, version: int) -> Iterable[tuple[PartitionKey, Ses
         )
 
 
-def collect(context: RequestContext, request: FetchRequest) -> Steps[AskedPartitions]:
+def collect(context: RequestContext, request: FetchRequest) -> Sliced[AskedPartitions]:
     """Collect the partitions of a large request. Of those not hosted here only a limited number is kept in full."""
     asked = AskedPartitions()
     hosts = context.broker.partitions.hosts
@@ -107,7 +107,7 @@ def collect(context: RequestContext, request: FetchRequest) -> Steps[AskedPartit
         yield
         for (key, index), partition in _wanted(topic, version):
             number += 1
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 yield
             if not hosts(key, index):
                 unknown += 1
@@ -123,9 +123,9 @@ def collect(context: RequestContext, request: FetchRequest) -> Steps[AskedPartit
         key = forgotten.topic_id if version >= TOPIC_IDS_SINCE else forgotten.topic
         yield
         indexes = forgotten.partitions
-        for start in range(0, len(indexes), PARTITIONS_PER_STEP):
+        for start in range(0, len(indexes), PARTITIONS_PER_SLICE):
             asked.forgotten.update(
-                {(key, index): None for index in indexes[start : start + PARTITIONS_PER_STEP] if (key, index) in known}
+                {(key, index): None for index in indexes[start : start + PARTITIONS_PER_SLICE] if (key, index) in known}
             )
             yield
     return asked

@@ -6,7 +6,7 @@ from ottla.broker.fetch_sessions import SessionPartition
 from ottla.broker.fetches.results import not_converted
 from ottla.broker.fetches.versions import code_for_version
 from ottla.env.disk import DiskError, FileSlice
-from ottla.net.parts import MadePart
+from ottla.net.connection import MadePart
 from ottla.records.errors import BatchError, UnsupportedCompressionError
 from ottla.storage.down_conversion import DownConversion
 from ottla.wire.errors import ErrorCode

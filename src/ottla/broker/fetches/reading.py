@@ -8,7 +8,7 @@ from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Oper
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import SessionPartition, TopicKey
-from ottla.broker.fetches.asked import PARTITIONS_PER_STEP, BegunFetch, is_debugging, replica_id
+from ottla.broker.fetches.asked import PARTITIONS_PER_SLICE, BegunFetch, is_debugging, replica_id
 from ottla.broker.fetches.nearest import nearest_follower, read_elsewhere
 from ottla.broker.fetches.results import UNKNOWN, Found, diverged, failed, not_converted, release, success, unknown
 from ottla.broker.fetches.versions import (
@@ -123,9 +123,9 @@ class FetchReader:
         is_complete = False
         try:
             for rounds_left in range(MOST_ROUNDS - 1, -1, -1):
-                for start in range(0, len(self.wanted), PARTITIONS_PER_STEP):
+                for start in range(0, len(self.wanted), PARTITIONS_PER_SLICE):
                     await self._context.broker.slices.point()
-                    some = self.wanted[start : start + PARTITIONS_PER_STEP]
+                    some = self.wanted[start : start + PARTITIONS_PER_SLICE]
                     if rounds_left:
                         without_waiting(partial(self._read_some, some, reading))
                     else:

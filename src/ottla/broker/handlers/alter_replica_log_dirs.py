@@ -37,8 +37,8 @@ async def _alter(context: RequestContext, request: AlterReplicaLogDirsRequest) -
     for log_dir in request.dirs:
         await broker.slices.point()
         for topic in log_dir.topics:
-            async for part in broker.slices.parts(topic.partitions):
-                wanted.update(((topic.name, index), log_dir.path) for index in part)
+            async for chunk in broker.slices.chunks(topic.partitions):
+                wanted.update(((topic.name, index), log_dir.path) for index in chunk)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     moves = broker.partitions.moves()
     for (name, index), path in wanted.items():

@@ -17,7 +17,7 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from ottla.wire.stepwise import GrowingArray
+from ottla.wire.sliced import GrowingArray
 
 MIN_VERSION = 0
 MAX_VERSION = 3

@@ -12,7 +12,7 @@ from ottla.broker.context import RequestContext
 from ottla.groups.events import DeleteGroup, ErrorResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 2
@@ -36,7 +36,7 @@ class _Results:
 
     def send(self) -> None:
         results = mapped(self._errors.items(), lambda item: DeletableGroupResult(group_id=item[0], error_code=item[1]))
-        self._context.reply_in_steps(DeleteGroupsResponse(results=results))
+        self._context.reply_in_slices(DeleteGroupsResponse(results=results))
 
 
 def accesses(context: RequestContext, request: DeleteGroupsRequest) -> Accesses:

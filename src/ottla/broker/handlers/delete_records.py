@@ -20,13 +20,13 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 2
 
 #: Partitions processed between two slices.
-PARTITIONS_PER_STEP = 64
+PARTITIONS_PER_SLICE = 64
 #: In place of an offset.
 HIGH_WATERMARK = -1
 #: The low watermark in the results of partitions that failed.
@@ -52,13 +52,13 @@ async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) ->
             # As in Apache Kafka, a topic without partitions is not in the answer.
             offsets = asked.setdefault(topic.name, {})
             offsets[partition.partition_index] = partition.offset
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 await context.broker.slices.point()
         await context.broker.slices.point()
     done: dict[PartitionKey, _Deletion] = {}
     for name, offsets in asked.items():
         for number, (index, offset) in enumerate(offsets.items()):
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 await context.broker.slices.point()
             found = _led(context, name, index)
             if not isinstance(found, ErrorCode):
@@ -69,7 +69,7 @@ async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) ->
             context.client_state,
             [(each.partition.deleted, each.required - 1, each.result) for each in waiting],
             request.timeout_ms,
-            lambda: context.reply_in_steps(_response(context, asked, done)),
+            lambda: context.reply_in_slices(_response(context, asked, done)),
         )
     else:
         await context.replied(_response(context, asked, done))

@@ -21,7 +21,7 @@ from ottla.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from ottla.wire.schema import ZERO_UUID
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 6

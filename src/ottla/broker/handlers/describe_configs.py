@@ -31,7 +31,7 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ottla.wire.stepwise import encoded_array, mapped
+from ottla.wire.sliced import encoded_array, mapped
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -53,7 +53,7 @@ def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Access
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Describe each resource; an unknown one has its own error."""
     description = _Description(context, request)
-    context.reply_in_steps(DescribeConfigsResponse(results=mapped(request.resources, description.of)))
+    context.reply_in_slices(DescribeConfigsResponse(results=mapped(request.resources, description.of)))
 
 
 class _Description:

@@ -26,7 +26,7 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ottla.wire.refused_records import REFUSED_RECORDS_TAG, encode_refusal
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 4
@@ -36,7 +36,7 @@ TAGS_SINCE = 2
 #: The first version whose response has a top-level error.
 ERROR_SINCE = 3
 #: Logs processed between two slices.
-LOGS_PER_STEP = 256
+LOGS_PER_SLICE = 256
 #: Requested partitions by topic; None for all.
 Wanted = dict[str, set[int]] | None
 #: The lost records of a partition.
@@ -80,7 +80,7 @@ async def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> N
 async def _by_topic(slices: LoopSlices, logs: list[PartitionLog], wanted: Wanted) -> dict[str, list[PartitionLog]]:
     topics: dict[str, list[PartitionLog]] = {}
     for number, log in enumerate(logs):
-        if number % LOGS_PER_STEP == 0:
+        if number % LOGS_PER_SLICE == 0:
             await slices.point()
         partitions = topics.setdefault(log.topic, [])
         if wanted is None or log.partition in wanted.get(log.topic, ()):

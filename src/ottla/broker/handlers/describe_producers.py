@@ -18,7 +18,7 @@ from ottla.wire.messages.describe_producers import (
     TopicRequest,
     TopicResponse,
 )
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 0
@@ -43,7 +43,7 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> None:
             partitions=mapped(topic.partition_indexes, lambda index: _answer(context, topic.name, index, refused)),
         )
 
-    context.reply_in_steps(DescribeProducersResponse(topics=mapped(request.topics, topic_result)))
+    context.reply_in_slices(DescribeProducersResponse(topics=mapped(request.topics, topic_result)))
 
 
 def _answer(context: RequestContext, topic: str, index: int, refused: ErrorCode) -> PartitionResponse:

@@ -91,6 +91,6 @@ async def _keys(context: RequestContext, request: ElectLeadersRequest) -> list[P
             keys.extend((name, index) for index in range(len(known.partitions)))
         return keys
     for topic in request.topic_partitions:
-        async for part in slices.parts(topic.partitions):
-            keys.extend((topic.topic, index) for index in part)
+        async for chunk in slices.chunks(topic.partitions):
+            keys.extend((topic.topic, index) for index in chunk)
     return keys

@@ -17,7 +17,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 6
@@ -69,7 +69,7 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, error: Err
             )
         )
         return
-    context.reply_in_steps(
+    context.reply_in_slices(
         FindCoordinatorResponse(
             coordinators=mapped(
                 request.coordinator_keys, lambda key: _coordinator(key, _find(context, key, request.key_type, error))

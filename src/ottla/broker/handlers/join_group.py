@@ -15,7 +15,7 @@ from ottla.broker.context import RequestContext
 from ottla.groups.events import JoinGroup, JoinResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 9
@@ -76,7 +76,7 @@ def _answer(context: RequestContext, result: JoinResult) -> None:
     protocol_name = result.protocol_name
     if protocol_name is None and context.api_version < FIRST_VERSION_WITH_NULL_PROTOCOL:
         protocol_name = ""
-    context.reply_in_steps(
+    context.reply_in_slices(
         JoinGroupResponse(
             error_code=result.error,
             generation_id=result.generation_id,

@@ -58,12 +58,12 @@ async def _apply(context: RequestContext, request: LeaderAndIsrRequest) -> None:
         results = [(topic, [results] * len(topic.entries)) for topic in topics]
     for topic, errors in results:
         partitions: list[LeaderAndIsrPartitionError] = []
-        async for part in context.broker.slices.parts(zip(topic.entries, errors, strict=True)):
+        async for chunk in context.broker.slices.chunks(zip(topic.entries, errors, strict=True)):
             partitions += [
                 LeaderAndIsrPartitionError(
                     topic_name=topic.name, partition_index=entry.partition, error_code=int(error)
                 )
-                for entry, error in part
+                for entry, error in chunk
             ]
         if context.api_version >= WITH_TOPIC_IDS:
             response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=partitions))

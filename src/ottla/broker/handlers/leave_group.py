@@ -13,14 +13,14 @@ from ottla.broker.context import RequestContext
 from ottla.groups.events import LeaveGroup, LeaveResult, LeavingMember
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 5
 
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
 #: Members removed between two slices.
-MEMBERS_PER_STEP = 500
+MEMBERS_PER_SLICE = 500
 
 
 def accesses(context: RequestContext, request: LeaveGroupRequest) -> Accesses:
@@ -46,7 +46,7 @@ async def _leave(context: RequestContext, request: LeaveGroupRequest) -> None:
     leaving: list[LeavingMember] = []
     for member in request.members:
         leaving.append(LeavingMember(member.member_id, member.group_instance_id, member.reason))
-        if len(leaving) == MEMBERS_PER_STEP:
+        if len(leaving) == MEMBERS_PER_SLICE:
             answers.ask(request.group_id, leaving)
             leaving = []
             await context.broker.slices.point()
@@ -93,7 +93,7 @@ def _answer(context: RequestContext, result: LeaveResult) -> None:
                 member_id=left[0].member_id, group_instance_id=left[0].group_instance_id, error_code=left[1]
             ),
         )
-        context.reply_in_steps(LeaveGroupResponse(error_code=result.error, members=members))
+        context.reply_in_slices(LeaveGroupResponse(error_code=result.error, members=members))
         return
     error = result.error
     if error is ErrorCode.NONE and result.members:

@@ -10,14 +10,14 @@ from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, Resour
 from ottla.broker.context import RequestContext
 from ottla.groups.machine import GroupMachine
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 5
 
 CLASSIC = "classic"
 #: Groups processed between two slices.
-GROUPS_PER_STEP = 256
+GROUPS_PER_SLICE = 256
 
 
 def accesses(context: RequestContext, request: ListGroupsRequest) -> Accesses:
@@ -41,7 +41,7 @@ async def _list(context: RequestContext, request: ListGroupsRequest) -> None:
     sees_all = context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     listed: list[GroupMachine] = []
     for number, group in enumerate(groups):
-        if number % GROUPS_PER_STEP == 0:
+        if number % GROUPS_PER_SLICE == 0:
             await context.broker.slices.point()
         if states and group.state.value.lower() not in states:
             continue

@@ -34,7 +34,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from ottla.wire.stepwise import Steps, mapped
+from ottla.wire.sliced import Sliced, mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 9
@@ -47,7 +47,7 @@ LATEST_TIERED = -5
 
 EPOCHS_SINCE = 4
 #: Partitions processed between two slices; a look-up by timestamp reads indexes.
-PARTITIONS_PER_STEP = 8
+PARTITIONS_PER_SLICE = 8
 #: The first version whose clients know OFFSET_NOT_AVAILABLE (KIP-207).
 NOT_AVAILABLE_SINCE = 5
 #: The first version with each special timestamp.
@@ -93,7 +93,7 @@ async def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> N
     await context.replied(ListOffsetsResponse(topics=mapped(request.topics, topic_result)))
 
 
-def _repeated(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
+def _repeated(request: ListOffsetsRequest) -> Sliced[set[tuple[str, int]]]:
     """Partitions named more than once."""
     repeated: set[tuple[str, int]] = set()
     seen: set[tuple[str, int]] = set()
@@ -103,7 +103,7 @@ def _repeated(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
         for number, asked in enumerate(topic.partitions):
             key = (name, asked.partition_index)
             (repeated if key in seen else seen).add(key)
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 yield
     return repeated
 
@@ -116,7 +116,7 @@ def _look_up(
     terms: dict[tuple[str, int], int],
     cold: list[Range],
     rounds_left: int,
-) -> Steps[None]:
+) -> Sliced[None]:
     """Add the missing answers, or to `cold` the file ranges that have to be read first.
 
     In the last round the loop waits for the disk. `terms` are the roles and leader epochs of the partitions in the
@@ -128,7 +128,7 @@ def _look_up(
         if not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             continue
         for number, asked in enumerate(topic.partitions):
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 yield
             key = (topic.name, asked.partition_index)
             partition = partitions.get(*key)

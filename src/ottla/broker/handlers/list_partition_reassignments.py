@@ -40,7 +40,7 @@ def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) 
 async def _list(context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
     slices = context.broker.slices
     control = context.broker.control
-    # One that takes office reads the moves in turns: before it has, they would look as if they had ended.
+    # One that takes office reads the moves in slices: before it has, they would look as if they had ended.
     await control.controller.settled()
     if not control.served.is_active:
         error = ErrorCode.NOT_CONTROLLER
@@ -52,8 +52,8 @@ async def _list(context: RequestContext, request: ListPartitionReassignmentsRequ
     else:
         moves = {}
         for topic in request.topics:
-            async for part in slices.parts(topic.partition_indexes):
-                moves.update(controller.reassignments((topic.name, each) for each in part))
+            async for chunk in slices.chunks(topic.partition_indexes):
+                moves.update(controller.reassignments((topic.name, each) for each in chunk))
     found: dict[str, OngoingTopicReassignment] = {}
     for (name, index), (known, move) in sorted(moves.items()):
         await slices.point()

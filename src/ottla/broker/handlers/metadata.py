@@ -36,7 +36,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.stepwise import Steps, encode_steps, joined, mapped
+from ottla.wire.sliced import Sliced, encode_in_slices, joined, mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 12
@@ -56,7 +56,7 @@ CACHED_ANSWERS = 256
 #: Responses to requests with more topics are not cached.
 CACHED_NAMES = 1_000
 #: Topics processed between two slices.
-TOPICS_PER_STEP = 64
+TOPICS_PER_SLICE = 64
 CACHED_BYTES = 8 * 1024 * 1024
 
 OfflineOf: TypeAlias = "Callable[[str, int, PartitionImage], tuple[int, ...]]"
@@ -151,12 +151,12 @@ def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
-def _check_ids(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse | None]:
+def _check_ids(context: RequestContext, request: MetadataRequest) -> Sliced[MetadataResponse | None]:
     """Refuse topic ids before version 12: the whole request is invalid."""
     if context.api_version >= 12 or request.topics is None or context.api_version < 10:
         return None
     for number, topic in enumerate(request.topics):
-        if number % TOPICS_PER_STEP == 0:
+        if number % TOPICS_PER_SLICE == 0:
             yield
         if topic.name is None or topic.topic_id != NO_ID:
             return MetadataResponse(brokers=[], topics=mapped(request.topics, _invalid))
@@ -169,7 +169,7 @@ def _invalid(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     )
 
 
-def _to_create(context: RequestContext, request: MetadataRequest) -> Steps[list[str]]:
+def _to_create(context: RequestContext, request: MetadataRequest) -> Sliced[list[str]]:
     """The topics that are missing and may be created now, each once."""
     if not request.topics or not request.allow_auto_topic_creation:
         return []
@@ -178,7 +178,7 @@ def _to_create(context: RequestContext, request: MetadataRequest) -> Steps[list[
     auto = context.broker.config.get_boolean("auto.create.topics.enable")
     names: dict[str, None] = {}
     for number, topic in enumerate(request.topics):
-        if number % TOPICS_PER_STEP == 0:
+        if number % TOPICS_PER_SLICE == 0:
             yield
         name = topic.name
         if (
@@ -229,7 +229,7 @@ async def _answer(context: RequestContext, request: MetadataRequest, errors: dic
     if key is None:
         await context.replied(response)
         return
-    parts, _ = await broker.slices.through(encode_steps(response, context.api_version))
+    parts, _ = await broker.slices.through(encode_in_slices(response, context.api_version))
     body = b"".join(parts)
     broker.metadata_cache.put(image_version, key, body)
     context.reply_body(body)
@@ -237,7 +237,7 @@ async def _answer(context: RequestContext, request: MetadataRequest, errors: dic
 
 def _response(
     context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]
-) -> Steps[MetadataResponse]:
+) -> Sliced[MetadataResponse]:
     image = context.broker.image
     offline_of = _offline_of(context)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
@@ -258,7 +258,7 @@ def _response(
         # A topic named twice is described once.
         asked: dict[tuple[str | None, UUID], None] = {}
         for number, one in enumerate(request.topics or ()):
-            if number % TOPICS_PER_STEP == 0:
+            if number % TOPICS_PER_SLICE == 0:
                 yield
             asked[one.name, one.topic_id] = None
         topics = mapped(asked, lambda key: _asked_topic(context, key, operations, offline_of, errors))

@@ -21,7 +21,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 9
@@ -33,7 +33,7 @@ LATEST_TIMESTAMP = 2**63 - 1
 #: Offsets passed to a group at a time.
 OFFSETS_PER_COMMIT = 1_000
 #: Partitions processed between two slices.
-PARTITIONS_PER_STEP = 64
+PARTITIONS_PER_SLICE = 64
 
 
 def accesses(context: RequestContext, request: OffsetCommitRequest) -> Accesses:
@@ -62,7 +62,7 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None
     expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else min(now_ms + retention_ms, LATEST_TIMESTAMP)
     offsets: dict[tuple[str, int], StoredOffset] = {}
     refused = False
-    left = PARTITIONS_PER_STEP
+    left = PARTITIONS_PER_SLICE
     for topic in request.topics:
         await slices.point()
         name = topic.name
@@ -75,7 +75,7 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None
         for partition in topic.partitions:
             left -= 1
             if left < 0:
-                left = PARTITIONS_PER_STEP
+                left = PARTITIONS_PER_SLICE
                 await slices.point()
             index = partition.partition_index
             if not 0 <= index < size:
@@ -197,4 +197,4 @@ def _reply(
             ),
         )
 
-    context.reply_in_steps(OffsetCommitResponse(topics=mapped(request.topics, topic_result)))
+    context.reply_in_slices(OffsetCommitResponse(topics=mapped(request.topics, topic_result)))

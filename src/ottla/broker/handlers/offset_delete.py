@@ -14,13 +14,13 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 0
 
 #: Partitions processed between two slices.
-PARTITIONS_PER_STEP = 64
+PARTITIONS_PER_SLICE = 64
 
 
 def accesses(context: RequestContext, request: OffsetDeleteRequest) -> Accesses:
@@ -55,7 +55,7 @@ async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> None
                 indexes[index] = error
                 if allowed and 0 <= index < size:
                     handed_on.append((name, index))
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 await context.broker.slices.point()
     answer = partial(_answer, context, asked, handed_on)
     context.broker.groups.submit(DeleteOffsets(answer, request.group_id, handed_on))
@@ -73,7 +73,7 @@ def _answer(
         return
     for (name, index), error in zip(handed_on, result.errors, strict=True):
         asked[name][index] = error
-    context.reply_in_steps(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=mapped(asked.items(), _topic)))
+    context.reply_in_slices(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=mapped(asked.items(), _topic)))
 
 
 def _topic(item: tuple[str, dict[int, ErrorCode]]) -> OffsetDeleteResponseTopic:

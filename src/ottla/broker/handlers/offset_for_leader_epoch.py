@@ -17,7 +17,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0
 MAX_VERSION = 4
@@ -40,7 +40,7 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Non
             partitions=mapped(topic.partitions, lambda asked: _answer(context, topic.topic, asked, allowed)),
         )
 
-    context.reply_in_steps(OffsetForLeaderEpochResponse(topics=mapped(request.topics, topic_result)))
+    context.reply_in_slices(OffsetForLeaderEpochResponse(topics=mapped(request.topics, topic_result)))
 
 
 def _answer(context: RequestContext, topic: str, asked: OffsetForLeaderPartition, allowed: bool) -> EpochEndOffset:

@@ -36,14 +36,14 @@ def handle(context: RequestContext, request: StopReplicaRequest) -> None:
 async def _apply(context: RequestContext, request: StopReplicaRequest) -> None:
     slices = context.broker.slices
     entries: list[StopEntry] = []
-    async for part in slices.parts(_entries(request)):
-        entries += part
+    async for chunk in slices.chunks(_entries(request)):
+        entries += chunk
     errors = await context.broker.control_requests.stop(header_of(request), entries)
     response = StopReplicaResponse()
     if isinstance(errors, ErrorCode):
         response.error_code = int(errors)
         errors = []
-    async for results in slices.parts(zip(entries, errors, strict=False)):
+    async for results in slices.chunks(zip(entries, errors, strict=False)):
         response.partition_errors += [
             StopReplicaPartitionError(topic_name=entry.topic, partition_index=entry.partition, error_code=int(error))
             for entry, error in results

@@ -19,7 +19,7 @@ MAX_VERSION = 5
 
 FIRST_VERSION_WITH_PROTOCOL = 5
 #: Assignments processed between two slices.
-ASSIGNMENTS_PER_STEP = 64
+ASSIGNMENTS_PER_SLICE = 64
 
 
 def accesses(context: RequestContext, request: SyncGroupRequest) -> Accesses:
@@ -43,7 +43,7 @@ async def _sync(context: RequestContext, request: SyncGroupRequest) -> None:
     assignments: dict[str, bytes] = {}
     for number, entry in enumerate(request.assignments):
         assignments[entry.member_id] = entry.assignment
-        if number % ASSIGNMENTS_PER_STEP == 0:
+        if number % ASSIGNMENTS_PER_SLICE == 0:
             await context.broker.slices.point()
     context.broker.groups.submit(
         SyncGroup(

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: Partitions that background work looks at in one step.
-PARTITIONS_PER_STEP = 1_000
+#: Partitions that background work looks at in one slice.
+PARTITIONS_PER_SLICE = 1_000
 #: No timer is armed for longer intervals of `flush.ms`: the flush of all logs comes first.
 LATEST_FLUSH_MS = 24 * 3600 * 1000
 
@@ -337,19 +337,19 @@ class ReplicaManager:
         self._stop_copying(partition)
         partition.end_role(error)
 
-    def maintain_in_steps(self) -> Generator[None, None, None]:
-        """Look for followers that lag, each half of `replica.lag.time.max.ms`, in steps of a few milliseconds."""
+    def maintain_in_slices(self) -> Generator[None, None, None]:
+        """Look for followers that lag, each half of `replica.lag.time.max.ms`, in slices."""
         now_ms = self.replication.monotonic_ms()
         if now_ms >= self._lags_due_ms:
             self._lags_due_ms = now_ms + self.replication.max_lag_ms / 2
             yield from self.check_lags()
 
     def check_lags(self) -> Generator[None, None, None]:
-        """Have the leaders propose to remove followers that lag, in steps."""
+        """Have the leaders propose to remove followers that lag, in slices."""
         for count, partition in enumerate(tuple(self.shared), 1):
             if partition in self.shared:
                 partition.check_lag(self.replication.monotonic_ms())
-            if count % PARTITIONS_PER_STEP == 0:
+            if count % PARTITIONS_PER_SLICE == 0:
                 yield
 
     # -- records

@@ -181,7 +181,7 @@ class ReplicaMover:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # -- turns
+    # -- the queue
 
     def _begin(self, key: PartitionKey) -> None:
         self._forget(key)
@@ -474,7 +474,7 @@ class _Move:
         self._mover.on_point("prepared")
 
     async def _store_checkpoints(self, log_dir: LogDirectory) -> None:
-        """Store all checkpoints, one in a turn of the loop: with many partitions each takes it tens of milliseconds."""
+        """Store all checkpoints, one in a slice: with many partitions each takes it tens of milliseconds."""
         for name in OFFSET_FILES:
             await self._mover._slices.pause()
             await self._stored(partial(self._logs.checkpoints.store, log_dir, name))

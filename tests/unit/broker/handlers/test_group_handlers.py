@@ -22,7 +22,7 @@ from ottla.broker.handlers import (
     sync_group,
 )
 from ottla.broker.served import SERVED
-from ottla.broker.slices import SLICE_MS, STEP_ITEMS, LoopSlices
+from ottla.broker.slices import ITEMS_PER_SLICE, SLICE_MS, LoopSlices
 from ottla.cluster.refusal import TopicRefusal
 from ottla.env.clock import VirtualClock
 from ottla.wire.errors import ErrorCode
@@ -494,7 +494,7 @@ async def test_very_many_group_ids_are_looked_through_in_slices(broker: FakeBrok
         await asyncio.sleep(0)
     results = context.answer.groups if handler is describe_groups else context.answer.results
     assert [found.group_id for found in results] == [f"g{number}" for number in range(2_000)]
-    assert max(turns_ms) < 2 * STEP_ITEMS
+    assert max(turns_ms) < 2 * ITEMS_PER_SLICE
 
 
 @pytest.mark.spec("S5")

@@ -24,10 +24,10 @@ PartitionKey = tuple[str, int]
 NO_EPOCH: Final = -1
 NO_TOPIC_ID: Final = UUID(int=0)
 #: New or changed partitions in one request, where the leader grants a session: ten thousands would hold up both loops,
-#: and requests of several fetchers may come in one turn of a loop.
+#: and requests of several fetchers may come in one slice.
 MOST_NAMED: Final = 500
-#: Partitions that are looked at in one step of `prepare`.
-PARTITIONS_PER_STEP: Final = 1_000
+#: Partitions that are looked at in one slice of `prepare`.
+PARTITIONS_PER_SLICE: Final = 1_000
 #: Special timestamps of ListOffsets: the leader's log end, and its log start.
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -288,7 +288,7 @@ class FetcherMachine:
         return bool(self._held)
 
     def prepare(self, now_ms: float) -> Iterator[None]:
-        """End the delays that are over, and list everything for a new session, in steps between which roles change."""
+        """End the delays that are over, and list everything for a new session, in slices between which roles change."""
         while self._deadlines and self._deadlines[0] <= now_ms:
             for count, key in enumerate(self._delayed.pop(heappop(self._deadlines)), 1):
                 followed = self._followed.get(key)
@@ -297,7 +297,7 @@ class FetcherMachine:
                     followed.delayed_until_ms = None
                     if followed.is_asked_for:
                         self._changed[key] = None
-                if not count % PARTITIONS_PER_STEP:
+                if not count % PARTITIONS_PER_SLICE:
                     yield
         if self._session.is_new:
             yield from self._list_all()
@@ -309,7 +309,7 @@ class FetcherMachine:
             if followed is not None and followed.is_asked_for:
                 followed.asked = None
                 self._changed[key] = None
-            if not count % PARTITIONS_PER_STEP:
+            if not count % PARTITIONS_PER_SLICE:
                 yield
         self._forgotten.clear()
 
