@@ -31,7 +31,6 @@ class RangeAssignor(PartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        """Assign the topics that exist and have subscribers."""
         racks = member_racks(subscriptions)
         members = subscribers_by_topic(subscriptions)
         counts = subscribed_partition_counts(cluster, subscriptions)

@@ -189,26 +189,21 @@ class _RackRing:
         return first if following < 0 else following
 
     def name(self, place: int) -> str:
-        """The member at that place."""
         return self._names[place]
 
     def names(self) -> list[str]:
-        """The present members, in order."""
         return [name for place, name in enumerate(self._names) if place not in self._gone]
 
     def add(self, name: str) -> None:
-        """Append a member."""
         if rack := self._racks.get(name):
             self._places.setdefault(rack, []).append(len(self._names))
         self._names.append(name)
 
     def remove(self, place: int) -> None:
-        """Remove the member at that place."""
         places = self._places[self._racks[self._names[place]]]
         del places[bisect_left(places, place)]
         self._gone.add(place)
 
     def clear(self) -> None:
-        """Remove all members."""
         self._gone.update(range(len(self._names)))
         self._places.clear()

@@ -259,7 +259,6 @@ class _Movements:
         return number if others is None else others.first()
 
     def note(self, number: int, source: int, target: int) -> None:
-        """Record a move."""
         place = number % self._numbered.topics
         known = self._pairs.pop(number, None)
         if known is not None:

@@ -34,7 +34,6 @@ class _WholeResponseContext(RequestContext):
         self.throttle_ms = context.throttle_ms
 
     def reply_parts(self, parts: Sequence[Part], length: int) -> None:
-        """See `RequestContext`."""
         try:
             body = _read(parts)
         except Exception as error:
@@ -54,7 +53,6 @@ class _CutContext(_WholeResponseContext):
         self._after_bytes = after_bytes
 
     def reply_body(self, body: bytes) -> None:
-        """See `RequestContext`."""
         kept = (self._head(len(body)) + body)[: self._after_bytes]
         if kept:
             self.connection.send_bytes(kept)
@@ -63,7 +61,6 @@ class _CutContext(_WholeResponseContext):
             self.disconnect()
 
     def no_reply(self) -> None:
-        """See `RequestContext`."""
         self.disconnect()
 
 
@@ -77,7 +74,6 @@ class _ChangingContext(_WholeResponseContext):
         self._change = change
 
     def reply_body(self, body: bytes) -> None:
-        """See `RequestContext`."""
         try:
             response, _ = decode_prefix(API[self.header.api_key].response, body, self.api_version)
             self._change(response)

@@ -65,7 +65,6 @@ class RunningWork(Pending):
         self.task = task
 
     def cancel(self) -> None:
-        """Cancel the task: the client has disconnected."""
         self.task.cancel()
 
 
@@ -387,7 +386,6 @@ class Dispatcher:
             _failed(context, error)
 
     async def stop(self) -> None:
-        """Cancel all running work."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

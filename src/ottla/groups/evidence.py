@@ -131,7 +131,6 @@ class Evidence:
     value: dict[str, Any]
 
     def encode(self) -> bytes:
-        """The record's value."""
         return json.dumps(self.value, separators=(",", ":"), ensure_ascii=False).encode()
 
     @property
@@ -190,7 +189,6 @@ class RebalanceRecorder:
             timeline.joined_at_ms = now_ms
 
     def synced(self, member_id: str, now_ms: int) -> None:
-        """Record a member's SyncGroup."""
         timeline = self._timeline(member_id)
         if timeline.synced_at_ms is None:
             timeline.synced_at_ms = now_ms

@@ -13,7 +13,6 @@ from ottla.groups.events import Protocols
 
 
 def protocol_names(protocols: Protocols) -> set[str]:
-    """The names only."""
     return {name for name, _ in protocols}
 
 
@@ -123,11 +122,9 @@ class GroupMembers:
         return member_id in self._members
 
     def ids(self) -> Set[str]:
-        """The member ids."""
         return self._members.keys()
 
     def get(self, member_id: str) -> GroupMemberState | None:
-        """A member by its id."""
         return self._members.get(member_id)
 
     def static_member_id(self, group_instance_id: str) -> str | None:
@@ -190,7 +187,6 @@ class GroupMembers:
     def update(
         self, member: GroupMemberState, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Update a member from its latest JoinGroup."""
         self._supporters.subtract(protocol_names(member.protocols))
         self._supporters.update(protocol_names(protocols))
         member.protocols = protocols
@@ -252,7 +248,6 @@ class GroupMembers:
             self._joining += by
 
     def problems(self) -> list[str]:
-        """Violated invariants; empty if there are none."""
         found = []
         joining = sum(member.join_token is not None for member in self)
         if joining != self._joining:

@@ -70,7 +70,6 @@ class MadePart:
             self._release()
 
     def release(self) -> None:
-        """Drop the part."""
         if self._at_work:
             self._dropped = True
         elif self.length > 0:

@@ -172,7 +172,6 @@ class Acceptor:
         self._connections.add(connection)
 
     def close(self) -> None:
-        """Stop accepting."""
         self._closed = True
         self._loop.remove_reader(self._listening.fd)
         self._listening.close()

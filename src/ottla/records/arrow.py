@@ -90,7 +90,6 @@ class ArrowRows:
 
     @property
     def count(self) -> int:
-        """Rows gathered."""
         return self._columns.count
 
     @property

@@ -235,5 +235,4 @@ class _Writer:
             file.close()
 
     def close(self) -> None:
-        """Release the files."""
         self._segment.close()

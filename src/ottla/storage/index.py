@@ -59,7 +59,6 @@ class IndexMemory:
         loaded[index] = None
 
     def remove(self, index: OffsetIndex) -> None:
-        """Remove an index."""
         del self._loaded[index]
         index.unload()
 
@@ -158,7 +157,6 @@ class OffsetIndex(_SparseIndex):
         return self._offsets, self._positions
 
     def unload(self) -> None:
-        """Release the memory."""
         if self._offsets is not None:
             self._memory.used_bytes -= self.entries * OFFSET_ENTRY.size
         self._offsets = self._positions = None

@@ -50,7 +50,6 @@ class LogDirectories:
         self._renamed = 0
 
     def live(self) -> list[LogDirectory]:
-        """The log directories in service."""
         return [log_dir for log_dir in self.all if log_dir.failure is None]
 
     # -- locks
@@ -89,7 +88,6 @@ class LogDirectories:
         )
 
     def release(self) -> None:
-        """Unlock all."""
         for log_dir in self.all:
             log_dir.release()
 
@@ -131,7 +129,6 @@ class LogDirectories:
     # -- which partition is where
 
     def set_log_dir(self, key: TopicPartitionKey, log_dir: LogDirectory) -> None:
-        """The partition's log is in this directory."""
         self._log_dir_by_partition[key] = log_dir
         self._partition_counts[log_dir.path] += 1
 
@@ -146,11 +143,9 @@ class LogDirectories:
         return log_dir
 
     def log_dir_of(self, key: TopicPartitionKey) -> LogDirectory | None:
-        """The directory that holds this partition's log."""
         return self._log_dir_by_partition.get(key)
 
     def keys_in(self, log_dir: LogDirectory) -> list[TopicPartitionKey]:
-        """The partitions whose logs are in this directory."""
         return [key for key, place in self._log_dir_by_partition.items() if place is log_dir]
 
     def keys_by_path(self) -> dict[str, list[TopicPartitionKey]]:

@@ -191,7 +191,6 @@ class LogManager:
 
     @property
     def failed_log_dirs(self) -> list[str]:
-        """The log directories that are out of service."""
         return [log_dir.path for log_dir in self.directories.all if log_dir.failure is not None]
 
     def contents(self) -> list[LogDirectoryState]:
@@ -237,7 +236,6 @@ class LogManager:
         return max((entry.producer_id for log in self._logs.values() for entry in log.producers), default=-1)
 
     def logs(self) -> Iterable[PartitionLog]:
-        """All logs."""
         return self._logs.values()
 
     def unclaim_all(self) -> None:
@@ -245,7 +243,6 @@ class LogManager:
         self.unclaimed.update(self._logs)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """A partition's log; None if this broker has none."""
         return self._logs.get((topic, partition))
 
     @property

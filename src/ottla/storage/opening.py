@@ -37,7 +37,6 @@ class _Place(NamedTuple):
 
     @property
     def key(self) -> TopicPartitionKey:
-        """Topic and partition."""
         return self.log.topic, self.log.partition
 
 

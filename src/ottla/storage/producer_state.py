@@ -105,7 +105,6 @@ class ProducerState:
         return iter(self._entries.values())
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """The state of a producer id."""
         return self._entries.get(producer_id)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -248,7 +247,6 @@ class ProducerState:
         return len(gone)
 
     def clear(self) -> None:
-        """Remove all producers."""
         self._entries.clear()
         self.open_transactions.clear()
         self.unreplicated.clear()

@@ -25,9 +25,7 @@ class PlacedBatch(Protocol):
     """A batch with its final offsets, as a segment needs it; a `BatchHeader` is one."""
 
     @property
-    def base_offset(self) -> int:
-        """Offset of the first record."""
-        ...
+    def base_offset(self) -> int: ...
 
     @property
     def last_offset_delta(self) -> int:
@@ -40,9 +38,7 @@ class PlacedBatch(Protocol):
         ...
 
     @property
-    def length(self) -> int:
-        """Size of the whole batch, in bytes."""
-        ...
+    def length(self) -> int: ...
 
 
 class Segment:

@@ -45,17 +45,14 @@ class SegmentList:
         return iter(self._segments)
 
     def all(self) -> tuple[Segment, ...]:
-        """The present segments."""
         return tuple(self._segments)
 
     @property
     def first(self) -> Segment:
-        """The oldest segment."""
         return self._segments[0]
 
     @property
     def size_bytes(self) -> int:
-        """Size of all batches, in bytes."""
         return sum(segment.size for segment in self._segments)
 
     # -- finding and reading

@@ -125,7 +125,6 @@ class TopicSettingsKeeper:
         self._write_next()
 
     def forget(self, topic: str) -> None:
-        """Forget a deleted topic."""
         self._due.pop(topic, None)
 
     def read(self, topic: str, topic_id: UUID | None, partitions: Iterable[int]) -> Mapping[str, str] | None:

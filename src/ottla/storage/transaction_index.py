@@ -34,7 +34,6 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
     def encode(self) -> bytes:
-        """Encode its entry."""
         return TXN_ENTRY.pack(TXN_INDEX_VERSION, *self)
 
 

@@ -46,7 +46,6 @@ class LostRecords(NamedTuple):
 
 
 def encode_lost_records(found: Iterable[LostRecords]) -> bytes:
-    """The field's content."""
     return json.dumps([each._asdict() for each in found], separators=(",", ":")).encode()
 
 

@@ -13,7 +13,6 @@ LONGEST_REASON: Final = 1_000
 
 
 def encode_refusal(reason: str) -> bytes:
-    """The field's content."""
     return reason[:LONGEST_REASON].encode()
 
 

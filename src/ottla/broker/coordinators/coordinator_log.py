@@ -70,7 +70,6 @@ class HostedLog:
     def append(
         self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None, *, needs_replicas: bool
     ) -> Appended | ErrorCode:
-        """See `CoordinatorLog`."""
         hosted = self._partitions.get(topic, partition)
         if hosted is None or hosted.leader is None or leader_epoch not in (None, hosted.leader_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -82,28 +81,23 @@ class HostedLog:
         return Appended(info.first_offset, hosted.log.high_watermark)
 
     def follow_roles(self, topic: str, listener: RoleListener | None) -> None:
-        """See `CoordinatorLog`."""
         self._partitions.follow_roles(topic, listener)
 
     def read_batches(
         self, topic: str, partition: int, unreadable: Callable[[UnreadableRange], None]
     ) -> Iterator[memoryview]:
-        """See `CoordinatorLog`."""
         hosted = self._partitions.get(topic, partition)
         return iter(()) if hosted is None else hosted.log.read_batches(hosted.log.log_start_offset, unreadable)
 
     def is_empty(self, topic: str, partition: int) -> bool:
-        """See `CoordinatorLog`."""
         hosted = self._partitions.get(topic, partition)
         return hosted is None or hosted.log.log_start_offset == hosted.log.log_end_offset
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """See `CoordinatorLog`."""
         hosted = self._partitions.get(topic, partition)
         return 0 if hosted is None else hosted.log.high_watermark
 
     def when_committed(self, topic: str, partition: int, offset: int, done: Committed) -> None:
-        """See `CoordinatorLog`."""
         hosted = self._partitions.get(topic, partition)
         if hosted is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -36,9 +36,7 @@ class Topics(Protocol):
     """The part of `ottla.broker.control.plane.ControlPlane` that is needed here."""
 
     @property
-    def image(self) -> ClusterImage:
-        """The present image of the cluster."""
-        ...
+    def image(self) -> ClusterImage: ...
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
         """Create an internal topic unless it exists."""
@@ -52,9 +50,7 @@ class EvidenceSender(Protocol):
         """Send one batch, and return the leader's error; LEADER_NOT_AVAILABLE if none is known, or it is away."""
         ...
 
-    def close(self) -> None:
-        """Close the connection."""
-        ...
+    def close(self) -> None: ...
 
 
 class EvidenceWriter:

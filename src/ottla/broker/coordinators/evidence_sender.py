@@ -34,7 +34,6 @@ class LeaderOfEvidence:
         self._target: BrokerImage | None = None
 
     async def send(self, batch: bytes) -> ErrorCode:
-        """See `EvidenceSender`."""
         from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
         target = self._leader()
@@ -53,7 +52,6 @@ class LeaderOfEvidence:
         return KNOWN_CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def close(self) -> None:
-        """See `EvidenceSender`."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

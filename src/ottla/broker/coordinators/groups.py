@@ -182,7 +182,6 @@ class GroupCoordinatorService:
         return self._clock.now_ms()
 
     def new_id(self) -> str:
-        """A random id for a new member."""
         return str(self._randomness.uuid())
 
     def submit(self, request: GroupRequest, allow_empty_group_id: bool = False) -> None:

@@ -21,19 +21,13 @@ class CoordinatorBatch(Protocol):
     """Records to be appended together. `producer_id` is -1 if they are not part of a transaction."""
 
     @property
-    def records(self) -> Sequence[Any]:
-        """The records, of the kind's own type."""
-        ...
+    def records(self) -> Sequence[Any]: ...
 
     @property
-    def producer_id(self) -> int:
-        """The transaction's producer id."""
-        ...
+    def producer_id(self) -> int: ...
 
     @property
-    def producer_epoch(self) -> int:
-        """The transaction's producer epoch."""
-        ...
+    def producer_epoch(self) -> int: ...
 
 
 class CoordinatorReply(Protocol):
@@ -45,9 +39,7 @@ class CoordinatorReply(Protocol):
         ...
 
     @property
-    def result(self) -> Any:
-        """The result, of the kind's own type."""
-        ...
+    def result(self) -> Any: ...
 
 
 class CoordinatorStep(Protocol):
@@ -163,9 +155,7 @@ class CoordinatorKind(Protocol[Shard, StepIn]):
         """Key and value of a record in the log. Raises WireError or struct.error if it cannot be encoded."""
         ...
 
-    def decode(self, key: bytes | None, value: bytes | None) -> Any | UnreadableRecord:
-        """Decode a record of the log."""
-        ...
+    def decode(self, key: bytes | None, value: bytes | None) -> Any | UnreadableRecord: ...
 
     def failed_result(self, result: Any, error: ErrorCode) -> Any:
         """The result of a reply whose batches are lost or not committed in time."""

@@ -12,7 +12,6 @@ MAX_VERSION = 0
 
 
 def accesses(context: RequestContext, request: AllocateProducerIdsRequest) -> Accesses:
-    """CLUSTER_ACTION: a request of brokers."""
     return (CLUSTER_ACTION,)
 
 

@@ -27,7 +27,6 @@ MAX_VERSION = 2
 
 
 def accesses(context: RequestContext, request: AlterConfigsRequest) -> Accesses:
-    """ALTER_CONFIGS of each topic, or of the cluster for brokers."""
     return accesses_of(Operation.ALTER_CONFIGS, request.resources)
 
 

@@ -16,7 +16,6 @@ MAX_VERSION = 3
 
 
 def accesses(context: RequestContext, request: AlterPartitionRequest) -> Accesses:
-    """CLUSTER_ACTION: a request of brokers."""
     return (CLUSTER_ACTION,)
 
 

@@ -27,12 +27,10 @@ MOST_AT_ONCE = 500
 
 
 def accesses(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Accesses:
-    """ALTER of the cluster."""
     return (on_cluster(Operation.ALTER),)
 
 
 def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
-    """Have the controller begin, replace or cancel moves."""
     if not context.permits(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         context.spawn(_refuse(context, request))
     else:

@@ -21,12 +21,10 @@ MAX_VERSION = 2
 
 
 def accesses(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Accesses:
-    """ALTER of the cluster."""
     return (on_cluster(Operation.ALTER),)
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> None:
-    """Begin or end the moves."""
     context.spawn(_alter(context, request))
 
 

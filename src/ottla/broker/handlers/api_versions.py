@@ -35,7 +35,6 @@ def accesses(context: RequestContext, request: ApiVersionsRequest) -> Accesses:
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> None:
-    """Reply with the table of served APIs."""
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):

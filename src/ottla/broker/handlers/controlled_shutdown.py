@@ -15,7 +15,6 @@ MAX_VERSION = 3
 
 
 def accesses(context: RequestContext, request: ControlledShutdownRequest) -> Accesses:
-    """CLUSTER_ACTION: a request of brokers."""
     return (CLUSTER_ACTION,)
 
 

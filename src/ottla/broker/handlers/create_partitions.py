@@ -24,7 +24,6 @@ MAX_VERSION = 3
 
 
 def accesses(context: RequestContext, request: CreatePartitionsRequest) -> Accesses:
-    """ALTER of each topic."""
     return on_topics(Operation.ALTER, (topic.name for topic in request.topics))
 
 

@@ -40,7 +40,6 @@ class _Results:
 
 
 def accesses(context: RequestContext, request: DeleteGroupsRequest) -> Accesses:
-    """DELETE of each group."""
     return (on_group(Operation.DELETE, name) for name in request.groups_names)
 
 

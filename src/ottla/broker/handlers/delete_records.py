@@ -36,7 +36,6 @@ PartitionKey = tuple[str, int]
 
 
 def accesses(context: RequestContext, request: DeleteRecordsRequest) -> Accesses:
-    """DELETE of each topic."""
     return on_topics(Operation.DELETE, (topic.name for topic in request.topics))
 
 

@@ -36,7 +36,6 @@ DELETION_DISABLED_SINCE = 3
 
 
 def accesses(context: RequestContext, request: DeleteTopicsRequest) -> Accesses:
-    """DESCRIBE and DELETE of each topic."""
     known = context.broker.image.topic_names
     names: Iterable[str | None]
     if context.api_version >= TOPICS_SINCE:

@@ -46,7 +46,6 @@ SHARED_DESCRIPTIONS = 256
 
 
 def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Accesses:
-    """DESCRIBE_CONFIGS of each topic, or of the cluster for brokers."""
     return accesses_of(OPERATION, request.resources)
 
 

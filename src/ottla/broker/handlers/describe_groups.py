@@ -30,7 +30,6 @@ NOT_ASKED = -0x80000000
 
 
 def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Accesses:
-    """DESCRIBE of each group."""
     return (on_group(Operation.DESCRIBE, name) for name in request.groups)
 
 

@@ -44,7 +44,6 @@ Lost = Callable[[str, int], Sequence[LostRecords]]
 
 
 def accesses(context: RequestContext, request: DescribeLogDirsRequest) -> Accesses:
-    """DESCRIBE of the cluster."""
     return (on_cluster(Operation.DESCRIBE),)
 
 

@@ -25,13 +25,10 @@ MAX_VERSION = 0
 
 
 def accesses(context: RequestContext, request: DescribeProducersRequest) -> Accesses:
-    """READ of each topic."""
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))
 
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> None:
-    """Reply per partition."""
-
     def topic_result(topic: TopicRequest) -> TopicResponse:
         refused = ErrorCode.NONE
         if not context.permits(Operation.READ, ResourceType.TOPIC, topic.name):

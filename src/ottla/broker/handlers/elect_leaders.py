@@ -28,7 +28,6 @@ MOST_AT_ONCE = 1_000
 
 
 def accesses(context: RequestContext, request: ElectLeadersRequest) -> Accesses:
-    """ALTER of the cluster."""
     return (on_cluster(Operation.ALTER),)
 
 

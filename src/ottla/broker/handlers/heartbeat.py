@@ -15,12 +15,10 @@ MAX_VERSION = 4
 
 
 def accesses(context: RequestContext, request: HeartbeatRequest) -> Accesses:
-    """READ of the group."""
     return (on_group(Operation.READ, request.group_id),)
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> None:
-    """Reply at once."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         context.reply(HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return

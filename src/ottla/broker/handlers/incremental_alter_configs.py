@@ -25,7 +25,6 @@ MAX_VERSION = 1
 
 
 def accesses(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Accesses:
-    """ALTER_CONFIGS of each topic, or of the cluster for brokers."""
     return accesses_of(Operation.ALTER_CONFIGS, request.resources)
 
 

@@ -33,7 +33,6 @@ PROTOCOLS_LIMIT = 1_000
 
 
 def accesses(context: RequestContext, request: JoinGroupRequest) -> Accesses:
-    """READ of the group."""
     return (on_group(Operation.READ, request.group_id),)
 
 

@@ -33,7 +33,6 @@ WITH_TOPIC_IDS = 5
 
 
 def accesses(context: RequestContext, request: LeaderAndIsrRequest) -> Accesses:
-    """CLUSTER_ACTION."""
     return (CLUSTER_ACTION,)
 
 

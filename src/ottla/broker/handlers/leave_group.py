@@ -24,12 +24,10 @@ MEMBERS_PER_SLICE = 500
 
 
 def accesses(context: RequestContext, request: LeaveGroupRequest) -> Accesses:
-    """READ of the group."""
     return (on_group(Operation.READ, request.group_id),)
 
 
 def handle(context: RequestContext, request: LeaveGroupRequest) -> None:
-    """Remove the members from the group."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         _answer(context, LeaveResult(ErrorCode.GROUP_AUTHORIZATION_FAILED, ()))
         return

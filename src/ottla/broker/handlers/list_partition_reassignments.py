@@ -20,12 +20,10 @@ MAX_VERSION = 0
 
 
 def accesses(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Accesses:
-    """DESCRIBE of the cluster."""
     return (on_cluster(Operation.DESCRIBE),)
 
 
 def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
-    """Reply with what the controller drives."""
     error = ErrorCode.NONE
     if not context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -37,7 +37,6 @@ PARTITIONS_PER_SLICE = 64
 
 
 def accesses(context: RequestContext, request: OffsetCommitRequest) -> Accesses:
-    """READ of the group and of each topic."""
     yield on_group(Operation.READ, request.group_id)
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))
 

@@ -24,7 +24,6 @@ PARTITIONS_PER_SLICE = 64
 
 
 def accesses(context: RequestContext, request: OffsetDeleteRequest) -> Accesses:
-    """DELETE of the group, READ of each topic."""
     yield on_group(Operation.DELETE, request.group_id)
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))
 

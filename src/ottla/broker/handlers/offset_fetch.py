@@ -38,7 +38,6 @@ INVALID_OFFSET = -1
 
 
 def accesses(context: RequestContext, request: OffsetFetchRequest) -> Accesses:
-    """DESCRIBE of each group and topic."""
     groups = (
         [(group.group_id, group.topics) for group in request.groups]
         if context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS
@@ -55,7 +54,6 @@ def accesses(context: RequestContext, request: OffsetFetchRequest) -> Accesses:
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> None:
-    """Reply with the committed offsets."""
     if context.api_version == ZOOKEEPER_VERSION:
         context.spawn(_fetch_from_zookeeper(context, request))
     elif context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS:

@@ -21,7 +21,6 @@ MAX_VERSION = 4
 
 
 def accesses(context: RequestContext, request: StopReplicaRequest) -> Accesses:
-    """CLUSTER_ACTION."""
     return (CLUSTER_ACTION,)
 
 

@@ -23,7 +23,6 @@ ASSIGNMENTS_PER_SLICE = 64
 
 
 def accesses(context: RequestContext, request: SyncGroupRequest) -> Accesses:
-    """READ of the group."""
     return (on_group(Operation.READ, request.group_id),)
 
 

@@ -16,7 +16,6 @@ MAX_VERSION = 0
 
 
 def accesses(context: RequestContext, request: UnregisterBrokerRequest) -> Accesses:
-    """ALTER of the cluster."""
     yield on_cluster(Operation.ALTER)
 
 

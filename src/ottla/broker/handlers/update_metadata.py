@@ -30,7 +30,6 @@ MAX_VERSION = 8
 
 
 def accesses(context: RequestContext, request: UpdateMetadataRequest) -> Accesses:
-    """CLUSTER_ACTION."""
     return (CLUSTER_ACTION,)
 
 

@@ -41,7 +41,6 @@ class BrokerMetric(NamedTuple):
 
 
 def broker_registry(broker: Broker) -> MetricsRegistry:
-    """The registry of a running broker."""
     registry = MetricsRegistry()
     for metric in BROKER_METRICS:
         registry.add(metric.declaration, partial(metric.read, broker))

@@ -32,7 +32,6 @@ class MetricDeclaration:
 
     @property
     def is_counter(self) -> bool:
-        """Whether it is a counter."""
         return self.name.endswith("_total")
 
 
@@ -76,7 +75,6 @@ class _Families:
         self._readings = readings
 
     def collect(self) -> Iterator[Family]:
-        """See `prometheus_client.registry.Collector`."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for declaration, values in self._readings:

@@ -66,7 +66,6 @@ class ReplicationQuota:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a limit."""
         return self._limit != UNLIMITED
 
     @property

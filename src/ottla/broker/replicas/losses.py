@@ -125,7 +125,6 @@ class LossReports:
     # -- the file: a JSON list of topic, partition and reports
 
     def encoded(self) -> bytes:
-        """The content of the file."""
         lines = [
             json.dumps([topic, index, encode_lost_records(reports).decode()])
             for (topic, index), reports in self._reports.items()

@@ -76,7 +76,6 @@ class FlushTimer:
             self._arm(log)
 
     def stop(self) -> None:
-        """Cancel all timers."""
         for handle in self._armed.values():
             handle.cancel()
         self._armed.clear()
@@ -129,7 +128,6 @@ class ReplicaManager:
             yield from partitions.values()
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None if this broker does not host it."""
         partitions = self._by_name.get(topic)
         return partitions.get(index) if partitions is not None else None
 
