@@ -104,8 +104,8 @@ def _settled(
     contested: set[int] = set()
     owners: dict[int, str] = {}
     for member_id, numbers in claimed.items():
-        given = data[member_id].generation
-        generation = NO_GENERATION if given is None else given
+        known = data[member_id].generation
+        generation = NO_GENERATION if known is None else known
         for number in numbers:
             other = owners.get(number)
             if other is None:

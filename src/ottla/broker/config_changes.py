@@ -27,7 +27,7 @@ TOO_MANY_CHANGES = TopicRefusal(
 )
 
 
-class Asked(NamedTuple):
+class RequestedChange(NamedTuple):
     """A resource, the changes requested, and the function that applies them to the present settings."""
 
     resource: Resource
@@ -37,25 +37,25 @@ class Asked(NamedTuple):
 
 def accesses_of(operation: Operation, resources: Collection[Any]) -> Iterator[Access]:
     """The operation on each topic, or on the cluster for brokers."""
-    for asked in resources:
-        is_topic = asked.resource_type == TOPIC
-        yield on_topic(operation, asked.resource_name) if is_topic else on_cluster(operation)
+    for resource in resources:
+        is_topic = resource.resource_type == TOPIC
+        yield on_topic(operation, resource.resource_name) if is_topic else on_cluster(operation)
 
 
 async def change_and_reply(
     context: RequestContext,
     request: Any,
-    asked_of: Callable[[Any], Asked],
+    change_of: Callable[[Any], RequestedChange],
     classes: tuple[type[Any], type[Any]],
     *,
     loggers: bool = False,
 ) -> None:
     """Change the resources of a request one after the other; each has its own result.
 
-    `asked_of` reads a resource of the request, `classes` are those of the response and of its results, and `loggers`
+    `change_of` reads a resource of the request, `classes` are those of the response and of its results, and `loggers`
     says whether this request may change log levels.
     """
-    refusals = await _change_all(context, mapped(request.resources, asked_of), request.validate_only, loggers)
+    refusals = await _change_all(context, mapped(request.resources, change_of), request.validate_only, loggers)
     if refusals is None:
         return
     response_class, result_class = classes
@@ -76,16 +76,16 @@ async def change_and_reply(
 
 
 async def _change_all(
-    context: RequestContext, asked: Collection[Asked], validate_only: bool, loggers: bool
+    context: RequestContext, requested: Collection[RequestedChange], validate_only: bool, loggers: bool
 ) -> list[TopicRefusal | None] | None:
     """The refusal of each resource in their order, None for success.
 
     If the client disconnects, the remaining resources stay as they are, and the result is None.
     """
     broker = context.broker
-    twice = await _named_twice(broker, asked)
+    twice = await _named_twice(broker, requested)
     results: list[TopicRefusal | None] = []
-    for one in asked:
+    for one in requested:
         await broker.slices.point()
         if context.is_gone:
             return None
@@ -102,11 +102,11 @@ async def _change_all(
     return results
 
 
-async def _named_twice(broker: Broker, asked: Collection[Asked]) -> set[Resource]:
+async def _named_twice(broker: Broker, requested: Collection[RequestedChange]) -> set[Resource]:
     """The resources that are named repeatedly."""
     seen: set[Resource] = set()
     twice: set[Resource] = set()
-    for one in asked:
+    for one in requested:
         await broker.slices.point()
         (twice if one.resource in seen else seen).add(one.resource)
     await broker.slices.empty(seen)
@@ -122,7 +122,7 @@ def _refused_access(context: RequestContext, resource: Resource) -> TopicRefusal
     return None
 
 
-async def _change(broker: Broker, one: Asked, validate_only: bool) -> TopicRefusal | None:
+async def _change(broker: Broker, one: RequestedChange, validate_only: bool) -> TopicRefusal | None:
     if one.resource.kind == TOPIC:
         return await broker.control.change_configs(one.resource.name, one.settle, validate_only=validate_only)
     if one.resource.kind == BROKER_LOGGER:

@@ -10,7 +10,7 @@ from ottla.cluster.image import NO_LEADER
 from ottla.wire.errors import ErrorCode
 
 #: The errors with which a response names the leader.
-ASKED_WRONGLY = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+ERRORS_WITH_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 NO_EPOCH = -1
 
 E = TypeVar("E")

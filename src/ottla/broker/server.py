@@ -398,7 +398,7 @@ class Broker:
     def _fetcher_manager(self, control: ControlPlane) -> ReplicaFetcherManager:
         """The fetchers, which copy the partitions that other brokers lead."""
         # A broker that is alone needs none of this at its start.
-        from ottla.broker.replicas.fetching.fetcher import FetcherSurroundings
+        from ottla.broker.replicas.fetching.fetcher import FetcherContext
         from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
         from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
         from ottla.peer.errors import BrokerUnreachableError
@@ -411,7 +411,7 @@ class Broker:
                 raise BrokerUnreachableError(f"broker {leader_id} is not registered in the cluster", retriable=True)
             return await control.connector.connect(leader, client_id, settings.timeout_ms)
 
-        surroundings = FetcherSurroundings(
+        surroundings = FetcherContext(
             control.broker_id,
             lambda: control.membership.broker_epoch,
             self.partitions,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.context import RequestContext
-from ottla.broker.current_leaders import ASKED_WRONGLY, CurrentLeaders
+from ottla.broker.current_leaders import ERRORS_WITH_LEADER, CurrentLeaders
 from ottla.broker.fetch_sessions import NO_SESSION, TopicKey
-from ottla.broker.fetches.asked import PARTITIONS_AT_ONCE, BegunFetch
 from ottla.broker.fetches.conversion import CONVERTED_BYTES, PartitionConversion
+from ottla.broker.fetches.requested import PARTITIONS_AT_ONCE, BegunFetch
 from ottla.broker.fetches.results import UNKNOWN, Found, failed, release, topic_response, unknown
 from ottla.broker.fetches.versions import BATCHES_SINCE, FORMAT_1_SINCE, LEADERS_SINCE
 from ottla.records.message_set import MAGIC_0, MAGIC_1
@@ -75,7 +75,7 @@ class FetchAnswer:
         leaders = CurrentLeaders(self._context, NodeEndpoint)
         by_topic: dict[TopicKey, list[PartitionData]] = {}
         for wanted, data in found:
-            if data.error_code in ASKED_WRONGLY:
+            if data.error_code in ERRORS_WITH_LEADER:
                 self._name_leader(wanted.topic, data, leaders)
             size = data.records.length if data.records else 0
             if session is not None:
@@ -122,7 +122,7 @@ class FetchAnswer:
         def refused(index: int) -> PartitionData:
             error = unknown(self._context, topic, index)
             data = failed(index, error, is_unknown=error in UNKNOWN)
-            if error in ASKED_WRONGLY:
+            if error in ERRORS_WITH_LEADER:
                 self._name_leader(topic, data, leaders)
             return data
 

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 
 from ottla.broker.authorization import Accesses, Operation
-from ottla.broker.config_changes import CHANGES_LIMIT, Asked, accesses_of, change_and_reply
+from ottla.broker.config_changes import CHANGES_LIMIT, RequestedChange, accesses_of, change_and_reply
 from ottla.broker.context import RequestContext
 from ottla.cluster.configs import SET, ConfigChange, Resource, changed
 from ottla.cluster.refusal import TopicRefusal
@@ -33,13 +33,13 @@ def accesses(context: RequestContext, request: AlterConfigsRequest) -> Accesses:
 def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
     """Replace the settings of the resources one after the other; each has its own result."""
     classes = AlterConfigsResponse, AlterConfigsResourceResponse
-    context.spawn(change_and_reply(context, request, _asked, classes))
+    context.spawn(change_and_reply(context, request, _change, classes))
 
 
-def _asked(resource: AlterConfigsResource) -> Asked:
+def _change(resource: AlterConfigsResource) -> RequestedChange:
     changes = [ConfigChange(each.name, SET, each.value) for each in islice(resource.configs, CHANGES_LIMIT + 1)]
     settle = partial(_replaced, changes=changes)
-    return Asked(Resource(resource.resource_type, resource.resource_name), changes, settle)
+    return RequestedChange(Resource(resource.resource_type, resource.resource_name), changes, settle)
 
 
 def _replaced(_: Mapping[str, str], changes: list[ConfigChange]) -> dict[str, str] | TopicRefusal:

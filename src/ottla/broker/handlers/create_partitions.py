@@ -36,16 +36,16 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
     await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     slices = context.broker.slices
     # How often each topic is named. There may be very many: names go from here as their results are encoded.
-    asked: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for topic in request.topics:
         await slices.point()
-        asked[topic.name] = asked.get(topic.name, 0) + 1
+        counts[topic.name] = counts.get(topic.name, 0) + 1
     results = GrowingArray(CreatePartitionsResponse, "results", context.api_version)
     for topic in request.topics:
         await slices.point()
         if context.is_gone:
             return
-        count = asked.pop(topic.name, 0)
+        count = counts.pop(topic.name, 0)
         if count == 0:
             continue
         by_hand = None

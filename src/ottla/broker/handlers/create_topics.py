@@ -54,10 +54,10 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
 async def _create(context: RequestContext, request: CreateTopicsRequest) -> None:
     await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     slices = context.broker.slices
-    asked: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for topic in request.topics:
         await slices.point()
-        asked[topic.name] += 1
+        counts[topic.name] += 1
     creates_all = context.permits(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     # Topics without settings of their own share one configuration and its description.
     described: dict[LogConfig, list[CreatableTopicConfigs]] = {}
@@ -72,7 +72,7 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
             )
         elif len(topic.assignments) > ASSIGNMENTS_LIMIT or len(topic.configs) > CHANGES_LIMIT:
             made = TopicRefusal(ErrorCode.INVALID_REQUEST, TOO_MUCH)
-        elif asked[topic.name] > 1:
+        elif counts[topic.name] > 1:
             made = TopicRefusal(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
         else:
             made = await context.broker.control.create_topic(_spec(topic), validate_only=request.validate_only)

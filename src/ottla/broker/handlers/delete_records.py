@@ -45,17 +45,17 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
 
 
 async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> None:
-    asked: dict[str, dict[int, int]] = {}
+    requested: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for number, partition in enumerate(topic.partitions):
             # As in Apache Kafka, a topic without partitions is not in the answer.
-            offsets = asked.setdefault(topic.name, {})
+            offsets = requested.setdefault(topic.name, {})
             offsets[partition.partition_index] = partition.offset
             if number % PARTITIONS_PER_SLICE == 0:
                 await context.broker.slices.point()
         await context.broker.slices.point()
     done: dict[PartitionKey, _Deletion] = {}
-    for name, offsets in asked.items():
+    for name, offsets in requested.items():
         for number, (index, offset) in enumerate(offsets.items()):
             if number % PARTITIONS_PER_SLICE == 0:
                 await context.broker.slices.point()
@@ -68,10 +68,10 @@ async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) ->
             context.client_state,
             [(each.partition.deleted, each.required - 1, each.result) for each in waiting],
             request.timeout_ms,
-            lambda: context.reply_in_slices(_response(context, asked, done)),
+            lambda: context.reply_in_slices(_response(context, requested, done)),
         )
     else:
-        await context.replied(_response(context, asked, done))
+        await context.replied(_response(context, requested, done))
 
 
 def _led(context: RequestContext, topic: str, index: int) -> Partition | ErrorCode:
@@ -123,7 +123,7 @@ class _Deletion:
 
 
 def _response(
-    context: RequestContext, asked: dict[str, dict[int, int]], done: dict[PartitionKey, _Deletion]
+    context: RequestContext, requested: dict[str, dict[int, int]], done: dict[PartitionKey, _Deletion]
 ) -> DeleteRecordsResponse:
     def partition_result(name: str, index: int) -> DeleteRecordsPartitionResult:
         deletion = done.get((name, index))
@@ -141,4 +141,4 @@ def _response(
             name=name, partitions=mapped(offsets, lambda index: partition_result(name, index))
         )
 
-    return DeleteRecordsResponse(topics=mapped(asked.items(), topic_result))
+    return DeleteRecordsResponse(topics=mapped(requested.items(), topic_result))

@@ -93,7 +93,7 @@ async def _deleted(
     """
     broker, loop = context.broker, asyncio.get_running_loop()
     results = []
-    asked: dict[asyncio.Task[TopicRefusal | None], DeletableTopicResult] = {}
+    deletions: dict[asyncio.Task[TopicRefusal | None], DeletableTopicResult] = {}
     try:
         for topic in topics:
             await broker.slices.point()
@@ -101,16 +101,16 @@ async def _deleted(
             results.append(result)
             if result.error_code == ErrorCode.NONE and result.name is not None:
                 topic_id = topic.topic_id if topic.name is None else None
-                asked[loop.create_task(broker.control.delete_topic(result.name, topic_id))] = result
-        if asked:
-            await asyncio.wait(asked, timeout=max(ends_at_s - loop.time(), LEAST_WAIT_S))
-        for task, result in asked.items():
+                deletions[loop.create_task(broker.control.delete_topic(result.name, topic_id))] = result
+        if deletions:
+            await asyncio.wait(deletions, timeout=max(ends_at_s - loop.time(), LEAST_WAIT_S))
+        for task, result in deletions.items():
             if task.done():
                 _note(result, task.result(), context.api_version)
             elif result.name in broker.image.topics:
                 _note(result, TIMED_OUT, context.api_version)
     finally:
-        for task in asked:
+        for task in deletions:
             task.cancel()  # what has begun continues
     return results
 

@@ -5,9 +5,16 @@
 
 from __future__ import annotations
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    CLUSTER_NAME,
+    Accesses,
+    Operation,
+    ResourceType,
+    on_cluster,
+)
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, knows_brokers
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, knows_brokers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -56,7 +63,7 @@ async def _answer(context: RequestContext, request: DescribeClusterRequest) -> N
                 CLUSTER_OPERATIONS
                 if request.include_cluster_authorized_operations
                 and context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-                else NOT_ASKED
+                else AUTHORIZED_OPERATIONS_OMITTED
             ),
         )
     )

@@ -63,12 +63,12 @@ class _Description:
         self._request = request
         self._encoded: dict[object, Any] = {}
 
-    def of(self, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+    def of(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
         """The settings of one resource."""
         result = DescribeConfigsResult(
-            error_code=0, error_message="", resource_type=asked.resource_type, resource_name=asked.resource_name
+            error_code=0, error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        found = self._refusal(asked) or self._configs(asked)
+        found = self._refusal(resource) or self._configs(resource)
         if isinstance(found, TopicRefusal):
             result.error_code = int(found.error)
             result.error_message = found.response_message
@@ -76,25 +76,25 @@ class _Description:
             result.configs = found
         return result
 
-    def _refusal(self, asked: DescribeConfigsResource) -> TopicRefusal | None:
+    def _refusal(self, resource: DescribeConfigsResource) -> TopicRefusal | None:
         context = self._context
-        if asked.resource_type == TOPIC:
-            if not context.permits(OPERATION, ResourceType.TOPIC, asked.resource_name):
+        if resource.resource_type == TOPIC:
+            if not context.permits(OPERATION, ResourceType.TOPIC, resource.resource_name):
                 return TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
         elif not context.permits(OPERATION, ResourceType.CLUSTER, CLUSTER_NAME):
             return TopicRefusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "")
         return None
 
-    def _configs(self, asked: DescribeConfigsResource) -> Any | TopicRefusal:
+    def _configs(self, resource: DescribeConfigsResource) -> Any | TopicRefusal:
         """The encoded settings, or the refusal."""
         broker, version = self._context.broker, self._context.api_version
-        keys = frozenset(asked.configuration_keys or ())
-        known = broker.image.topics.get(asked.resource_name) if asked.resource_type == TOPIC else None
-        same = asked.resource_name if known is None else frozenset(known.configs.items())
-        key = (asked.resource_type, known is None, same, keys)
+        keys = frozenset(resource.configuration_keys or ())
+        known = broker.image.topics.get(resource.resource_name) if resource.resource_type == TOPIC else None
+        same = resource.resource_name if known is None else frozenset(known.configs.items())
+        key = (resource.resource_type, known is None, same, keys)
         encoded = self._encoded.get(key)
         if encoded is None:
-            found = _entries(broker, asked)
+            found = _entries(broker, resource)
             if isinstance(found, TopicRefusal):
                 return found
             settings = [_setting(entry, self._request, version) for entry in found if not keys or entry.name in keys]
@@ -105,16 +105,16 @@ class _Description:
         return encoded
 
 
-def _entries(broker: Broker, asked: DescribeConfigsResource) -> list[DescribedConfig] | TopicRefusal:
-    if asked.resource_type == TOPIC:
-        return _topic_entries(broker, asked.resource_name)
-    if asked.resource_type == BROKER:
-        return _broker_entries(broker, asked.resource_name)
-    if asked.resource_type == CLIENT_METRICS:
+def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedConfig] | TopicRefusal:
+    if resource.resource_type == TOPIC:
+        return _topic_entries(broker, resource.resource_name)
+    if resource.resource_type == BROKER:
+        return _broker_entries(broker, resource.resource_name)
+    if resource.resource_type == CLIENT_METRICS:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters")
-    if asked.resource_type == BROKER_LOGGER:
-        return _logger_entries(broker, asked.resource_name)
-    return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
+    if resource.resource_type == BROKER_LOGGER:
+        return _logger_entries(broker, resource.resource_name)
+    return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
 def _topic_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.authorization import AUTHORIZED_OPERATIONS_OMITTED, Accesses, Operation, ResourceType, on_group
 from ottla.broker.context import RequestContext
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import GroupState
@@ -26,7 +26,6 @@ MAX_VERSION = 5
 
 #: Operations permitted on a group without an authorizer: READ (3), DELETE (6), DESCRIBE (8).
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-NOT_ASKED = -0x80000000
 
 
 def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Accesses:
@@ -39,7 +38,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> None:
 
 
 async def _describe(context: RequestContext, request: DescribeGroupsRequest) -> None:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
     names = await context.broker.slices.distinct(request.groups, None)
     await context.replied(
         DescribeGroupsResponse(groups=mapped(names, lambda name: _described(context, name, operations)))

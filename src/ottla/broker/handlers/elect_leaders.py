@@ -54,7 +54,7 @@ def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
 async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
     await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     control, slices = context.broker.control, context.broker.slices
-    asked = request.topic_partitions
+    requested = request.topic_partitions
     keys = await _keys(context, request)
     refusals: dict[PartitionKey, TopicRefusal] = {}
     for start in range(0, len(keys), MOST_AT_ONCE):
@@ -67,7 +67,7 @@ async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
     for name, index in keys:
         await slices.point()
         refusal = refusals.get((name, index))
-        if asked is None and refusal is not None and refusal.error is ErrorCode.ELECTION_NOT_NEEDED:
+        if requested is None and refusal is not None and refusal.error is ErrorCode.ELECTION_NOT_NEEDED:
             continue
         topic = results.setdefault(name, ReplicaElectionResult(topic=name, partition_result=[]))
         topic.partition_result.append(

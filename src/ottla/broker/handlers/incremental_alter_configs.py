@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 from ottla.broker.authorization import Accesses, Operation
-from ottla.broker.config_changes import CHANGES_LIMIT, Asked, accesses_of, change_and_reply
+from ottla.broker.config_changes import CHANGES_LIMIT, RequestedChange, accesses_of, change_and_reply
 from ottla.broker.context import RequestContext
 from ottla.cluster.configs import TOPIC, ConfigChange, Resource, changed
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -31,14 +31,14 @@ def accesses(context: RequestContext, request: IncrementalAlterConfigsRequest) -
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     """Change the resources one after the other; each has its own result."""
     classes = IncrementalAlterConfigsResponse, AlterConfigsResourceResponse
-    context.spawn(change_and_reply(context, request, _asked, classes, loggers=True))
+    context.spawn(change_and_reply(context, request, _change, classes, loggers=True))
 
 
-def _asked(resource: AlterConfigsResource) -> Asked:
+def _change(resource: AlterConfigsResource) -> RequestedChange:
     changes = [
         ConfigChange(each.name, each.config_operation, each.value)
         for each in islice(resource.configs, CHANGES_LIMIT + 1)
     ]
     known = TOPIC_SETTINGS if resource.resource_type == TOPIC else BROKER_SETTINGS
     settle = partial(changed, changes=changes, known=known)
-    return Asked(Resource(resource.resource_type, resource.resource_name), changes, settle)
+    return RequestedChange(Resource(resource.resource_type, resource.resource_name), changes, settle)

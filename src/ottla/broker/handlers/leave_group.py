@@ -48,7 +48,7 @@ async def _leave(context: RequestContext, request: LeaveGroupRequest) -> None:
             answers.ask(request.group_id, leaving)
             leaving = []
             await context.broker.slices.point()
-    if leaving or not answers.asked:
+    if leaving or not answers.submitted:
         answers.ask(request.group_id, leaving)
     answers.no_more()
 
@@ -59,12 +59,12 @@ class _Answers:
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._results: dict[int, LeaveResult] = {}
-        self.asked = 0
+        self.submitted = 0
         self._is_complete = False
 
     def ask(self, group_id: str, members: list[LeavingMember]) -> None:
-        part = self.asked
-        self.asked += 1
+        part = self.submitted
+        self.submitted += 1
         self._context.broker.groups.submit(LeaveGroup(partial(self._take, part), group_id, members))
 
     def no_more(self) -> None:
@@ -76,11 +76,11 @@ class _Answers:
         self._answer()
 
     def _answer(self) -> None:
-        if not self._is_complete or len(self._results) < self.asked:
+        if not self._is_complete or len(self._results) < self.submitted:
             return
-        parts = [self._results[part] for part in range(self.asked)]
-        error = next((one.error for one in parts if one.error is not ErrorCode.NONE), ErrorCode.NONE)
-        _answer(self._context, LeaveResult(error, [member for one in parts for member in one.members]))
+        results = [self._results[part] for part in range(self.submitted)]
+        error = next((one.error for one in results if one.error is not ErrorCode.NONE), ErrorCode.NONE)
+        _answer(self._context, LeaveResult(error, [member for one in results for member in one.members]))
 
 
 def _answer(context: RequestContext, result: LeaveResult) -> None:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from ottla.broker.authorization import (
+    AUTHORIZED_OPERATIONS_OMITTED,
     CLUSTER_NAME,
     Accesses,
     Operation,
@@ -42,7 +43,6 @@ MIN_VERSION = 0
 MAX_VERSION = 12
 
 NO_ID = UUID(int=0)
-NOT_ASKED = -(2**31)
 #: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: everything, without an authorizer.
 TOPIC_OPERATIONS = 0b1101_1111_1000
 #: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
@@ -97,8 +97,8 @@ def accesses(context: RequestContext, request: MetadataRequest) -> Accesses:
     if _wants_all(context, request):
         yield from on_topics(Operation.DESCRIBE, known.topics)
         return
-    for asked in request.topics or ():
-        name = asked.name if asked.name is not None else known.topic_names.get(asked.topic_id)
+    for requested in request.topics or ():
+        name = requested.name if requested.name is not None else known.topic_names.get(requested.topic_id)
         if name is not None:
             yield on_topic(Operation.DESCRIBE, name)
             yield on_topic(Operation.CREATE, name)
@@ -204,19 +204,19 @@ def _may_create(context: RequestContext, name: str) -> bool:
 async def _answer(context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]) -> None:
     broker = context.broker
     image_version = broker.image.version
-    asked = request.topics
+    requested = request.topics
     cached = (
         not errors
         and not broker.control.unheard_topics.names
         and not context.throttle_ms
-        and (asked is None or len(asked) <= CACHED_NAMES)
+        and (requested is None or len(requested) <= CACHED_NAMES)
     )
     key = None
     if cached:
         key = (
             context.api_version,
             context.listener_name,
-            None if asked is None else tuple((t.name, t.topic_id) for t in asked),
+            None if requested is None else tuple((t.name, t.topic_id) for t in requested),
             request.include_topic_authorized_operations,
             request.include_cluster_authorized_operations,
             None if context.permitted is None else frozenset(context.permitted),
@@ -240,7 +240,7 @@ def _response(
 ) -> Sliced[MetadataResponse]:
     image = context.broker.image
     offline_of = _offline_of(context)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
     if _wants_all(context, request):
         every = list(image.topics.values())
         if context.permitted is not None:
@@ -256,12 +256,12 @@ def _response(
         )
     else:
         # A topic named twice is described once.
-        asked: dict[tuple[str | None, UUID], None] = {}
+        requested: dict[tuple[str | None, UUID], None] = {}
         for number, one in enumerate(request.topics or ()):
             if number % TOPICS_PER_SLICE == 0:
                 yield
-            asked[one.name, one.topic_id] = None
-        topics = mapped(asked, lambda key: _asked_topic(context, key, operations, offline_of, errors))
+            requested[one.name, one.topic_id] = None
+        topics = mapped(requested, lambda key: _requested_topic(context, key, operations, offline_of, errors))
     brokers = []
     for broker in image.brokers.values():
         endpoint = broker.endpoint(context.listener_name)
@@ -277,27 +277,27 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if includes_operations else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if includes_operations else AUTHORIZED_OPERATIONS_OMITTED,
     )
 
 
-def _asked_topic(
+def _requested_topic(
     context: RequestContext,
     key: tuple[str | None, UUID],
     operations: int,
     offline_of: OfflineOf,
     errors: dict[str, ErrorCode],
 ) -> MetadataResponseTopic:
-    asked_name, topic_id = key
+    wanted_name, topic_id = key
     image = context.broker.image
-    name = asked_name if asked_name is not None else image.topic_names.get(topic_id)
+    name = wanted_name if wanted_name is not None else image.topic_names.get(topic_id)
     if name is not None and not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name):
         # A client that may not describe a topic does not learn its name either.
-        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if asked_name is not None else ErrorCode.UNKNOWN_TOPIC_ID
-        return MetadataResponseTopic(error_code=int(error), name=asked_name, topic_id=topic_id, partitions=[])
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if wanted_name is not None else ErrorCode.UNKNOWN_TOPIC_ID
+        return MetadataResponseTopic(error_code=int(error), name=wanted_name, topic_id=topic_id, partitions=[])
     found = image.topics.get(name) if name is not None else None
     return (
-        _topic(found, operations, offline_of) if found is not None else _unknown(context, asked_name, topic_id, errors)
+        _topic(found, operations, offline_of) if found is not None else _unknown(context, wanted_name, topic_id, errors)
     )
 
 

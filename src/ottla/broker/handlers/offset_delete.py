@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> None:
 
 async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> None:
     known = context.broker.image.topics
-    asked: dict[str, dict[int, ErrorCode]] = {}
+    errors: dict[str, dict[int, ErrorCode]] = {}
     handed_on: list[tuple[str, int]] = []
     for topic in request.topics:
         await context.broker.slices.point()
@@ -47,7 +47,7 @@ async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> None
         size = len(found.partitions) if found is not None else 0
         allowed = context.permits(Operation.READ, ResourceType.TOPIC, name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        indexes = asked.setdefault(name, {})
+        indexes = errors.setdefault(name, {})
         for number, one in enumerate(topic.partitions):
             index = one.partition_index
             if index not in indexes:
@@ -56,13 +56,13 @@ async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> None
                     handed_on.append((name, index))
             if number % PARTITIONS_PER_SLICE == 0:
                 await context.broker.slices.point()
-    answer = partial(_answer, context, asked, handed_on)
+    answer = partial(_answer, context, errors, handed_on)
     context.broker.groups.submit(DeleteOffsets(answer, request.group_id, handed_on))
 
 
 def _answer(
     context: RequestContext,
-    asked: dict[str, dict[int, ErrorCode]],
+    errors: dict[str, dict[int, ErrorCode]],
     handed_on: list[tuple[str, int]],
     result: DeleteOffsetsResult,
 ) -> None:
@@ -71,8 +71,8 @@ def _answer(
         context.reply(OffsetDeleteResponse(error_code=result.error))
         return
     for (name, index), error in zip(handed_on, result.errors, strict=True):
-        asked[name][index] = error
-    context.reply_in_slices(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=mapped(asked.items(), _topic)))
+        errors[name][index] = error
+    context.reply_in_slices(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=mapped(errors.items(), _topic)))
 
 
 def _topic(item: tuple[str, dict[int, ErrorCode]]) -> OffsetDeleteResponseTopic:

@@ -97,18 +97,18 @@ async def _fetch_from_zookeeper(context: RequestContext, request: OffsetFetchReq
 
 
 def _group(
-    context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool, described: set[str]
+    context: RequestContext, requested: OffsetFetchRequestGroup, require_stable: bool, described: set[str]
 ) -> OffsetFetchResponseGroup:
     """The committed offsets of one of many groups. All partitions of a group are returned once per response, even if
     the request asks for them repeatedly.
     """
-    group_id = asked.group_id
-    if asked.topics is None:
+    group_id = requested.group_id
+    if requested.topics is None:
         if group_id in described:
             return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.INVALID_REQUEST)
         described.add(group_id)
     topics = _topics(
-        context, group_id, asked.topics, require_stable, OffsetFetchResponseTopics, OffsetFetchResponsePartitions
+        context, group_id, requested.topics, require_stable, OffsetFetchResponseTopics, OffsetFetchResponsePartitions
     )
     if isinstance(topics, ErrorCode):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=topics)
@@ -146,7 +146,7 @@ def _single(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetch
 def _topics(
     context: RequestContext,
     group_id: str,
-    asked: Collection[Any] | None,
+    requested: Collection[Any] | None,
     require_stable: bool,
     topic_class: type[Any],
     partition_class: type[Any],
@@ -155,7 +155,7 @@ def _topics(
     if not context.permits(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     groups = context.broker.groups
-    found = groups.committed(group_id, None if asked is None else (), require_stable)
+    found = groups.committed(group_id, None if requested is None else (), require_stable)
     if isinstance(found, ErrorCode):
         return found
 
@@ -163,7 +163,7 @@ def _topics(
         _, index, committed, error = one
         return _partition(partition_class, index, committed, error)
 
-    if asked is None:
+    if requested is None:
         seen = [
             (name, offsets)
             for name, offsets in _by_topic(found).items()
@@ -188,7 +188,7 @@ def _topics(
 
         return topic_class(name=name, partitions=mapped(topic.partition_indexes, committed))
 
-    return mapped(asked, topic)
+    return mapped(requested, topic)
 
 
 def _partition(cls: type[Any], index: int, committed: StoredOffset | None, error: ErrorCode) -> Any:

@@ -37,25 +37,25 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Non
         allowed = is_broker or context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         return OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=mapped(topic.partitions, lambda asked: _answer(context, topic.topic, asked, allowed)),
+            partitions=mapped(topic.partitions, lambda requested: _answer(context, topic.topic, requested, allowed)),
         )
 
     context.reply_in_slices(OffsetForLeaderEpochResponse(topics=mapped(request.topics, topic_result)))
 
 
-def _answer(context: RequestContext, topic: str, asked: OffsetForLeaderPartition, allowed: bool) -> EpochEndOffset:
+def _answer(context: RequestContext, topic: str, requested: OffsetForLeaderPartition, allowed: bool) -> EpochEndOffset:
     if not allowed:
         refused = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return EpochEndOffset(error_code=refused, partition=asked.partition, leader_epoch=-1, end_offset=-1)
+        return EpochEndOffset(error_code=refused, partition=requested.partition, leader_epoch=-1, end_offset=-1)
     partitions = context.broker.partitions
-    partition = partitions.get(topic, asked.partition)
+    partition = partitions.get(topic, requested.partition)
     if partition is None:
-        error = partitions.missing(topic, asked.partition)
+        error = partitions.missing(topic, requested.partition)
     else:
-        error = partition.check_leads(asked.current_leader_epoch)
+        error = partition.check_leads(requested.current_leader_epoch)
     if partition is None or error is not ErrorCode.NONE:
-        return EpochEndOffset(error_code=int(error), partition=asked.partition, leader_epoch=-1, end_offset=-1)
-    found = partition.log.epochs.end_of(asked.leader_epoch, partition.log.log_end_offset)
+        return EpochEndOffset(error_code=int(error), partition=requested.partition, leader_epoch=-1, end_offset=-1)
+    found = partition.log.epochs.end_of(requested.leader_epoch, partition.log.log_end_offset)
     return EpochEndOffset(
-        error_code=0, partition=asked.partition, leader_epoch=found.leader_epoch, end_offset=found.end_offset
+        error_code=0, partition=requested.partition, leader_epoch=found.leader_epoch, end_offset=found.end_offset
     )
