@@ -19,8 +19,8 @@ from ottla.records.batch import check_crc, split_batches
 from ottla.records.record import Record
 from ottla.storage.log import AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager
-from ottla.storage.settings import StorageSettings
 from ottla.storage.truncation import delete_records
+from ottla.storage.upkeep import StorageSettings
 from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, decode, log_config, of_records, read_bytes

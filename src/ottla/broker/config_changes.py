@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ottla.broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType, on_cluster, on_topic
-from ottla.broker.loggers import change_levels
-from ottla.cluster.configs import BROKER_LOGGER, NAMED_TWICE, TOPIC, ConfigChange, Resource, request_problem
+from ottla.cluster.configs import (
+    BROKER_LOGGER,
+    DELETE,
+    NAMED_TWICE,
+    TOPIC,
+    ConfigChange,
+    Resource,
+    logger_problem,
+    request_problem,
+)
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.sliced import mapped
@@ -129,3 +138,42 @@ async def _change(broker: Broker, one: RequestedChange, validate_only: bool) -> 
         return change_levels(one.changes, validate_only=validate_only)
     per_broker = bool(one.resource.name)
     return await broker.dynamic_settings.change(one.settle, per_broker=per_broker, validate_only=validate_only)
+
+
+# Log levels of this process, as settings of a broker (KIP-412). Names are those of Python's loggers (`ottla.broker`),
+# where Apache Kafka has Java classes. Changes are not persistent: a restart restores the level in `OTTLA_LOG_LEVEL`.
+
+ROOT = "root"
+#: Kafka's levels and their Python numbers. Python has none below DEBUG.
+LEVELS = {
+    "TRACE": logging.DEBUG // 2,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+
+def logger_levels() -> dict[str, str]:
+    """All loggers by name, with their effective levels."""
+    known = sorted(name for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger))
+    return {ROOT: _level_name(logging.root)} | {name: _level_name(logging.getLogger(name)) for name in known}
+
+
+def change_levels(changes: Sequence[ConfigChange], *, validate_only: bool) -> TopicRefusal | None:
+    """Set or unset levels (an unset one is inherited); return the refusal if a change is invalid."""
+    refusal = logger_problem(changes, logger_levels(), LEVELS)
+    if refusal is not None or validate_only:
+        return refusal
+    for change in changes:
+        one = logging.root if change.name == ROOT else logging.getLogger(change.name)
+        one.setLevel(logging.NOTSET if change.operation == DELETE else LEVELS[str(change.value)])
+    return None
+
+
+def _level_name(one: logging.Logger) -> str:
+    """The effective level under Kafka's name; a level between two of them is shown as the lower one."""
+    level = one.getEffectiveLevel()
+    names = [name for name, number in LEVELS.items() if number <= level]
+    return names[-1] if names else next(iter(LEVELS))

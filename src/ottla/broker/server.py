@@ -49,8 +49,8 @@ from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.net.plaintext import PlaintextConnection
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager
-from ottla.storage.settings import StorageSettings
 from ottla.storage.topic_settings import AdoptionMark, TopicSettings
+from ottla.storage.upkeep import StorageSettings
 from ottla.wire.errors import WireError
 from ottla.zk.layout import ZnodeDataError
 from ottla.zk.tree import ZkError
@@ -637,6 +637,6 @@ class Broker:
 
 def _evidence_sender(control: ControlPlane) -> EvidenceSender:
     # A broker that is alone needs none of this at its start.
-    from ottla.broker.coordinators.evidence_sender import LeaderOfEvidence
+    from ottla.broker.coordinators.evidence import LeaderOfEvidence
 
     return LeaderOfEvidence(control)

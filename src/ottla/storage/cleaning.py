@@ -18,7 +18,7 @@ from ottla.env.randomness import Randomness
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import TopicPartitionKey
 from ottla.storage.cleanable import CleanableLog, examine
-from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
+from ottla.storage.cleaner import CleaningAborted, CleaningControl
 from ottla.storage.cleaning_round import CleaningRound
 from ottla.storage.log import PartitionLog
 from ottla.storage.offset_map import new_map

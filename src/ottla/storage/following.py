@@ -29,8 +29,7 @@ from ottla.records.message_set import check_message_crc, parse_message_header
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.log import PartitionLog
 from ottla.storage.results import AppendRefusal, FollowerAppend
-from ottla.storage.rolling import roll_due
-from ottla.storage.segment import Segment
+from ottla.storage.segment import Segment, roll_due
 from ottla.storage.truncation import truncate_fully_and_start_at
 from ottla.wire.errors import ErrorCode
 

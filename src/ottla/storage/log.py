@@ -16,7 +16,7 @@ from ottla.records.batch import BatchHeader, patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import write_partition_metadata
 from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name
-from ottla.storage.flushing import begin_flush, end_flush
+from ottla.storage.flushing import Unflushed, begin_flush, end_flush
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
@@ -27,11 +27,9 @@ from ottla.storage.results import (
     ReadRefusal,
     UnreadableRange,
 )
-from ottla.storage.rolling import roll_due
-from ottla.storage.segment import Segment
+from ottla.storage.segment import Segment, roll_due
 from ottla.storage.segments import EMPTY_READ, SegmentList
 from ottla.storage.transaction_index import AbortedTransaction
-from ottla.storage.unflushed import Unflushed
 from ottla.storage.validation import (
     CLIENT,
     COORDINATOR,

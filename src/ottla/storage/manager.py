@@ -26,10 +26,9 @@ from ottla.storage.placement import LogPlacement
 from ottla.storage.removals import Removals
 from ottla.storage.resources import LogResources
 from ottla.storage.results import StorageRefusal
-from ottla.storage.settings import StorageSettings
 from ottla.storage.topic_settings import TopicSettingsKeeper
 from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
-from ottla.storage.upkeep import LogUpkeep
+from ottla.storage.upkeep import LogUpkeep, StorageSettings
 
 #: Callback for a failed log directory: the keys of its partitions, and whether it was the last working one.
 LogDirectoryFailed = Callable[[list[TopicPartitionKey], bool], None]

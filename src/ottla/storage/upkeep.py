@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Set
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
+from ottla.config.broker import BrokerConfig
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
@@ -21,12 +23,13 @@ from ottla.storage.checkpoints import (
     TopicPartitionKey,
 )
 from ottla.storage.cleaning import LogCleaner
+from ottla.storage.files import DEFAULT_OPEN_FILES
 from ottla.storage.flush_queue import Flushed, FlushQueue, FlushTurns, flush_due
 from ottla.storage.log import PartitionLog
 from ottla.storage.placement import LogPlacement
 from ottla.storage.removals import Removals
+from ottla.storage.resources import DEFAULT_PRODUCER_EXPIRATION_MS
 from ottla.storage.retention import confirm_expired, delete_old_segments, oldest_by_age
-from ottla.storage.settings import StorageSettings
 
 #: Delay of the first retention check after the start, as in Kafka.
 RETENTION_DELAY_MS: Final = 30_000
@@ -241,4 +244,36 @@ class FutureTimestamps:
             "nor those after it until that time has passed. Let the producer send milliseconds since 1970; "
             f"message.timestamp.after.max.ms={CLOCKS_DIFFER_MS} of topic {log.topic} refuses such records. Those that "
             "are here are deleted by kafka-delete-records.sh, Admin.delete_records or retention.bytes"
+        )
+
+
+@dataclass(slots=True)
+class StorageSettings:
+    """Settings of the background work, by Kafka's names; milliseconds and numbers of files."""
+
+    flush_interval_ms: int = 5_000
+    retention_check_interval_ms: int = 300_000
+    recovery_point_checkpoint_interval_ms: int = 60_000
+    log_start_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
+    producer_expiration_check_interval_ms: int = 600_000
+    open_files: int = DEFAULT_OPEN_FILES
+    #: Threads that open the logs of one log directory.
+    recovery_threads: int = 1
+    #: Whether an acknowledgement means that the data is synced.
+    flush_on_ack: bool = False
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> StorageSettings:
+        return cls(
+            flush_interval_ms=config.get_long("ottla.flush.interval.ms"),
+            retention_check_interval_ms=config.get_long("log.retention.check.interval.ms"),
+            recovery_point_checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
+            log_start_checkpoint_interval_ms=config.get_int("log.flush.start.offset.checkpoint.interval.ms"),
+            high_watermark_checkpoint_interval_ms=config.get_long("replica.high.watermark.checkpoint.interval.ms"),
+            producer_expiration_ms=config.get_int("producer.id.expiration.ms"),
+            recovery_threads=config.get_int("num.recovery.threads.per.data.dir"),
+            producer_expiration_check_interval_ms=config.get_int("producer.id.expiration.check.interval.ms"),
+            flush_on_ack=config.get_boolean("ottla.log.flush.on.ack"),
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from ottla.broker.replicas.awaited import Committed
 from ottla.broker.replicas.manager import ReplicaManager, RoleListener
+from ottla.broker.replicas.partition import Committed
 from ottla.storage.log import COORDINATOR
 from ottla.storage.results import AppendRefusal, UnreadableRange
 from ottla.wire.errors import ErrorCode

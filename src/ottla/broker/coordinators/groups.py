@@ -11,11 +11,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ottla.broker.coordinators.clock import SteadyClock
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
 from ottla.broker.coordinators.evidence import EvidenceSender, EvidenceWriter, Topics
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, GroupKind
-from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime
+from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime, SteadyClock
 from ottla.cluster.image import ImageDelta, TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig

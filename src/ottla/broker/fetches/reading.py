@@ -18,7 +18,7 @@ from ottla.broker.fetches.versions import (
     ZSTD_SINCE,
     code_for_version,
 )
-from ottla.broker.quotas.leader import LeaderThrottle
+from ottla.broker.quotas.replication import LeaderThrottle
 from ottla.broker.replicas.partition import Partition
 from ottla.env.warmth import ColdRange, Range, without_waiting
 from ottla.storage.log import ReadRefusal

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType
-from ottla.broker.config_changes import accesses_of
-from ottla.broker.loggers import logger_levels
+from ottla.broker.config_changes import accesses_of, logger_levels
 from ottla.cluster.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, node_id
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import topic_name_problem

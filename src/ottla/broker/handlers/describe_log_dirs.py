@@ -17,7 +17,13 @@ from ottla.env.disk import DiskError
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogDirectoryState
 from ottla.wire.errors import ErrorCode
-from ottla.wire.lost_records import LOST_RECORDS_TAG, LostRecords, encode_lost_records
+from ottla.wire.lost_records import (
+    LOST_RECORDS_TAG,
+    REFUSED_RECORDS_TAG,
+    LostRecords,
+    encode_lost_records,
+    encode_refusal,
+)
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -25,7 +31,6 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from ottla.wire.refused_records import REFUSED_RECORDS_TAG, encode_refusal
 from ottla.wire.sliced import mapped
 
 MIN_VERSION = 0

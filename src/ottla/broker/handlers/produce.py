@@ -19,8 +19,7 @@ import logging
 from ottla.broker.authorization import Access, Accesses, Operation, ResourceType, on_topics
 from ottla.broker.context import RequestContext
 from ottla.broker.current_leaders import CurrentLeaders
-from ottla.broker.replicas.awaited import AwaitedOffsets
-from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition import AwaitedOffsets, Partition
 from ottla.broker.replicas.purgatory import DelayedProduce
 from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression

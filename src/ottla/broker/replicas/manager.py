@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from ottla.broker.replicas.losses import LossReports
-from ottla.broker.replicas.partition import Partition, Replication
-from ottla.broker.replicas.reports import is_report_due
+from ottla.broker.replicas.partition import Partition, Replication, is_report_due
 from ottla.cluster.image import NO_LEADER
 from ottla.config.topic import LONGEST, LogConfig
 from ottla.storage.following import append_as_follower

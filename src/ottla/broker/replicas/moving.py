@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from ottla.broker.replicas.manager import ReplicaManager
-from ottla.broker.replicas.reports import is_report_due
+from ottla.broker.replicas.partition import is_report_due
 from ottla.broker.slices import LoopSlices
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError

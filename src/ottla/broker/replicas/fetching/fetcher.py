@@ -31,8 +31,9 @@ from ottla.broker.replicas.fetching.machine import (
     truncation_offset,
 )
 from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings, fetch_request, list_offsets_request
-from ottla.broker.replicas.fetching.trouble import FetchTrouble
 from ottla.broker.replicas.losses import epochs_between
+from ottla.broker.replicas.partition import is_report_due
+from ottla.env.clock import Clock
 from ottla.env.disk import DiskError
 from ottla.env.futures import settle
 from ottla.peer.errors import KNOWN_CODES, ClientError
@@ -62,6 +63,8 @@ LONGEST_HOLD_S: Final = 1.0
 FETCH_VERSION: Final = 17
 FETCH_BY_NAME_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 9
+#: Most partitions that a line of the log names.
+MOST_NAMED: Final = 3
 
 
 class FetcherContext(NamedTuple):
@@ -459,3 +462,53 @@ class ReplicaFetcher:
                         keys.append(key)
                     elif action is not None:
                         self._act(key, epochs[key], action, None)
+
+
+class FetchTrouble:
+    """The log of one fetcher's failures: few lines, not repeated. What is remembered of a partition goes with `forget`.
+
+    After the death of a controller a leader refuses thousands of partitions for a moment: a response gives one line for
+    each kind of refusal, which names a few partitions and counts the others.
+    """
+
+    def __init__(self, leader_id: int, clock: Clock) -> None:
+        self._leader_id = leader_id
+        self._clock = clock
+        #: When trouble of a partition was logged last; None: of the connection.
+        self._logged_ms: dict[PartitionKey | None, float] = {}
+        #: What the leader refused in the response in work.
+        self._refused: dict[ErrorCode, list[PartitionKey]] = {}
+
+    def cannot_fetch(self, error: object) -> None:
+        """The leader cannot be reached, or its answer not be read."""
+        if self._is_due(None):
+            log.warning("cannot fetch from broker %d: %s", self._leader_id, error)
+
+    def cannot_follow(self, key: PartitionKey, error: object) -> None:
+        """The replica of this broker cannot take what the leader sent."""
+        if self._is_due(key):
+            log.warning("%s-%d cannot follow broker %d: %s", *key, self._leader_id, error)
+
+    def refused(self, key: PartitionKey, error: ErrorCode) -> None:
+        """The leader answered with an error; logged by `log_refused`."""
+        if self._is_due(key):
+            self._refused.setdefault(error, []).append(key)
+
+    def log_refused(self) -> None:
+        """Log what the response that was taken refused, in one line for each error."""
+        refused, self._refused = self._refused, {}
+        for error, keys in refused.items():
+            named = ", ".join(f"{topic}-{index}" for topic, index in keys[:MOST_NAMED])
+            more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+            log.warning("%s%s of broker %d: %s", named, more, self._leader_id, error.name)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is fetched no more."""
+        self._logged_ms.pop(key, None)
+
+    def _is_due(self, key: PartitionKey | None) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        is_due = is_report_due(self._logged_ms.get(key), now_ms)
+        if is_due:
+            self._logged_ms[key] = now_ms
+        return is_due
