@@ -68,7 +68,6 @@ class Authorizer(Protocol):
 
     def permitted(self, principal: Principal, host: str, accesses: Iterable[Access]) -> Collection[Access]:
         """Return those of the accesses that the principal has from this host."""
-        ...
 
 
 def on_cluster(operation: Operation) -> Access:

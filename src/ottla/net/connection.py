@@ -105,21 +105,18 @@ class Connection(Protocol):
 
     def authenticate(self, principal: Principal, frame_limit: int) -> None:
         """Set the authenticated principal and the size limit of its requests."""
-        ...
 
     def keep_frame(self) -> None:
         """Keep the frame of the request in work until the request is finished.
 
         Without this its memory is reused when the handler returns. Kept frames count as queued bytes.
         """
-        ...
 
     def mute_for(self, duration_ms: float) -> None:
         """Read nothing and take no further request for this time (KIP-219).
 
         Called before the request in work is answered; its response goes out at once.
         """
-        ...
 
     def send(self, parts: Sequence[Part]) -> None:
         """Send the response to the request in work, its size field included, and then take up the next request.
@@ -127,39 +124,30 @@ class Connection(Protocol):
         The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped, a
         `MadePart` by its own rules.
         """
-        ...
 
     def send_bytes(self, data: bytes) -> None:
         """Send a response of one part; otherwise as `send`."""
-        ...
 
     def complete(self) -> None:
         """Finish the request in work without a response (Produce with acks=0)."""
-        ...
 
     def close_when_sent(self) -> None:
         """Take no further request, and close once the response given to `send` is sent."""
-        ...
 
     def close(self) -> None:
         """Close now: drop unsent parts and release their file ranges. A second call has no effect."""
-        ...
 
     def close_if_broken(self) -> None:
         """Close a connection that was reset, or whose client has gone, without notification by the event loop."""
-        ...
 
     def idle_ms(self, now_ms: float) -> float:
         """Time since the last request or, as far as calls of this method can see, since bytes were received or sent."""
-        ...
 
     def close_if_idle(self) -> None:
         """Close a connection with no work, or whose client stopped sending or receiving in the middle of a message."""
-        ...
 
     def shrink_if_idle(self) -> None:
         """Give back the large receive buffer of an idle connection."""
-        ...
 
 
 class QueuedBytes:
@@ -240,27 +228,21 @@ class RequestService(Protocol):
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Its bytes are valid during the call or, if kept, until the response."""
-        ...
 
     def frame_limit(self, principal: Principal | None) -> int:
         """The largest request accepted from this principal, in bytes (`socket.request.max.bytes`)."""
-        ...
 
     def refuse_frame(self, connection: Connection, size: int) -> None:
         """Called for a request over the size limit, before the connection is closed."""
-        ...
 
     def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
         """Bring a cold range of a file into the page cache in a thread, then call `done` on the loop."""
-        ...
 
     def make(self, work: Callable[[], bytes], done: Callable[[bytes | None, BaseException | None], None]) -> None:
         """Make the next piece of a response in a thread, then call `done(piece, error)` on the loop."""
-        ...
 
     def connection_closed(self, connection: Connection) -> None:
         """Called once when the connection is closed, by either side."""
-        ...
 
 
 #: Makes a connection from an accepted stream; the `str` is the listener's name.

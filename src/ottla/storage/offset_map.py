@@ -62,18 +62,15 @@ class OffsetMap(Protocol):
 
     def has_room(self, count: int) -> bool:
         """Whether this many more keys fit; an empty map accepts any one batch, so that cleaning makes progress."""
-        ...
 
     def put(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
         """Add the keys of the records whose offsets are at least `start_offset`. Raises BatchError."""
-        ...
 
     def sieve(self, records: bytes, count: int, base_offset: int, expired: bool) -> Sieved:
         """Which records to keep: those above `latest_offset` and the newest of each key; if `expired`, no tombstones.
 
         Raises BatchError.
         """
-        ...
 
 
 def new_map(memory_bytes: int, load_factor: float, most_keys: int, secret: tuple[int, int]) -> OffsetMap:

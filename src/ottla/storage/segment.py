@@ -32,12 +32,10 @@ class PlacedBatch(Protocol):
     @property
     def last_offset_delta(self) -> int:
         """Distance from the first to the last offset."""
-        ...
 
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp, milliseconds since the Unix epoch, -1 if none."""
-        ...
 
     @property
     def length(self) -> int: ...

@@ -35,7 +35,6 @@ class SizedRecords(Protocol):
     @property
     def length(self) -> int:
         """Bytes."""
-        ...
 
 
 Records: TypeAlias = Any

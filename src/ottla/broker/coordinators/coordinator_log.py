@@ -30,14 +30,12 @@ class CoordinatorLog(Protocol):
         If this broker leads the partition in another epoch, nothing is written: NOT_LEADER_OR_FOLLOWER. With
         `needs_replicas` neither if too few replicas are in sync (`min.insync.replicas`): NOT_ENOUGH_REPLICAS.
         """
-        ...
 
     def follow_roles(self, topic: str, listener: RoleListener | None) -> None:
         """Tell `listener` of the partitions of a topic that this broker leads now, and of each later change of role.
 
         None ends that.
         """
-        ...
 
     def read_batches(
         self, topic: str, partition: int, unreadable: Callable[[UnreadableRange], None]
@@ -46,19 +44,15 @@ class CoordinatorLog(Protocol):
 
         Calls `unreadable` for each damaged range between them. Raises DiskError.
         """
-        ...
 
     def is_empty(self, topic: str, partition: int) -> bool:
         """Whether the partition has no records to read."""
-        ...
 
     def high_watermark(self, topic: str, partition: int) -> int:
         """The offset below which records are committed."""
-        ...
 
     def when_committed(self, topic: str, partition: int, offset: int, done: Committed) -> None:
         """Call `done` once the record at `offset` is committed; at once if it is already."""
-        ...
 
 
 class HostedLog:

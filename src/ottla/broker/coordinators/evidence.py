@@ -48,7 +48,6 @@ class Topics(Protocol):
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
         """Create an internal topic unless it exists."""
-        ...
 
 
 class EvidenceSender(Protocol):
@@ -56,7 +55,6 @@ class EvidenceSender(Protocol):
 
     async def send(self, batch: bytes) -> ErrorCode:
         """Send one batch, and return the leader's error; LEADER_NOT_AVAILABLE if none is known, or it is away."""
-        ...
 
     def close(self) -> None: ...
 

@@ -14,7 +14,7 @@ from ottla.broker.authorization import (
     on_cluster,
 )
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, knows_brokers
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, knows_brokers, reachable_brokers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -47,13 +47,10 @@ async def _answer(context: RequestContext, request: DescribeClusterRequest) -> N
         context.disconnect()
         return
     image = context.broker.image
-    brokers = []
-    for broker in image.brokers.values():
-        endpoint = broker.endpoint(context.listener_name)
-        if endpoint is not None:
-            brokers.append(
-                DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            )
+    brokers = [
+        DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker, endpoint in reachable_brokers(context)
+    ]
     context.reply(
         DescribeClusterResponse(
             cluster_id=image.cluster_id,

@@ -128,28 +128,24 @@ def _topic_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRe
 def _broker_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return describe_broker_defaults(broker.config)
-    number = node_id(name)
-    if number is None:
-        return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if number != broker.id:
-        return TopicRefusal(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.id} or empty string, but received {name}",
-        )
-    return describe_broker(broker.config)
+    return _other_broker(broker, name, " or empty string,") or describe_broker(broker.config)
 
 
 def _logger_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    return _other_broker(broker, name, "") or describe_loggers(logger_levels())
+
+
+def _other_broker(broker: Broker, name: str, or_what: str) -> TopicRefusal | None:
+    """The refusal of a broker that is not this one."""
     number = node_id(name)
     if number is None:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if number != broker.id:
-        return TopicRefusal(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.id} but received {name}"
-        )
-    return describe_loggers(logger_levels())
+    if number == broker.id:
+        return None
+    problem = f"Unexpected broker id, expected {broker.id}{or_what} but received {name}"
+    return TopicRefusal(ErrorCode.INVALID_REQUEST, problem)
 
 
 def _setting(entry: DescribedConfig, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:

@@ -34,27 +34,24 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
     """Hand out the next producer id with epoch 0, as Kafka does for every producer without a transactional id."""
     refusal = _refusal(context, request)
     if refusal is not ErrorCode.NONE:
-        context.reply(InitProducerIdResponse(error_code=int(refusal), producer_id=-1, producer_epoch=-1))
-        return
-    if request.transactional_id is not None:
-        error = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-        context.reply(InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1))
-        return
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
-        context.reply(
-            InitProducerIdResponse(error_code=int(ErrorCode.INVALID_REQUEST), producer_id=-1, producer_epoch=-1)
-        )
+        _refuse(context, refusal)
         return
     context.spawn(_give_out(context))
+
+
+def _refuse(context: RequestContext, error: ErrorCode) -> None:
+    context.reply(InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1))
 
 
 def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:
     if request.transactional_id is not None:
         if not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not context.permits(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
+    if not context.permits(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    return ErrorCode.NONE
+    is_half_known = (request.producer_id == -1) != (request.producer_epoch == -1)
+    return ErrorCode.INVALID_REQUEST if is_half_known else ErrorCode.NONE
 
 
 async def _give_out(context: RequestContext) -> None:
@@ -62,7 +59,6 @@ async def _give_out(context: RequestContext) -> None:
         producer_id = await context.broker.control.producer_ids.next()
     except (*METADATA_ERRORS, ProducerIdsUnavailableError) as error:
         log.error("no producer ids can be given out: %s", error)
-        refused = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        context.reply(InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1))
+        _refuse(context, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return
     context.reply(InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0))

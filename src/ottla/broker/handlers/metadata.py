@@ -26,8 +26,9 @@ from ottla.broker.authorization import (
     on_topics,
 )
 from ottla.broker.context import RequestContext
-from ottla.cluster.image import PartitionImage, TopicImage
+from ottla.cluster.image import BrokerImage, PartitionImage, TopicImage
 from ottla.cluster.topics import is_internal_topic, topic_name_problem
+from ottla.config.listeners import Endpoint
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -131,6 +132,12 @@ async def knows_brokers(context: RequestContext) -> bool:
     """Whether this broker can say which brokers there are; waits for it after a start."""
     broker = context.broker
     return bool(broker.image.brokers) or await broker.control.first_brokers.wait()
+
+
+def reachable_brokers(context: RequestContext) -> list[tuple[BrokerImage, Endpoint]]:
+    """The brokers with an endpoint on the listener that received the request."""
+    brokers = context.broker.image.brokers.values()
+    return [(each, found) for each in brokers if (found := each.endpoint(context.listener_name)) is not None]
 
 
 async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> None:
@@ -262,13 +269,10 @@ def _response(
                 yield
             requested[one.name, one.topic_id] = None
         topics = mapped(requested, lambda key: _requested_topic(context, key, operations, offline_of, errors))
-    brokers = []
-    for broker in image.brokers.values():
-        endpoint = broker.endpoint(context.listener_name)
-        if endpoint is not None:
-            brokers.append(
-                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            )
+    brokers = [
+        MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker, endpoint in reachable_brokers(context)
+    ]
     includes_operations = request.include_cluster_authorized_operations and context.permits(
         Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
     )

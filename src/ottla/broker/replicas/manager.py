@@ -37,11 +37,9 @@ class RoleListener(Protocol):
 
     def load(self, partition: int, leader_epoch: int) -> None:
         """Note that this broker leads the partition in `leader_epoch`, as it may have done before."""
-        ...
 
     def unload(self, partition: int, leader_epoch: int | None) -> None:
         """Note that this broker does not lead the partition in `leader_epoch`; None: its replica is deleted."""
-        ...
 
 
 class FlushTimer:

@@ -64,16 +64,13 @@ class CopyLimit(Protocol):
     @property
     def wait_ms(self) -> float:
         """How long to wait before more is copied; 0 if it may be now."""
-        ...
 
     @property
     def most_at_once(self) -> int:
         """Most bytes of one slice."""
-        ...
 
     def record(self, size: int) -> None:
         """Note that bytes were copied."""
-        ...
 
 
 class NoLimit:
