@@ -75,14 +75,14 @@ class Dispatcher:
         self._broker = broker
         self._frame_limit = broker.config.get_int("socket.request.max.bytes")
         self._element_limit = broker.config.get_int("ottla.request.max.elements")
-        #: Counts the bytes of requests kept while they are worked on.
         self.request_slices = RequestSlices()
+        #: Counts the bytes of requests kept while they are worked on.
         self.queued = QueuedBytes(broker.config.get_long("queued.max.request.bytes"))
         self._handlers: dict[int, Handler] = {}
-        self._authorizer: Authorizer | None = None
-        self._intercept: Intercept | None = None
-        #: Whether an authorizer or an intercept is set.
-        self._is_gated = False
+        #: Decides what clients may do; None permits everything.
+        self.authorizer: Authorizer | None = None
+        #: Called for every request before its handler (`ottla.broker.intercept`).
+        self.intercept: Intercept | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         #: Requests by API key, for the metrics.
         self.requests: dict[int, int] = dict.fromkeys(SERVED, 0)
@@ -164,7 +164,7 @@ class Dispatcher:
         self.requests[key] += 1
         try:
             context = RequestContext(self._broker, connection, header)
-            if self._is_gated:
+            if self.authorizer is not None or self.intercept is not None:
                 self._pass_gates(handler, context, request)
             else:
                 handler.handle(context, request)
@@ -192,14 +192,7 @@ class Dispatcher:
         return handler
 
     def _cannot_read(self, connection: Connection, error: WireError) -> None:
-        self.refused_frames += 1
-        log.warning(
-            "closing the connection of %s:%d: its request cannot be read: %s",
-            connection.peer_host,
-            connection.peer_port,
-            error,
-        )
-        connection.close()
+        self._refuse(connection, f"its request cannot be read: {error}")
 
     # Large requests
 
@@ -226,10 +219,7 @@ class Dispatcher:
         except WireError as error:
             self._cannot_read(context.connection, error)
             return
-        if self._is_gated:
-            self._pass_gates(handler, context, request)
-        else:
-            handler.handle(context, request)
+        self._pass_gates(handler, context, request)
 
     def _refuse_elements(self, context: RequestContext, error: TooManyElementsError) -> None:
         """Refuse a request with too many elements; if the response has no top-level error, the connection is closed."""
@@ -248,28 +238,8 @@ class Dispatcher:
 
     # Authorization and faults
 
-    @property
-    def authorizer(self) -> Authorizer | None:
-        """Decides what clients may do; None permits everything."""
-        return self._authorizer
-
-    @authorizer.setter
-    def authorizer(self, authorizer: Authorizer | None) -> None:
-        self._authorizer = authorizer
-        self._is_gated = self._authorizer is not None or self._intercept is not None
-
-    @property
-    def intercept(self) -> Intercept | None:
-        """Called for every request before its handler (`ottla.broker.intercept`)."""
-        return self._intercept
-
-    @intercept.setter
-    def intercept(self, intercept: Intercept | None) -> None:
-        self._intercept = intercept
-        self._is_gated = self._authorizer is not None or self._intercept is not None
-
     def _pass_gates(self, handler: Handler, context: RequestContext, request: Any) -> None:
-        verdict = self._intercept(context, request) if self._intercept is not None else None
+        verdict = self.intercept(context, request) if self.intercept is not None else None
         if verdict is None:
             self._authorize(handler, context, request)
         elif isinstance(verdict, Throttle):
@@ -296,11 +266,11 @@ class Dispatcher:
             self._authorize(handler, context, request)
 
     def _authorize(self, handler: Handler, context: RequestContext, request: Any) -> None:
-        if self._authorizer is None:
+        if self.authorizer is None:
             handler.handle(context, request)
         else:
             context.connection.keep_frame()
-            context.run(self._authorize_and_handle(self._authorizer, handler, context, request))
+            context.run(self._authorize_and_handle(self.authorizer, handler, context, request))
 
     async def _authorize_and_handle(
         self, authorizer: Authorizer, handler: Handler, context: RequestContext, request: Any
@@ -319,14 +289,7 @@ class Dispatcher:
 
     def _refuse_unauthenticated(self, header: RequestHeader, connection: Connection) -> None:
         """Close the connection of a client that sends requests before authentication, as Kafka does."""
-        self.refused_frames += 1
-        log.warning(
-            "closing the connection of %s:%d: it sent %s before it was authenticated",
-            connection.peer_host,
-            connection.peer_port,
-            api_name(header.api_key),
-        )
-        connection.close()
+        self._refuse(connection, f"it sent {api_name(header.api_key)} before it was authenticated")
 
     def _refuse_version(self, header: RequestHeader, connection: Connection) -> None:
         """Answer an unknown ApiVersions version in version 0 with our range; disconnect for all others (KIP-511)."""
@@ -335,14 +298,12 @@ class Dispatcher:
 
             connection.send_bytes(unsupported_version(header))
             return
+        received = f"received request api key {header.api_key} with version {header.api_version}"
+        self._refuse(connection, f"{received} which is not supported")
+
+    def _refuse(self, connection: Connection, why: str) -> None:
         self.refused_frames += 1
-        log.warning(
-            "closing the connection of %s:%d: received request api key %d with version %d which is not supported",
-            connection.peer_host,
-            connection.peer_port,
-            header.api_key,
-            header.api_version,
-        )
+        log.warning("closing the connection of %s:%d: %s", connection.peer_host, connection.peer_port, why)
         connection.close()
 
     def run(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
