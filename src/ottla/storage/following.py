@@ -7,6 +7,7 @@ that is followed are refused: the checksum does not cover the epoch.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from ottla.config.topic import LogConfig
@@ -177,14 +178,7 @@ def _fitting(segment: Segment, config: LogConfig, partition: str, headers: Seque
 
     if fit(len(headers)):
         return len(headers)
-    fits, too_many = 0, len(headers)
-    while too_many - fits > 1:
-        middle = (fits + too_many) // 2
-        if fit(middle):
-            fits = middle
-        else:
-            too_many = middle
-    return fits
+    return bisect_left(range(1, len(headers)), True, key=lambda count: not fit(count))
 
 
 def _adopt_epochs(epochs: LeaderEpochs, headers: Sequence[BatchHeader]) -> None:

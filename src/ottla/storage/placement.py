@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -56,20 +57,18 @@ def can_be_moved(topic: str, partition: int) -> bool:
     return len(f"{topic}-{partition}.{FUTURE_SUFFIX}") + _ID_LENGTH <= LONGEST_NAME
 
 
+@dataclass(slots=True, eq=False)
 class FutureLog:
     """A future log and its log directory."""
 
-    __slots__ = ("cuts", "is_cut", "is_prepared", "log", "log_dir")
-
-    def __init__(self, log: PartitionLog, log_dir: LogDirectory) -> None:
-        self.log = log
-        self.log_dir = log_dir
-        #: How often the source was truncated: what was read of it before is not appended after it.
-        self.cuts = 0
-        #: Whether the recovery point has to be stored before more is appended, since the log was truncated.
-        self.is_cut = False
-        #: Whether everything that must be on disk before it takes its source's place is there, but for records.
-        self.is_prepared = False
+    log: PartitionLog
+    log_dir: LogDirectory
+    #: How often the source was truncated: what was read of it before is not appended after it.
+    cuts: int = 0
+    #: Whether the recovery point has to be stored before more is appended, since the log was truncated.
+    is_cut: bool = False
+    #: Whether everything that must be on disk before it takes its source's place is there, but for records.
+    is_prepared: bool = False
 
 
 class FormerLog(NamedTuple):
