@@ -39,7 +39,7 @@ _NOT_IN_MEMORY = (FileSlice, MadePart)
 
 
 class PlaintextConnection:
-    """One client's connection; the module's docstring has its rules."""
+    """One client's connection; the module's docstring has its rules, `Connection` those of the methods."""
 
     __slots__ = (
         "_answered",
@@ -264,12 +264,10 @@ class PlaintextConnection:
     # For handlers
 
     def authenticate(self, principal: Principal, frame_limit: int) -> None:
-        """Set the authenticated principal and the size limit of its requests."""
         self.principal = principal
         self.frame_limit = frame_limit
 
     def keep_frame(self) -> None:
-        """Keep the frame of the request in work until the request is finished."""
         if self._kept_bytes == NOT_KEPT:
             self._kept_bytes = 0
 
@@ -285,10 +283,6 @@ class PlaintextConnection:
             self._service.queued.remove(size)
 
     def mute_for(self, duration_ms: float) -> None:
-        """Read nothing and take no further request for this time (KIP-219).
-
-        The response to the request in work goes out at once.
-        """
         if duration_ms <= 0 or self._muted or self.closed:
             return
         self._muted = True
@@ -316,11 +310,7 @@ class PlaintextConnection:
     # Responses
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Send the response to the request in work, its size field included, and then take up the next request.
-
-        The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped, a
-        `MadePart` by its own rules.
-        Requests that follow wait until the client has received this response, so a client that does not read delays
+        """Requests that follow wait until the client has received this response, so a client that does not read delays
         only itself.
         """
         if self.closed:
@@ -407,7 +397,6 @@ class PlaintextConnection:
             self._limit_waiting()
 
     def complete(self) -> None:
-        """Finish the request in work, answered or not (Produce with acks=0 has no response)."""
         self._in_work = False
         if self.closed or self._in_slice:
             return
@@ -422,7 +411,6 @@ class PlaintextConnection:
             self._schedule()
 
     def close_when_sent(self) -> None:
-        """Take no further request, and close once the response given to `send` is sent."""
         self._close_when_sent = True
         if not self._outgoing and not self._held:
             self.close()
@@ -579,14 +567,11 @@ class PlaintextConnection:
     # Closing
 
     def shrink_if_idle(self) -> None:
-        """Give back the large receive buffer of an idle connection."""
         if self.is_idle:
             self._buffer.shrink()
 
     def close_if_broken(self) -> None:
-        """Close a connection that was reset, or whose client has gone, without notification by the event loop.
-
-        Either no reader is set now, or uvloop, which calls the reader once after a reset, did so while a request was
+        """Either no reader is set now, or uvloop, which calls the reader once after a reset, did so while a request was
         unread. Requests that arrived before the client closed are still handled.
         """
         if self._socket.is_broken() or (not self._reading and not self._is_followed and self._socket.is_at_end()):
@@ -599,7 +584,6 @@ class PlaintextConnection:
         return len(self._buffer) > kept
 
     def idle_ms(self, now_ms: float) -> float:
-        """Time since the last request or, as far as calls of this method can see, since bytes were received or sent."""
         moved = self.bytes_in + self.bytes_out
         if moved != self._moved_bytes:
             self._moved_bytes = moved
@@ -614,7 +598,6 @@ class PlaintextConnection:
             self.close()
 
     def close(self) -> None:
-        """Close now: drop unsent parts and release their file ranges. A second call has no effect."""
         if self.closed:
             return
         if self._held:
