@@ -291,7 +291,6 @@ class _HashSet:
         return len(self._hashes)
 
     def add(self, number: int, hash_code: int) -> None:
-        """Add an element that is not in the set."""
         self._hashes[number] = hash_code
         self._largest = max(self._largest, len(self._hashes))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ottla.broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType, on_cluster, on_topic
+from ottla.broker.error_answers import error_fields
 from ottla.cluster.configs import (
     BROKER_LOGGER,
     DELETE,
@@ -72,13 +73,8 @@ async def change_and_reply(
     following = iter(refusals)
 
     def result(resource: Any) -> Any:
-        refusal = next(following)
-        return result_class(
-            error_code=int(refusal.error) if refusal is not None else 0,
-            error_message=refusal.response_message if refusal is not None else None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
+        fields = error_fields(next(following))
+        return result_class(resource_type=resource.resource_type, resource_name=resource.resource_name, **fields)
 
     await context.replied(response_class(responses=mapped(request.resources, result)))
     await context.broker.slices.empty(refusals)
@@ -112,7 +108,6 @@ async def _change_all(
 
 
 async def _named_twice(broker: Broker, requested: Collection[RequestedChange]) -> set[Resource]:
-    """The resources that are named repeatedly."""
     seen: set[Resource] = set()
     twice: set[Resource] = set()
     for one in requested:

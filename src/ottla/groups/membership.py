@@ -190,7 +190,6 @@ class GroupMembers:
         return False
 
     def supports(self, protocols: Protocols) -> bool:
-        """Whether one of these protocols is supported by every member."""
         size = len(self._members)
         return any(self._supporters[name] == size for name, _ in protocols)
 

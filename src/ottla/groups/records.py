@@ -122,7 +122,6 @@ class MalformedRecord(ValueError):
 
 
 def encode_record(record: LogRecord) -> tuple[bytes, bytes | None]:
-    """Key and value as they are appended."""
     if isinstance(record, OffsetRecord):
         return (
             offset_key(record.group_id, record.topic, record.partition),

@@ -180,7 +180,6 @@ class LogCheckpoints:
         written()
 
     def _data(self, name: str, log_dir: LogDirectory) -> bytes:
-        """The whole checkpoint as it is now."""
         if name == CLEANER_FILE:
             log_dir_of = self._directories.log_dir_of
             offsets = self._cleaner_offsets.items()

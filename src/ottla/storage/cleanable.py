@@ -71,7 +71,6 @@ def examine(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanable
 
 
 def _number_of(segments: Sequence[Segment], offset: int) -> int:
-    """The index of the segment that contains `offset`."""
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
 
 

@@ -177,7 +177,6 @@ class OffsetIndex(_SparseIndex):
         return self.base_offset + offsets[number], positions[number]
 
     def entry(self, number: int) -> tuple[int, int]:
-        """(offset, position) of an entry."""
         relative, position = OFFSET_ENTRY.unpack(self._read(OFFSET_ENTRY.size, number, 1))
         return self.base_offset + relative, position
 

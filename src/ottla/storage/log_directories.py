@@ -149,7 +149,6 @@ class LogDirectories:
         return [key for key, place in self._log_dir_by_partition.items() if place is log_dir]
 
     def keys_by_path(self) -> dict[str, list[TopicPartitionKey]]:
-        """The partitions of each directory, by its path."""
         found: dict[str, list[TopicPartitionKey]] = {log_dir.path: [] for log_dir in self.all}
         for key, place in self._log_dir_by_partition.items():
             found[place.path].append(key)

@@ -193,7 +193,6 @@ class LogManager:
         return [log_dir.path for log_dir in self.directories.all if log_dir.failure is not None]
 
     def contents(self) -> list[LogDirectoryState]:
-        """Each log directory with its logs."""
         keys = self.directories.keys_by_path()
         return [
             LogDirectoryState(

@@ -35,7 +35,6 @@ class AppendedBatch(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """Offset of its first record."""
         return self.last_offset - self.offset_delta
 
 

@@ -58,7 +58,6 @@ class SegmentList:
     # -- finding and reading
 
     def number_of(self, offset: int) -> int:
-        """The index of the segment that contains `offset`."""
         if offset >= self.active.base_offset:
             return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)

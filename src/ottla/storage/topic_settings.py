@@ -34,7 +34,6 @@ class TopicSettings(NamedTuple):
 
 
 def encode_topic_settings(settings: TopicSettings) -> bytes:
-    """Encode the file: JSON."""
     document = {
         "version": _VERSION,
         "topic_id": format_uuid(settings.topic_id),

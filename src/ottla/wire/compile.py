@@ -465,7 +465,6 @@ class EncoderWriter(_Writer):
         self.run.append((format, expression))
 
     def packed(self, run: list[tuple[str, str]]) -> str:
-        """The expression that packs a run."""
         if all(item == ("x", "") for item in run):
             return repr(bytes(len(run)))
         layout = struct.Struct(">" + "".join(item[0] for item in run))
@@ -505,7 +504,6 @@ class EncoderWriter(_Writer):
             self.run.clear()
 
     def differs(self, f: Field, value: str) -> str:
-        """The condition that a value is not the default."""
         if f.default is None:
             return f"{value} is not None"
         if f.default is not NEW:

@@ -204,7 +204,6 @@ class GroupCoordinatorService:
         return ErrorCode.NONE
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Handle a Heartbeat and return its error code."""
         self.metrics.heartbeats += 1
         shard = self._shard(group_id, False)
         if isinstance(shard, ErrorCode):

@@ -8,9 +8,19 @@ from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Oper
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import SessionPartition, TopicKey
-from ottla.broker.fetches.nearest import nearest_follower, read_elsewhere
+from ottla.broker.fetches.nearest import nearest_follower
 from ottla.broker.fetches.requested import PARTITIONS_PER_SLICE, BegunFetch, is_debugging, replica_id
-from ottla.broker.fetches.results import UNKNOWN, Found, diverged, failed, not_converted, release, success, unknown
+from ottla.broker.fetches.results import (
+    UNKNOWN,
+    Found,
+    diverged,
+    failed,
+    not_converted,
+    offsets_only,
+    release,
+    success,
+    unknown,
+)
 from ottla.broker.fetches.versions import (
     BATCHES_SINCE,
     FOLLOWERS_SINCE,
@@ -216,7 +226,9 @@ class FetchReader:
         broker = self._context.broker
         broker.rack_reads.told += 1
         leader.is_read_at(replica_id, broker.clock.monotonic_ms())
-        return read_elsewhere(wanted, partition, replica_id)
+        data = offsets_only(wanted, partition.log)
+        data.preferred_read_replica = replica_id
+        return data
 
     def _is_read_from(self, partition: Partition) -> bool:
         """Whether consumers wait for this follower to hear of the high watermark."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
 from ottla.broker.context import RequestContext
+from ottla.broker.error_answers import error_fields
 from ottla.cluster.controller_events import PartitionKey
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
@@ -40,7 +41,6 @@ def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest)
 def _whole(
     refusal: TopicRefusal, responses: list[ReassignableTopicResponse] | None = None
 ) -> AlterPartitionReassignmentsResponse:
-    """The refusal of the whole request."""
     return AlterPartitionReassignmentsResponse(
         error_code=int(refusal.error), error_message=refusal.message, responses=responses or []
     )
@@ -94,11 +94,5 @@ async def _results(
         await context.broker.slices.point()
         refusal = refusals.get((name, index))
         topic = results.setdefault(name, ReassignableTopicResponse(name=name, partitions=[]))
-        topic.partitions.append(
-            ReassignablePartitionResponse(partition_index=index)
-            if refusal is None
-            else ReassignablePartitionResponse(
-                partition_index=index, error_code=int(refusal.error), error_message=refusal.response_message
-            )
-        )
+        topic.partitions.append(ReassignablePartitionResponse(partition_index=index, **error_fields(refusal)))
     return list(results.values())

@@ -9,6 +9,7 @@ from itertools import islice
 
 from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topics
 from ottla.broker.context import RequestContext
+from ottla.broker.error_answers import error_fields
 from ottla.broker.handlers.create_topics import ASSIGNMENTS_LIMIT
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
@@ -63,13 +64,5 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
             refusal = await context.broker.control.create_partitions(
                 topic.name, topic.count, by_hand, validate_only=request.validate_only
             )
-        results.add(_result(topic.name, refusal))
+        results.add(CreatePartitionsTopicResult(name=topic.name, **error_fields(refusal)))
     await context.replied(CreatePartitionsResponse(results=results.encoded()))
-
-
-def _result(name: str, refusal: TopicRefusal | None) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(
-        name=name,
-        error_code=int(refusal.error) if refusal is not None else 0,
-        error_message=refusal.response_message if refusal is not None else None,
-    )

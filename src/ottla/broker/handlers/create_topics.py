@@ -39,7 +39,6 @@ TOO_MUCH = (
 
 
 def accesses(context: RequestContext, request: CreateTopicsRequest) -> Accesses:
-    """CREATE of the cluster, or of each topic."""
     yield on_cluster(Operation.CREATE)
     for topic in request.topics:
         yield on_topic(Operation.CREATE, topic.name)
@@ -47,7 +46,6 @@ def accesses(context: RequestContext, request: CreateTopicsRequest) -> Accesses:
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
-    """Create the topics one after the other; each has its own result."""
     context.spawn(_create(context, request))
 
 

@@ -49,7 +49,6 @@ def accesses(context: RequestContext, request: DeleteTopicsRequest) -> Accesses:
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> None:
-    """Delete the topics; each has its own result."""
     if context.api_version >= TOPICS_SINCE:
         topics: Collection[DeleteTopicState] = request.topics
     else:

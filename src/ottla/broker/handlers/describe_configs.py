@@ -49,7 +49,6 @@ def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Access
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> None:
-    """Describe each resource; an unknown one has its own error."""
     description = _Description(context, request)
     context.reply_in_slices(DescribeConfigsResponse(results=mapped(request.resources, description.of)))
 
@@ -63,7 +62,6 @@ class _Description:
         self._encoded: dict[object, Any] = {}
 
     def of(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        """The settings of one resource."""
         result = DescribeConfigsResult(
             error_code=0, error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
@@ -85,7 +83,6 @@ class _Description:
         return None
 
     def _configs(self, resource: DescribeConfigsResource) -> Any | TopicRefusal:
-        """The encoded settings, or the refusal."""
         broker, version = self._context.broker, self._context.api_version
         keys = frozenset(resource.configuration_keys or ())
         known = broker.image.topics.get(resource.resource_name) if resource.resource_type == TOPIC else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
 from ottla.broker.context import RequestContext
+from ottla.broker.error_answers import error_fields
 from ottla.cluster.controller_events import PartitionKey
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
@@ -70,13 +71,7 @@ async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
         if requested is None and refusal is not None and refusal.error is ErrorCode.ELECTION_NOT_NEEDED:
             continue
         topic = results.setdefault(name, ReplicaElectionResult(topic=name, partition_result=[]))
-        topic.partition_result.append(
-            PartitionResult(partition_id=index)
-            if refusal is None
-            else PartitionResult(
-                partition_id=index, error_code=int(refusal.error), error_message=refusal.response_message
-            )
-        )
+        topic.partition_result.append(PartitionResult(partition_id=index, **error_fields(refusal)))
     await context.replied(ElectLeadersResponse(replica_election_results=list(results.values())))
 
 

@@ -29,7 +29,6 @@ def accesses(context: RequestContext, request: IncrementalAlterConfigsRequest) -
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
-    """Change the resources one after the other; each has its own result."""
     classes = IncrementalAlterConfigsResponse, AlterConfigsResourceResponse
     context.spawn(change_and_reply(context, request, _change, classes, loggers=True))
 

@@ -94,7 +94,6 @@ async def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> N
 
 
 def _repeated(request: ListOffsetsRequest) -> Sliced[set[tuple[str, int]]]:
-    """Partitions named more than once."""
     repeated: set[tuple[str, int]] = set()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:

@@ -101,7 +101,6 @@ Done = AppendInfo | PartitionProduceResponse | ErrorCode | Rewriting
 
 
 def accesses(context: RequestContext, request: ProduceRequest) -> Accesses:
-    """WRITE of each topic, and of the transactional id."""
     if request.transactional_id is not None:
         yield Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     yield from on_topics(Operation.WRITE, (topic.name for topic in request.topic_data))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
 from ottla.broker.context import RequestContext
 from ottla.broker.control.unregistering import unregister
+from ottla.broker.error_answers import error_fields
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
@@ -31,5 +32,4 @@ def handle(context: RequestContext, request: UnregisterBrokerRequest) -> None:
 async def _unregister(context: RequestContext, broker_id: int) -> None:
     broker = context.broker
     refusal = await unregister(broker.control, broker_id, broker.slices)
-    error, message = (0, None) if refusal is None else (int(refusal.error), refusal.response_message)
-    await context.replied(UnregisterBrokerResponse(error_code=error, error_message=message))
+    await context.replied(UnregisterBrokerResponse(**error_fields(refusal)))

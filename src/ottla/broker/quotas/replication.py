@@ -181,7 +181,6 @@ class LeaderThrottle:
         return self._left
 
     def read(self, partition: Partition, size: int) -> None:
-        """Count what was read of a partition."""
         if not self._is_throttled(partition):
             return
         self._size += size

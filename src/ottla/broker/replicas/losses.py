@@ -118,7 +118,6 @@ class LossReports:
         self.store(self.encoded())
 
     def forget(self, topic: str, index: int) -> None:
-        """Forget a partition that was deleted."""
         if self._reports.pop((topic, index), None) is not None:
             self.store(self.encoded())
 
@@ -168,7 +167,6 @@ class LossFile:
         self._write_next()
 
     def close(self) -> None:
-        """Write what is due."""
         self._is_writing = True
         self._write(self._due)
 

@@ -129,7 +129,6 @@ class ReplicaManager:
         return partitions.get(index) if partitions is not None else None
 
     def get_by_id(self, topic_id: UUID, index: int) -> Partition | None:
-        """As `get`, by topic id."""
         partitions = self._by_id.get(topic_id)
         return partitions.get(index) if partitions is not None else None
 

@@ -467,7 +467,6 @@ class AwaitedOffsets:
             heappop(heap)[2](ErrorCode.NONE)
 
     def fail(self, error: ErrorCode) -> None:
-        """Fail all waiters."""
         heap, self._heap = self._heap, []
         for _, _, done in heap:
             done(error)
