@@ -7,9 +7,6 @@ from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-MIN_VERSION = 0
-MAX_VERSION = 0
-
 
 def accesses(context: RequestContext, request: AllocateProducerIdsRequest) -> Accesses:
     return (CLUSTER_ACTION,)

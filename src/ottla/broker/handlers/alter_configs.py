@@ -22,9 +22,6 @@ from ottla.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-MIN_VERSION = 0
-MAX_VERSION = 2
-
 
 def accesses(context: RequestContext, request: AlterConfigsRequest) -> Accesses:
     return accesses_of(Operation.ALTER_CONFIGS, request.resources)

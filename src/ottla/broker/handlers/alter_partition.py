@@ -11,9 +11,6 @@ from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
-MIN_VERSION = 0
-MAX_VERSION = 3
-
 
 def accesses(context: RequestContext, request: AlterPartitionRequest) -> Accesses:
     return (CLUSTER_ACTION,)

@@ -20,9 +20,6 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-MIN_VERSION = 0
-MAX_VERSION = 0
-
 #: Partitions that the controller is asked to move in one event, which bounds the time on the loop.
 MOST_AT_ONCE = 500
 

@@ -16,9 +16,6 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-MIN_VERSION = 0
-MAX_VERSION = 2
-
 
 def accesses(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Accesses:
     return (on_cluster(Operation.ALTER),)

@@ -19,9 +19,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import RequestHeader
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
-MIN_VERSION = 0
-MAX_VERSION = 4
-
 #: The version of the features node in ZooKeeper, which names no features.
 FEATURES_EPOCH = 0
 

@@ -10,9 +10,6 @@ from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
-MIN_VERSION = 0
-MAX_VERSION = 3
-
 
 def accesses(context: RequestContext, request: ControlledShutdownRequest) -> Accesses:
     return (CLUSTER_ACTION,)

@@ -20,9 +20,6 @@ from ottla.wire.messages.create_partitions import (
 )
 from ottla.wire.sliced import GrowingArray
 
-MIN_VERSION = 0
-MAX_VERSION = 3
-
 
 def accesses(context: RequestContext, request: CreatePartitionsRequest) -> Accesses:
     return on_topics(Operation.ALTER, (topic.name for topic in request.topics))

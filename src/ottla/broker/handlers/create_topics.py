@@ -27,9 +27,6 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-MIN_VERSION = 0
-MAX_VERSION = 7
-
 CONFIGS_SINCE = 5
 #: Most partitions of one topic with a manual assignment in a request.
 ASSIGNMENTS_LIMIT = 20_000

@@ -14,9 +14,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 2
-
 
 class _Results:
     """Collects the results of all groups; the last one sends the response."""

@@ -22,9 +22,6 @@ from ottla.wire.messages.delete_records import (
 )
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 2
-
 #: Partitions processed between two slices.
 PARTITIONS_PER_SLICE = 64
 #: In place of an offset.

@@ -23,9 +23,6 @@ from ottla.wire.messages.delete_topics import (
 from ottla.wire.schema import ZERO_UUID
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 6
-
 TOPICS_SINCE = 6
 #: The least wait. (Apache Kafka answers REQUEST_TIMED_OUT at once where a client's timeout is 0.)
 LEAST_WAIT_S = 1.0

@@ -22,9 +22,6 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-MIN_VERSION = 0
-MAX_VERSION = 1
-
 BROKERS = 1
 CONTROLLERS = 2
 

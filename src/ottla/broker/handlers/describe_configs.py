@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.server import Broker
 
-MIN_VERSION = 0
-MAX_VERSION = 4
-
 OPERATION = Operation.DESCRIBE_CONFIGS
 #: Most different descriptions cached while a request is answered.
 SHARED_DESCRIPTIONS = 256

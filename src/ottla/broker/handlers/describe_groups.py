@@ -21,9 +21,6 @@ from ottla.wire.messages.describe_groups import (
 )
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 5
-
 #: Operations permitted on a group without an authorizer: READ (3), DELETE (6), DESCRIBE (8).
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 

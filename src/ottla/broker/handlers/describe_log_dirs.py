@@ -33,9 +33,6 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 4
-
 #: The first version with tagged fields, of which ottla has some of its own (`ottla.wire.lost_records`).
 TAGS_SINCE = 2
 #: The first version whose response has a top-level error.

@@ -20,9 +20,6 @@ from ottla.wire.messages.describe_producers import (
 )
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 0
-
 
 def accesses(context: RequestContext, request: DescribeProducersRequest) -> Accesses:
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))

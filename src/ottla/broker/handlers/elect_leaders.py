@@ -19,9 +19,6 @@ from ottla.wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-MIN_VERSION = 0
-MAX_VERSION = 2
-
 UNCLEAN = 1
 
 #: Partitions for which the controller is asked in one event, which bounds the time on the loop.

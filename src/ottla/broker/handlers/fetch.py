@@ -24,9 +24,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_fetch_response
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 
-MIN_VERSION = 0
-MAX_VERSION = 17
-
 
 def accesses(context: RequestContext, request: FetchRequest) -> Accesses:
     """CLUSTER_ACTION for a broker, READ of each topic for a client."""

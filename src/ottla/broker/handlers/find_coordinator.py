@@ -19,9 +19,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 6
-
 FIRST_VERSION_WITH_MANY_KEYS = 4
 GROUP = 0
 TRANSACTION = 1

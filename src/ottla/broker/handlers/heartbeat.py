@@ -10,9 +10,6 @@ from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-MIN_VERSION = 0
-MAX_VERSION = 4
-
 
 def accesses(context: RequestContext, request: HeartbeatRequest) -> Accesses:
     return (on_group(Operation.READ, request.group_id),)

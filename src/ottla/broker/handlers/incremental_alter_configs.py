@@ -20,9 +20,6 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-MIN_VERSION = 0
-MAX_VERSION = 1
-
 
 def accesses(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Accesses:
     return accesses_of(Operation.ALTER_CONFIGS, request.resources)

@@ -19,9 +19,6 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 
 log = logging.getLogger("ottla.broker")
 
-MIN_VERSION = 0
-MAX_VERSION = 5
-
 
 def accesses(context: RequestContext, request: InitProducerIdRequest) -> Accesses:
     """WRITE of the transactional id, or IDEMPOTENT_WRITE of the cluster."""

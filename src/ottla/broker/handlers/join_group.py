@@ -17,9 +17,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 9
-
 FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_VERSION_THAT_REQUIRES_MEMBER_ID = 4
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7

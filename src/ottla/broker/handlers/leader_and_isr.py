@@ -25,9 +25,6 @@ from ottla.wire.messages.leader_and_isr import (
 from ottla.zk.layout import RECOVERING
 from ottla.zk.tree import ZkError
 
-MIN_VERSION = 0
-MAX_VERSION = 7
-
 #: First version with topic ids, and with results by topic id.
 WITH_TOPIC_IDS = 5
 

@@ -15,9 +15,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 5
-
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
 #: Members removed between two slices.
 MEMBERS_PER_SLICE = 500

@@ -12,9 +12,6 @@ from ottla.groups.machine import GroupMachine
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 5
-
 CLASSIC = "classic"
 #: Groups processed between two slices.
 GROUPS_PER_SLICE = 256

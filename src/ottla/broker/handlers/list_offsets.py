@@ -36,9 +36,6 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.sliced import Sliced, mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 9
-
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -50,6 +47,8 @@ EPOCHS_SINCE = 4
 PARTITIONS_PER_SLICE = 8
 #: The first version whose clients know OFFSET_NOT_AVAILABLE (KIP-207).
 NOT_AVAILABLE_SINCE = 5
+#: The version of timestamps that none has.
+NO_VERSION = 0x7FFF
 #: The first version with each special timestamp.
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
@@ -166,7 +165,7 @@ def _answer(
     check = partition.check_epoch if is_debugging else partition.check_leads
     error = check(wanted.current_leader_epoch)
     timestamp = wanted.timestamp
-    if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, MAX_VERSION + 1):
+    if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, NO_VERSION):
         error = ErrorCode.UNSUPPORTED_VERSION
     is_end_unknown = is_client and not partition.knows_its_end
     if error is ErrorCode.NONE and is_end_unknown and timestamp == LATEST:

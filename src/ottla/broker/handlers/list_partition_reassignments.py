@@ -15,9 +15,6 @@ from ottla.wire.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-MIN_VERSION = 0
-MAX_VERSION = 0
-
 
 def accesses(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Accesses:
     return (on_cluster(Operation.DESCRIBE),)

@@ -40,9 +40,6 @@ from ottla.wire.messages.metadata import (
 )
 from ottla.wire.sliced import Sliced, encode_in_slices, joined, mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 12
-
 NO_ID = UUID(int=0)
 #: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: everything, without an authorizer.
 TOPIC_OPERATIONS = 0b1101_1111_1000

@@ -23,9 +23,6 @@ from ottla.wire.messages.offset_commit import (
 )
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 9
-
 ZOOKEEPER_VERSION = 0
 NO_TIMESTAMP = -1
 NO_RETENTION = -1

@@ -16,9 +16,6 @@ from ottla.wire.messages.offset_delete import (
 )
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 0
-
 #: Partitions processed between two slices.
 PARTITIONS_PER_SLICE = 64
 

@@ -28,9 +28,6 @@ from ottla.wire.messages.offset_fetch import (
 )
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 9
-
 ZOOKEEPER_VERSION = 0
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_VERSION_WITH_MANY_GROUPS = 8

@@ -19,9 +19,6 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 from ottla.wire.sliced import mapped
 
-MIN_VERSION = 0
-MAX_VERSION = 4
-
 
 def accesses(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Accesses:
     """CLUSTER_ACTION, as brokers have it, or DESCRIBE of each topic."""

@@ -41,9 +41,6 @@ from ottla.wire.sliced import mapped
 
 log = logging.getLogger("ottla.broker")
 
-MIN_VERSION = 0
-MAX_VERSION = 11
-
 #: The first version with record batches v2.
 BATCHES_SINCE = 3
 #: The first version in which a batch may be compressed with zstd (KIP-110).

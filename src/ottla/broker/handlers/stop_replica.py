@@ -16,9 +16,6 @@ from ottla.cluster.control_requests import NO_LEADER_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
-MIN_VERSION = 0
-MAX_VERSION = 4
-
 
 def accesses(context: RequestContext, request: StopReplicaRequest) -> Accesses:
     return (CLUSTER_ACTION,)

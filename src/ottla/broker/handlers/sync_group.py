@@ -14,9 +14,6 @@ from ottla.groups.events import SyncGroup, SyncResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-MIN_VERSION = 0
-MAX_VERSION = 5
-
 FIRST_VERSION_WITH_PROTOCOL = 5
 #: Assignments processed between two slices.
 ASSIGNMENTS_PER_SLICE = 64

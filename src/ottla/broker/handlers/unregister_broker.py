@@ -12,9 +12,6 @@ from ottla.broker.error_answers import error_fields
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-MIN_VERSION = 0
-MAX_VERSION = 0
-
 
 def accesses(context: RequestContext, request: UnregisterBrokerRequest) -> Accesses:
     yield on_cluster(Operation.ALTER)

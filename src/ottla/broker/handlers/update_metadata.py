@@ -25,9 +25,6 @@ from ottla.wire.messages.update_metadata import (
 )
 from ottla.zk.tree import ZkError
 
-MIN_VERSION = 0
-MAX_VERSION = 8
-
 
 def accesses(context: RequestContext, request: UpdateMetadataRequest) -> Accesses:
     return (CLUSTER_ACTION,)

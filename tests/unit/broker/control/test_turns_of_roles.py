@@ -13,6 +13,7 @@ from ottla.broker.control.channels.messages import deletion_answered, leader_and
 from ottla.broker.control.control_requests import TopicEntries, entries_by_topic
 from ottla.broker.control.hosting import Hosting
 from ottla.broker.handlers import leader_and_isr
+from ottla.broker.served import SERVED
 from ottla.broker.slices import CHUNK_ITEMS, LoopSlices
 from ottla.cluster.control_batches import LeaderAndIsrBatch, PartitionEntry, StopEntry, StopReplicaBatch
 from ottla.cluster.controller_events import DeletionAnswered, LeaderAndIsrAnswered, SendToBroker
@@ -83,7 +84,7 @@ def test_leaders_of_all_topics_are_made_before_followers() -> None:
     assert made == led + [(name, index, "follower") for name in "ab" for index in (0, 2)]
 
 
-@pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
+@pytest.mark.parametrize("version", [0, SERVED[4].max_version])
 def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     state = PartitionImage(1, 4, (1, 2), (1, 2))
     entries = [PartitionEntry("t", TOPIC_ID, index, state, 0, (), False, False) for index in range(PARTITIONS)]
@@ -131,12 +132,12 @@ def test_what_brokers_answer_about_many_partitions_is_understood_in_turns() -> N
     assert answers[1] == DeletionAnswered(2, 7, online, offline)
 
 
-@pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
+@pytest.mark.parametrize("version", [0, SERVED[4].max_version])
 def test_a_long_request_is_read_in_turns_as_it_arrives(version: int) -> None:
     """Its long arrays are not there as lists: they can only be iterated."""
     states = [LeaderAndIsrPartitionState(topic_name="t", partition_index=index) for index in range(PARTITIONS)]
     topic = LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=states)
-    is_grouped = version > leader_and_isr.MIN_VERSION
+    is_grouped = version > 0
     sent = (
         LeaderAndIsrRequest(topic_states=[topic])
         if is_grouped

@@ -21,7 +21,6 @@ from ottla.broker.handlers import (
     offset_fetch,
     sync_group,
 )
-from ottla.broker.served import SERVED
 from ottla.broker.slices import ITEMS_PER_SLICE, SLICE_MS, LoopSlices
 from ottla.cluster.refusal import TopicRefusal
 from ottla.env.clock import VirtualClock
@@ -120,12 +119,6 @@ def commit(broker: FakeBroker, version: int, offset: int, topic: str = "t", part
     request = OffsetCommitRequest(group_id="g", topics=topics, **more)
     answer = ask(broker, offset_commit, version, request).answer
     return ErrorCode(answer.topics[0].partitions[0].error_code)
-
-
-def test_served_versions():
-    for key, handler in HANDLERS.items():
-        served = SERVED[key]
-        assert (served.min_version, served.max_version) == (handler.MIN_VERSION, handler.MAX_VERSION), handler
 
 
 @pytest.mark.parametrize("version", range(10))

@@ -21,6 +21,7 @@ from ottla.broker.handlers import (
     describe_configs,
 )
 from ottla.broker.handlers.delete_topics import DELETED_AT_ONCE
+from ottla.broker.served import SERVED
 from ottla.broker.slices import LoopSlices
 from ottla.cluster.image import ClusterImage
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -101,7 +102,8 @@ async def started(settings: dict[str, str] | None = None) -> FakeBroker:
 
 
 def versions(handler: ModuleType) -> range:
-    return range(handler.MIN_VERSION, handler.MAX_VERSION + 1)
+    (served,) = [each for each in SERVED.values() if handler.__name__.endswith(f".{each.module}")]
+    return range(served.min_version, served.max_version + 1)
 
 
 def run(scenario: Coroutine[object, object, None]) -> None:
