@@ -15,8 +15,15 @@ from ottla.env.clock import Clock
 from ottla.env.disk import Disk
 from ottla.records.batch import MAGIC, parse_batch_header
 from ottla.records.errors import BatchError
-from ottla.storage.batch_filter import FilterRules, LastRecord, RetainedBatch, filter_batch, message_records, records_of
-from ottla.storage.cleaned_transactions import CleanedTransactions
+from ottla.storage.batch_filter import (
+    CleanedTransactions,
+    FilterRules,
+    LastRecord,
+    RetainedBatch,
+    filter_batch,
+    message_records,
+    records_of,
+)
 from ottla.storage.files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, OpenFiles, offset_file_name
 from ottla.storage.index import IndexMemory
 from ottla.storage.offset_map import OffsetMap

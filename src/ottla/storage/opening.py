@@ -13,7 +13,7 @@ from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
-from ottla.storage.checkpoints import NewerVersionError, TopicPartitionKey
+from ottla.storage.checkpoints import NewerVersionError, TopicPartitionKey, forget_moves, read_moves
 from ottla.storage.index import DEFAULT_INDEX_MEMORY
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directories import LogDirectories
@@ -24,7 +24,6 @@ from ottla.storage.log_directory import (
     LogDirectory,
     parse_partition_directory,
 )
-from ottla.storage.move_marker import forget_moves, read_moves
 from ottla.storage.placement import parse_future_directory
 from ottla.storage.recovery import LogPlace, load_log
 from ottla.storage.removals import Removals

@@ -7,9 +7,15 @@ import logging
 from ottla.broker.context import RequestContext
 from ottla.broker.current_leaders import ERRORS_WITH_LEADER, CurrentLeaders
 from ottla.broker.fetch_sessions import NO_SESSION, SessionPartition, TopicKey
-from ottla.broker.fetches.requested import PARTITIONS_AT_ONCE, BegunFetch
+from ottla.broker.fetches.requested import (
+    BATCHES_SINCE,
+    FORMAT_1_SINCE,
+    LEADERS_SINCE,
+    PARTITIONS_AT_ONCE,
+    BegunFetch,
+    code_for_version,
+)
 from ottla.broker.fetches.results import UNKNOWN, Found, failed, not_converted, release, topic_response, unknown
-from ottla.broker.fetches.versions import BATCHES_SINCE, FORMAT_1_SINCE, LEADERS_SINCE, code_for_version
 from ottla.env.disk import DiskError, FileSlice
 from ottla.net.connection import MadePart
 from ottla.records.errors import BatchError, UnsupportedCompressionError

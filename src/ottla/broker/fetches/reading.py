@@ -9,7 +9,17 @@ from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import SessionPartition, TopicKey
 from ottla.broker.fetches.nearest import nearest_follower
-from ottla.broker.fetches.requested import PARTITIONS_PER_SLICE, BegunFetch, is_debugging, replica_id
+from ottla.broker.fetches.requested import (
+    BATCHES_SINCE,
+    FOLLOWERS_SINCE,
+    PARTITIONS_PER_SLICE,
+    WHOLE_BATCH_SINCE,
+    ZSTD_SINCE,
+    BegunFetch,
+    code_for_version,
+    is_debugging,
+    replica_id,
+)
 from ottla.broker.fetches.results import (
     UNKNOWN,
     Found,
@@ -20,13 +30,6 @@ from ottla.broker.fetches.results import (
     release,
     success,
     unknown,
-)
-from ottla.broker.fetches.versions import (
-    BATCHES_SINCE,
-    FOLLOWERS_SINCE,
-    WHOLE_BATCH_SINCE,
-    ZSTD_SINCE,
-    code_for_version,
 )
 from ottla.broker.quotas.replication import LeaderThrottle
 from ottla.broker.replicas.partition import Partition

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import SessionPartition, TopicKey
-from ottla.broker.fetches.versions import READ_COMMITTED, code_for_version
+from ottla.broker.fetches.requested import READ_COMMITTED, code_for_version
 from ottla.broker.replicas.partition import Partition
 from ottla.env.disk import DiskError
 from ottla.storage.log import PartitionLog

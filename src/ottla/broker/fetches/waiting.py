@@ -9,9 +9,8 @@ from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import TopicKey
 from ottla.broker.fetches.answering import FetchAnswer
 from ottla.broker.fetches.reading import FetchedSoFar, FetchReader
-from ottla.broker.fetches.requested import PARTITIONS_AT_ONCE, BegunFetch
+from ottla.broker.fetches.requested import PARTITIONS_AT_ONCE, READ_COMMITTED, BegunFetch
 from ottla.broker.fetches.results import release
-from ottla.broker.fetches.versions import READ_COMMITTED
 from ottla.broker.replicas.purgatory import DelayedFetch
 from ottla.wire.messages.fetch import FetchRequest
 

@@ -17,8 +17,15 @@ from __future__ import annotations
 from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Accesses, Operation, on_topic
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import NO_SESSION, TopicKey
-from ottla.broker.fetches.requested import RequestedPartitions, begin, collect, is_small, named, replica_id
-from ottla.broker.fetches.versions import TOPIC_IDS_SINCE
+from ottla.broker.fetches.requested import (
+    TOPIC_IDS_SINCE,
+    RequestedPartitions,
+    begin,
+    collect,
+    is_small,
+    named,
+    replica_id,
+)
 from ottla.broker.fetches.waiting import Fetch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_fetch_response

@@ -22,13 +22,12 @@ from ottla.env.executor import Executor, NoThread
 from ottla.env.futures import settle
 from ottla.env.warmth import bring, without_waiting
 from ottla.records.errors import BatchError
-from ottla.storage.checkpoints import OFFSET_FILES
+from ottla.storage.checkpoints import OFFSET_FILES, forget_moves, read_moves, write_moves
 from ottla.storage.flushing import begin_flush, end_flush
 from ottla.storage.following import append_as_follower
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directory import LogDirectory
 from ottla.storage.manager import LogManager
-from ottla.storage.move_marker import forget_moves, read_moves, write_moves
 from ottla.storage.placement import FutureLog, can_be_moved, has_all
 from ottla.storage.results import AppendRefusal, LogRead, ReadRefusal
 from ottla.storage.topic_settings import copy_topic_settings
