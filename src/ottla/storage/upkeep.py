@@ -35,7 +35,7 @@ from ottla.storage.retention import confirm_expired, delete_old_segments, oldest
 RETENTION_DELAY_MS: Final = 30_000
 #: Times that retention of a log lets a disk thread read cold segments first, before it reads them on the loop.
 MOST_COLD_ROUNDS: Final = 8
-#: Topic ids that are written to new directories in a second, and in one step.
+#: Topic ids that are written to new directories in a second, and in one slice.
 IDENTITIES_AT_ONCE: Final = 200
 IDENTITIES_PER_SLICE: Final = 10
 #: Clocks differ by less: the default of `message.timestamp.after.max.ms` since Kafka 4.0 (KIP-937).
@@ -166,7 +166,7 @@ class LogUpkeep:
         return True
 
     def apply_retention(self, now_ms: int) -> Generator[None, None, None]:
-        """Delete the segments that are past retention, in all logs, some logs in a step."""
+        """Delete the segments that are past retention, in all logs, some logs in a slice."""
         self._future_timestamps.retain(self._logs)
         for logs in self._some_at_a_time(self._claimed()):
             for key, log in logs:
