@@ -21,7 +21,8 @@ from ottla.broker.control.startup import Startup, generate_broker_id
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.control.znodes import only_broker_of_all_topics
 from ottla.broker.conversions import Conversions
-from ottla.broker.coordinators.coordinator_log import HostedLog
+from ottla.broker.coordinators.coordinator_log import CoordinatorLog
+from ottla.broker.coordinators.evidence import LeaderOfEvidence
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
@@ -56,7 +57,6 @@ from ottla.zk.layout import ZnodeDataError
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators.evidence import EvidenceSender
     from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.broker.replicas.moving import ReplicaMover
     from ottla.broker.replicas.partition import Partition
@@ -436,9 +436,9 @@ class Broker:
         """Start the group coordinator, and follow changes that others make to the metadata."""
         zk = coordination.zk
         broker_id = control.broker_id
-        sender = _evidence_sender(control) if coordination.accepts_others else None
+        sender = LeaderOfEvidence(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
-            self.config, self.clock, HostedLog(self.partitions), control, self.randomness, sender
+            self.config, self.clock, CoordinatorLog(self.partitions), control, self.randomness, sender
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.subscribe(self.groups.image_changed)
@@ -633,10 +633,3 @@ class Broker:
         self.logs.close()
         self._report_storage()
         self.executor.close()
-
-
-def _evidence_sender(control: ControlPlane) -> EvidenceSender:
-    # A broker that is alone needs none of this at its start.
-    from ottla.broker.coordinators.evidence import LeaderOfEvidence
-
-    return LeaderOfEvidence(control)

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.broker.context import ADMIN_CLIENT_ID
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-from ottla.broker.handlers.produce import ADMIN_CLIENT_ID
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.groups.evidence import EVIDENCE_TOPIC, Evidence
@@ -50,15 +50,6 @@ class Topics(Protocol):
         """Create an internal topic unless it exists."""
 
 
-class EvidenceSender(Protocol):
-    """Gives evidence to the broker that leads its partition."""
-
-    async def send(self, batch: bytes) -> ErrorCode:
-        """Send one batch, and return the leader's error; LEADER_NOT_AVAILABLE if none is known, or it is away."""
-
-    def close(self) -> None: ...
-
-
 class EvidenceWriter:
     """Appends evidence, or has `sender` give it to the leader; the topic is created with the first record.
 
@@ -66,7 +57,7 @@ class EvidenceWriter:
     """
 
     def __init__(
-        self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool, sender: EvidenceSender | None = None
+        self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool, sender: LeaderOfEvidence | None = None
     ) -> None:
         self._log = coordinator_log
         self._topics = topics
@@ -160,7 +151,7 @@ def _batch(records: Sequence[Evidence]) -> bytes:
 
 
 class LeaderOfEvidence:
-    """An `EvidenceSender` to another broker: Produce requests, one after the other, over a connection that is kept.
+    """Gives evidence to another broker: Produce requests, one after the other, over a connection that is kept.
 
     The client id is the one that Kafka's brokers let write to internal topics.
     """
@@ -171,6 +162,7 @@ class LeaderOfEvidence:
         self._target: BrokerImage | None = None
 
     async def send(self, batch: bytes) -> ErrorCode:
+        """Send one batch, and return the leader's error; LEADER_NOT_AVAILABLE if none is known, or it is away."""
         from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
         target = self._leader()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-from ottla.broker.coordinators.evidence import EvidenceSender, EvidenceWriter, Topics
+from ottla.broker.coordinators.evidence import EvidenceWriter, LeaderOfEvidence, Topics
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, GroupKind
 from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime, SteadyClock
 from ottla.cluster.image import ImageDelta, TopicImage
@@ -73,7 +73,7 @@ class GroupCoordinatorService:
         coordinator_log: CoordinatorLog,
         topics: Topics,
         randomness: Randomness,
-        evidence_sender: EvidenceSender | None = None,
+        evidence_sender: LeaderOfEvidence | None = None,
     ) -> None:
         self.metrics = GroupMetrics()
         self._log = coordinator_log

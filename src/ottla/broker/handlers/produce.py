@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.authorization import Access, Accesses, Operation, ResourceType, on_topics
-from ottla.broker.context import RequestContext
+from ottla.broker.context import ADMIN_CLIENT_ID, RequestContext
 from ottla.broker.current_leaders import CurrentLeaders
 from ottla.broker.replicas.partition import AwaitedOffsets, Partition
 from ottla.broker.replicas.purgatory import DelayedProduce
@@ -60,8 +60,6 @@ LOG_START_UNKNOWN = frozenset(
 )
 #: A message set without a complete message is not an error: nothing is appended, and no offset returned.
 NOTHING_APPENDED = AppendInfo(-1, -1, -1, -1)
-#: Kafka's own tools may write to internal topics with this client id.
-ADMIN_CLIENT_ID = "__admin_client"
 
 
 class Rewriting:

@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
+from ottla.broker.quotas.replication import ReplicationQuota
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.partition import is_report_due
 from ottla.broker.slices import LoopSlices
@@ -57,31 +58,6 @@ LONGEST_WAIT_S: Final = 1.0
 MOST_COLD_ROUNDS: Final = 8
 
 
-class CopyLimit(Protocol):
-    """How many bytes a second may be copied: `ReplicationQuota`."""
-
-    @property
-    def wait_ms(self) -> float:
-        """How long to wait before more is copied; 0 if it may be now."""
-
-    @property
-    def most_at_once(self) -> int:
-        """Most bytes of one slice."""
-
-    def record(self, size: int) -> None:
-        """Note that bytes were copied."""
-
-
-class NoLimit:
-    """Copying as fast as the disks are."""
-
-    wait_ms = 0.0
-    most_at_once = SLICE_BYTES
-
-    def record(self, size: int) -> None:
-        """Nothing to note."""
-
-
 class _Trouble(Exception):
     """A move cannot continue for now; the message says why."""
 
@@ -98,7 +74,7 @@ class ReplicaMover:
         clock: Clock,
         slices: LoopSlices,
         threads: int,
-        limit: CopyLimit | None = None,
+        limit: ReplicationQuota,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
@@ -107,7 +83,7 @@ class ReplicaMover:
         self._clock = clock
         self._slices = slices
         self._threads = threads
-        self._limit = limit if limit is not None else NoLimit()
+        self._limit = limit
         #: Moves that wait for their turn, those that wait for a time, and those being worked on.
         self._queue: dict[PartitionKey, None] = {}
         self._delayed: dict[PartitionKey, asyncio.TimerHandle] = {}
