@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.authorization import Accesses
-from ottla.broker.context import RequestContext
+if TYPE_CHECKING:
+    from ottla.broker.authorization import Accesses
+    from ottla.broker.context import RequestContext
 
 
 class Handler(NamedTuple):

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ottla.cluster.ids import format_uuid, parse_uuid
-from ottla.env.disk import Disk
+
+if TYPE_CHECKING:
+    from ottla.env.disk import Disk
+
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.env.disk import FileSlice
 from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.env.disk import FileSlice
 
 
 @dataclass(slots=True)
