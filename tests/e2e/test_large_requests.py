@@ -19,7 +19,7 @@ from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.collector import tune_collector
 from ottla.wire.apis import API
-from ottla.wire.stepwise import LAZY_ELEMENTS
+from ottla.wire.sliced import LAZY_ELEMENTS
 from support.large_requests import RequestMaker, shapes
 from support.server_collector import restored_collector
 

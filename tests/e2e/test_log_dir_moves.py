@@ -12,7 +12,7 @@ import pytest
 from e2e.embedded import EmbeddedBroker
 from ottla.client.admin.model import ConfigOperation, ConfigResource
 from ottla.client.sync import Admin
-from ottla.storage.move_marker import MOVED_FILE
+from ottla.storage.checkpoints import MOVED_FILE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from ottla.client import Admin, NewTopic
-from ottla.wire.stepwise import LAZY_ELEMENTS
+from ottla.wire.sliced import LAZY_ELEMENTS
 from support.virtual_cluster import VirtualCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("R1", "R3")]

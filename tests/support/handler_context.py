@@ -8,7 +8,7 @@ from typing import Any
 from ottla.broker.slices import start
 from ottla.wire.codec import decode, encode
 from ottla.wire.schema import Message
-from ottla.wire.stepwise import encode_steps
+from ottla.wire.sliced import encode_in_slices
 
 
 class HandlerContext:
@@ -34,11 +34,11 @@ class HandlerContext:
     def reply_body(self, body: bytes) -> None:
         raise NotImplementedError
 
-    def reply_in_steps(self, response: Message) -> None:
+    def reply_in_slices(self, response: Message) -> None:
         self.run(self.replied(response))
 
     async def replied(self, response: Message) -> None:
-        steps = encode_steps(response, self.api_version)
+        steps = encode_in_slices(response, self.api_version)
         try:
             while True:
                 next(steps)

@@ -25,5 +25,6 @@ def metrics_page(made_by: str) -> str:
         declared = metric.declaration
         labels = ", ".join(f"`{label}`" for label in declared.labels)
         mbean = f"`{metric.mbean}`" if metric.mbean else ""
-        rows.append(f"| `{declared.name}` | {declared.kind.value} | {labels} | {declared.help} | {mbean} |")
+        kind = "counter" if declared.is_counter else "gauge"
+        rows.append(f"| `{declared.name}` | {kind} | {labels} | {declared.help} | {mbean} |")
     return "\n".join(rows) + "\n"

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from ottla.broker.quotas.replication import ReplicationQuota
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.moving import ReplicaMover
 from ottla.broker.replicas.partition import Partition
@@ -19,8 +20,8 @@ from ottla.records.batch import check_crc, split_batches
 from ottla.records.record import Record
 from ottla.storage.log import AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager
-from ottla.storage.settings import StorageSettings
 from ottla.storage.truncation import delete_records
+from ottla.storage.upkeep import StorageSettings
 from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, decode, log_config, of_records, read_bytes
@@ -55,8 +56,8 @@ class MovingBroker:
         refusal = self.logs.open()
         assert refusal is None, refusal
         self.replicas = ReplicaManager(self.logs, clock.now_ms)
-        slices = LoopSlices(clock.monotonic_ms)
-        self.mover = ReplicaMover(self.replicas, self.logs, disk, InlineExecutor(), clock, slices, 2)
+        slices, limit = LoopSlices(clock.monotonic_ms), ReplicationQuota(clock.monotonic_ms)
+        self.mover = ReplicaMover(self.replicas, self.logs, disk, InlineExecutor(), clock, slices, 2, limit)
         self.replicas.make_mover = lambda: self.mover
         self.lead()
 

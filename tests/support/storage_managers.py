@@ -8,7 +8,7 @@ from ottla.env.clock import VirtualClock
 from ottla.env.disk import Disk
 from ottla.env.executor import InlineExecutor
 from ottla.storage.manager import LogManager
-from ottla.storage.settings import StorageSettings
+from ottla.storage.upkeep import StorageSettings
 from support.storage_logs import NOW_MS, log_config
 
 

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from ottla.env.disk import DiskFile
 from ottla.env.network import TcpSocket
 from ottla.net.buffers import BufferPool
-from ottla.net.connection import Connection, Principal
+from ottla.net.connection import Connection, Principal, QueuedBytes, RequestSlices
 from ottla.net.plaintext import PlaintextConnection
-from ottla.net.queued import QueuedBytes
-from ottla.net.turns import RequestTurns
 
 
 class HandLoop:
@@ -82,7 +80,7 @@ class RecordingService:
         self.closed = 0
         self.limit = 1 << 20
         self.queued = QueuedBytes()
-        self.turns = RequestTurns()
+        self.request_slices = RequestSlices()
         self.read_ahead_calls: list[tuple[int, int, Callable[[], None]]] = []
         self.making: list[tuple[Callable[[], bytes], Callable[[bytes | None, BaseException | None], None]]] = []
 

@@ -31,7 +31,6 @@ class RangeAssignor(PartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        """Assign the topics that exist and have subscribers."""
         racks = member_racks(subscriptions)
         members = subscribers_by_topic(subscriptions)
         counts = subscribed_partition_counts(cluster, subscriptions)
@@ -54,7 +53,6 @@ def even_ranges(count: int, shares: int) -> Iterator[range]:
 
 
 def member_racks(subscriptions: Mapping[str, MemberSubscription]) -> dict[str, str]:
-    """The racks of the members that have one, by member id."""
     return {
         member_id: member.subscription.rack_id
         for member_id, member in subscriptions.items()
@@ -154,7 +152,6 @@ class _TopicRanges:
         self.needs_racks = _needs_racks(topic, self.members, racks)
 
     def replica_racks(self, index: int) -> frozenset[str]:
-        """The racks in which the partition has a replica."""
         return self._partition_racks[index]
 
     def may_have(self, member_id: str) -> int:
@@ -162,7 +159,6 @@ class _TopicRanges:
         return max(0, self._quota + (self._longer_shares > 0) - len(self.assigned[member_id]))
 
     def give(self, member_id: str, *indexes: int) -> None:
-        """The member gets these partitions."""
         for index in indexes:
             self._free[index] = 0
         self.assigned[member_id] += indexes

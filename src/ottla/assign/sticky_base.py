@@ -49,7 +49,6 @@ class AbstractStickyAssignor(PartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        """Assign the topics that exist and have subscribers."""
         if not subscriptions:
             return {}
         sent = {member_id: subscriptions[member_id].subscription for member_id in hash_map_order(subscriptions)}
@@ -98,7 +97,7 @@ def _assign_equally(
     racks = racks_in_use(numbered, cluster, {member_id: one.rack_id for member_id, one in sent.items()})
     assignment = EqualAssignment(numbered, racks, previous_owners(numbered, data, _generations(sent)))
     assignment.assign()
-    assigned = {member_id: kept + assignment.given[member_id] for member_id, kept in assignment.kept.items()}
+    assigned = {member_id: kept + assignment.added[member_id] for member_id, kept in assignment.kept.items()}
     return StickyAssignment(numbered, assigned, assignment.changing_hands())
 
 

@@ -35,7 +35,7 @@ class EqualAssignment:
         """Partitions taken from their owner, who may still get them back."""
         self.kept: dict[str, list[int]] = {}
         """Partitions that each member keeps."""
-        self.given: dict[str, list[int]] = {member_id: [] for member_id in previous.owned}
+        self.added: dict[str, list[int]] = {member_id: [] for member_id in previous.owned}
         """Partitions that each member gets in addition."""
 
     def assign(self) -> None:
@@ -57,7 +57,7 @@ class EqualAssignment:
             return {}
         return {
             number: member_id
-            for member_id, numbers in self.given.items()
+            for member_id, numbers in self.added.items()
             for number in numbers
             if revoked.get(number, member_id) != member_id or number in contested
         }
@@ -134,7 +134,7 @@ class EqualAssignment:
                 if self._having_more == self._with_more:
                     at_lower.clear()
             size[member_id] += 1
-            self.given[member_id].append(number)
+            self.added[member_id].append(number)
         self._below, self._at_lower = below.names(), at_lower.names()
         return left
 
@@ -144,7 +144,7 @@ class EqualAssignment:
         As long as no member reaches the quota, each gets every so-many-th partition: a slice.
         """
         ring = [
-            (member_id, self._lower - len(self.kept[member_id]) - len(self.given[member_id]))
+            (member_id, self._lower - len(self.kept[member_id]) - len(self.added[member_id]))
             for member_id in self._below
         ]
         at_lower = self._at_lower
@@ -154,12 +154,12 @@ class EqualAssignment:
             rounds = min(missing for _, missing in ring)
             end = begin + rounds * step
             for place, (member_id, _) in enumerate(ring):
-                self.given[member_id] += unassigned[begin + place : end : step]
+                self.added[member_id] += unassigned[begin + place : end : step]
             at_lower += [member_id for member_id, missing in ring if missing == rounds]
             ring = [(member_id, missing - rounds) for member_id, missing in ring if missing > rounds]
             begin = end
         for member_id, number in zip(at_lower, unassigned[begin:], strict=False):
-            self.given[member_id].append(number)
+            self.added[member_id].append(number)
 
 
 class _RackRing:
@@ -189,26 +189,21 @@ class _RackRing:
         return first if following < 0 else following
 
     def name(self, place: int) -> str:
-        """The member at that place."""
         return self._names[place]
 
     def names(self) -> list[str]:
-        """The present members, in order."""
         return [name for place, name in enumerate(self._names) if place not in self._gone]
 
     def add(self, name: str) -> None:
-        """Append a member."""
         if rack := self._racks.get(name):
             self._places.setdefault(rack, []).append(len(self._names))
         self._names.append(name)
 
     def remove(self, place: int) -> None:
-        """Remove the member at that place."""
         places = self._places[self._racks[self._names[place]]]
         del places[bisect_left(places, place)]
         self._gone.add(place)
 
     def clear(self) -> None:
-        """Remove all members."""
         self._gone.update(range(len(self._names)))
         self._places.clear()

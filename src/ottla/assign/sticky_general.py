@@ -259,7 +259,6 @@ class _Movements:
         return number if others is None else others.first()
 
     def note(self, number: int, source: int, target: int) -> None:
-        """Record a move."""
         place = number % self._numbered.topics
         known = self._pairs.pop(number, None)
         if known is not None:
@@ -292,7 +291,6 @@ class _HashSet:
         return len(self._hashes)
 
     def add(self, number: int, hash_code: int) -> None:
-        """Add an element that is not in the set."""
         self._hashes[number] = hash_code
         self._largest = max(self._largest, len(self._hashes))
 

@@ -39,7 +39,6 @@ class NumberedPartitions:
         return range(place, self.counts[place] * self.topics + place, self.topics)
 
     def all(self) -> list[int]:
-        """All partitions, topic by topic."""
         return list(chain.from_iterable(map(self.of_topic, range(self.topics))))
 
     def numbers(self, partitions: Partitions) -> list[int]:
@@ -104,8 +103,8 @@ def _settled(
     contested: set[int] = set()
     owners: dict[int, str] = {}
     for member_id, numbers in claimed.items():
-        given = data[member_id].generation
-        generation = NO_GENERATION if given is None else given
+        known = data[member_id].generation
+        generation = NO_GENERATION if known is None else known
         for number in numbers:
             other = owners.get(number)
             if other is None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from ottla.net.connection import Principal
+from ottla.net.connection import Principal
 
 
 class Operation(IntEnum):
@@ -41,6 +40,8 @@ class ResourceType(IntEnum):
 
 #: The name of the only resource of type CLUSTER.
 CLUSTER_NAME: Final = "kafka-cluster"
+#: The authorized operations in a response to a request that did not ask for them (`MetadataResponse`).
+AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
 #: A request without a replica id, or with a negative one, comes from a client; otherwise it comes from a broker.
 CONSUMER_REPLICA_ID: Final = -1
 #: Given by tools that read any replica (`ListOffsetsRequest.DEBUGGING_REPLICA_ID`, and the same of Fetch).
@@ -55,6 +56,9 @@ class Access(NamedTuple):
     name: str
 
 
+#: The accesses that a request needs.
+Accesses = Iterable[Access]
+
 #: Required of requests between brokers.
 CLUSTER_ACTION: Final = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -64,24 +68,19 @@ class Authorizer(Protocol):
 
     def permitted(self, principal: Principal, host: str, accesses: Iterable[Access]) -> Collection[Access]:
         """Return those of the accesses that the principal has from this host."""
-        ...
 
 
 def on_cluster(operation: Operation) -> Access:
-    """An operation on the cluster."""
     return Access(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def on_group(operation: Operation, group_id: str) -> Access:
-    """An operation on a group."""
     return Access(operation, ResourceType.GROUP, group_id)
 
 
 def on_topic(operation: Operation, topic: str) -> Access:
-    """An operation on a topic."""
     return Access(operation, ResourceType.TOPIC, topic)
 
 
 def on_topics(operation: Operation, topics: Iterable[str]) -> Iterator[Access]:
-    """An operation on each of some topics."""
     return (on_topic(operation, topic) for topic in topics)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.intercept import ChangeResponse, Cut
 from ottla.env.disk import FileSlice
-from ottla.net.parts import MadePart
+from ottla.net.connection import MadePart, Part
 from ottla.wire.apis import API
 from ottla.wire.codec import decode_prefix, encode
-
-if TYPE_CHECKING:
-    from ottla.net.connection import Part
 
 log = logging.getLogger("ottla.broker")
 
@@ -37,7 +34,6 @@ class _WholeResponseContext(RequestContext):
         self.throttle_ms = context.throttle_ms
 
     def reply_parts(self, parts: Sequence[Part], length: int) -> None:
-        """See `RequestContext`."""
         try:
             body = _read(parts)
         except Exception as error:
@@ -57,7 +53,6 @@ class _CutContext(_WholeResponseContext):
         self._after_bytes = after_bytes
 
     def reply_body(self, body: bytes) -> None:
-        """See `RequestContext`."""
         kept = (self._head(len(body)) + body)[: self._after_bytes]
         if kept:
             self.connection.send_bytes(kept)
@@ -66,7 +61,6 @@ class _CutContext(_WholeResponseContext):
             self.disconnect()
 
     def no_reply(self) -> None:
-        """See `RequestContext`."""
         self.disconnect()
 
 
@@ -80,7 +74,6 @@ class _ChangingContext(_WholeResponseContext):
         self._change = change
 
     def reply_body(self, body: bytes) -> None:
-        """See `RequestContext`."""
         try:
             response, _ = decode_prefix(API[self.header.api_key].response, body, self.api_version)
             self._change(response)

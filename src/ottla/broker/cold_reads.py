@@ -6,12 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.context import RequestContext
 from ottla.env.warmth import Range, bring, without_waiting
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
 
 log = logging.getLogger("ottla.broker")
 

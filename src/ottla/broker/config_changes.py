@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ottla.broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType, on_cluster, on_topic
-from ottla.broker.loggers import change_levels
-from ottla.cluster.configs import BROKER_LOGGER, NAMED_TWICE, TOPIC, ConfigChange, Resource, request_problem
+from ottla.broker.error_answers import error_fields
+from ottla.cluster.configs import (
+    BROKER_LOGGER,
+    DELETE,
+    NAMED_TWICE,
+    TOPIC,
+    ConfigChange,
+    Resource,
+    logger_problem,
+    request_problem,
+)
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
-from ottla.wire.stepwise import mapped
+from ottla.wire.sliced import mapped
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -27,7 +37,7 @@ TOO_MANY_CHANGES = TopicRefusal(
 )
 
 
-class Asked(NamedTuple):
+class RequestedChange(NamedTuple):
     """A resource, the changes requested, and the function that applies them to the present settings."""
 
     resource: Resource
@@ -37,25 +47,25 @@ class Asked(NamedTuple):
 
 def accesses_of(operation: Operation, resources: Collection[Any]) -> Iterator[Access]:
     """The operation on each topic, or on the cluster for brokers."""
-    for asked in resources:
-        is_topic = asked.resource_type == TOPIC
-        yield on_topic(operation, asked.resource_name) if is_topic else on_cluster(operation)
+    for resource in resources:
+        is_topic = resource.resource_type == TOPIC
+        yield on_topic(operation, resource.resource_name) if is_topic else on_cluster(operation)
 
 
 async def change_and_reply(
     context: RequestContext,
     request: Any,
-    asked_of: Callable[[Any], Asked],
+    change_of: Callable[[Any], RequestedChange],
     classes: tuple[type[Any], type[Any]],
     *,
     loggers: bool = False,
 ) -> None:
     """Change the resources of a request one after the other; each has its own result.
 
-    `asked_of` reads a resource of the request, `classes` are those of the response and of its results, and `loggers`
+    `change_of` reads a resource of the request, `classes` are those of the response and of its results, and `loggers`
     says whether this request may change log levels.
     """
-    refusals = await _change_all(context, mapped(request.resources, asked_of), request.validate_only, loggers)
+    refusals = await _change_all(context, mapped(request.resources, change_of), request.validate_only, loggers)
     if refusals is None:
         return
     response_class, result_class = classes
@@ -63,29 +73,24 @@ async def change_and_reply(
     following = iter(refusals)
 
     def result(resource: Any) -> Any:
-        refusal = next(following)
-        return result_class(
-            error_code=int(refusal.error) if refusal is not None else 0,
-            error_message=refusal.response_message if refusal is not None else None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
+        fields = error_fields(next(following))
+        return result_class(resource_type=resource.resource_type, resource_name=resource.resource_name, **fields)
 
     await context.replied(response_class(responses=mapped(request.resources, result)))
     await context.broker.slices.empty(refusals)
 
 
 async def _change_all(
-    context: RequestContext, asked: Collection[Asked], validate_only: bool, loggers: bool
+    context: RequestContext, requested: Collection[RequestedChange], validate_only: bool, loggers: bool
 ) -> list[TopicRefusal | None] | None:
     """The refusal of each resource in their order, None for success.
 
     If the client disconnects, the remaining resources stay as they are, and the result is None.
     """
     broker = context.broker
-    twice = await _named_twice(broker, asked)
+    twice = await _named_twice(broker, requested)
     results: list[TopicRefusal | None] = []
-    for one in asked:
+    for one in requested:
         await broker.slices.point()
         if context.is_gone:
             return None
@@ -102,11 +107,10 @@ async def _change_all(
     return results
 
 
-async def _named_twice(broker: Broker, asked: Collection[Asked]) -> set[Resource]:
-    """The resources that are named repeatedly."""
+async def _named_twice(broker: Broker, requested: Collection[RequestedChange]) -> set[Resource]:
     seen: set[Resource] = set()
     twice: set[Resource] = set()
-    for one in asked:
+    for one in requested:
         await broker.slices.point()
         (twice if one.resource in seen else seen).add(one.resource)
     await broker.slices.empty(seen)
@@ -122,10 +126,49 @@ def _refused_access(context: RequestContext, resource: Resource) -> TopicRefusal
     return None
 
 
-async def _change(broker: Broker, one: Asked, validate_only: bool) -> TopicRefusal | None:
+async def _change(broker: Broker, one: RequestedChange, validate_only: bool) -> TopicRefusal | None:
     if one.resource.kind == TOPIC:
         return await broker.control.change_configs(one.resource.name, one.settle, validate_only=validate_only)
     if one.resource.kind == BROKER_LOGGER:
         return change_levels(one.changes, validate_only=validate_only)
     per_broker = bool(one.resource.name)
     return await broker.dynamic_settings.change(one.settle, per_broker=per_broker, validate_only=validate_only)
+
+
+# Log levels of this process, as settings of a broker (KIP-412). Names are those of Python's loggers (`ottla.broker`),
+# where Apache Kafka has Java classes. Changes are not persistent: a restart restores the level in `OTTLA_LOG_LEVEL`.
+
+ROOT = "root"
+#: Kafka's levels and their Python numbers. Python has none below DEBUG.
+LEVELS = {
+    "TRACE": logging.DEBUG // 2,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+
+def logger_levels() -> dict[str, str]:
+    """All loggers by name, with their effective levels."""
+    known = sorted(name for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger))
+    return {ROOT: _level_name(logging.root)} | {name: _level_name(logging.getLogger(name)) for name in known}
+
+
+def change_levels(changes: Sequence[ConfigChange], *, validate_only: bool) -> TopicRefusal | None:
+    """Set or unset levels (an unset one is inherited); return the refusal if a change is invalid."""
+    refusal = logger_problem(changes, logger_levels(), LEVELS)
+    if refusal is not None or validate_only:
+        return refusal
+    for change in changes:
+        one = logging.root if change.name == ROOT else logging.getLogger(change.name)
+        one.setLevel(logging.NOTSET if change.operation == DELETE else LEVELS[str(change.value)])
+    return None
+
+
+def _level_name(one: logging.Logger) -> str:
+    """The effective level under Kafka's name; a level between two of them is shown as the lower one."""
+    level = one.getEffectiveLevel()
+    names = [name for name, number in LEVELS.items() if number <= level]
+    return names[-1] if names else next(iter(LEVELS))

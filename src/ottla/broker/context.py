@@ -12,7 +12,7 @@ from ottla.broker.error_answers import error_response
 from ottla.net.connection import ANONYMOUS
 from ottla.wire.apis import API
 from ottla.wire.codec import encode
-from ottla.wire.stepwise import encode_steps
+from ottla.wire.sliced import encode_in_slices
 
 if TYPE_CHECKING:
     from ottla.broker.authorization import Operation, ResourceType
@@ -27,6 +27,8 @@ log = logging.getLogger("ottla.broker")
 _PLAIN_HEAD = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iiB")
 API_VERSIONS = 18
+#: Kafka's own tools may write to internal topics with this client id.
+ADMIN_CLIENT_ID = "__admin_client"
 
 
 class ConnectionState:
@@ -68,7 +70,6 @@ class RequestContext:
 
     @property
     def principal(self) -> Principal:
-        """The client's identity."""
         return self.connection.principal or ANONYMOUS
 
     def permits(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
@@ -98,7 +99,6 @@ class RequestContext:
 
     @property
     def client_state(self) -> ConnectionState:
-        """The broker's state for this connection."""
         state = self.connection.state
         assert isinstance(state, ConnectionState)
         return state
@@ -118,7 +118,7 @@ class RequestContext:
             return
         self.reply_body(body)
 
-    def reply_in_steps(self, response: Message) -> None:
+    def reply_in_slices(self, response: Message) -> None:
         """Encode a response that may be long, whose arrays may be `mapped`, in slices, and send it.
 
         A short one is sent before this returns. Otherwise as `reply`.
@@ -126,11 +126,11 @@ class RequestContext:
         self.run(self.replied(response))
 
     async def replied(self, response: Message) -> None:
-        """As `reply_in_steps`, for work that runs in slices itself."""
+        """As `reply_in_slices`, for work that runs in slices itself."""
         if self.throttle_ms:
             self._set_throttle_time(response)
         try:
-            parts, length = await self.broker.slices.through(encode_steps(response, self.api_version))
+            parts, length = await self.broker.slices.through(encode_in_slices(response, self.api_version))
         except Exception as error:
             self._cannot_write(error)
             return
@@ -168,7 +168,7 @@ class RequestContext:
         if response is None:
             self.disconnect()
         else:
-            self.reply_in_steps(response)
+            self.reply_in_slices(response)
 
     def no_reply(self) -> None:
         """Finish without a response (Produce with acks=0)."""

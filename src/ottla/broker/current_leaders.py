@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from ottla.broker.context import RequestContext
 from ottla.cluster.image import NO_LEADER
 from ottla.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-
 #: The errors with which a response names the leader.
-ASKED_WRONGLY = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+ERRORS_WITH_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 NO_EPOCH = -1
 
 E = TypeVar("E")

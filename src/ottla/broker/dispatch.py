@@ -13,14 +13,13 @@ from ottla.broker.intercept import AnswerError, Delay, Disconnect, Drop, Throttl
 from ottla.broker.served import SERVED
 from ottla.broker.slices import start
 from ottla.env.disk import DiskError
-from ottla.net.queued import QueuedBytes
-from ottla.net.turns import RequestTurns
+from ottla.net.connection import QueuedBytes, RequestSlices
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import ErrorCode, TooManyElementsError, WireError
 from ottla.wire.framing import RequestHeader, api_name, parse_request_header
 from ottla.wire.hot import decode_heartbeat, read_usual_fetch, read_usual_produce
-from ottla.wire.stepwise import decode_steps
+from ottla.wire.sliced import decode_in_slices
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ OF_THE_WHOLE_CLUSTER = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, Ap
 #: So many times the elements of a client's request are taken in those.
 CLUSTER_ELEMENT_FACTOR = 10
 #: Accesses passed to the authorizer at once.
-ACCESSES_PER_STEP = 64
+ACCESSES_PER_SLICE = 64
 
 
 class RunningWork(Pending):
@@ -66,7 +65,6 @@ class RunningWork(Pending):
         self.task = task
 
     def cancel(self) -> None:
-        """Cancel the task: the client has disconnected."""
         self.task.cancel()
 
 
@@ -77,14 +75,14 @@ class Dispatcher:
         self._broker = broker
         self._frame_limit = broker.config.get_int("socket.request.max.bytes")
         self._element_limit = broker.config.get_int("ottla.request.max.elements")
+        self.request_slices = RequestSlices()
         #: Counts the bytes of requests kept while they are worked on.
-        self.turns = RequestTurns()
         self.queued = QueuedBytes(broker.config.get_long("queued.max.request.bytes"))
         self._handlers: dict[int, Handler] = {}
-        self._authorizer: Authorizer | None = None
-        self._intercept: Intercept | None = None
-        #: Whether an authorizer or an intercept is set.
-        self._is_gated = False
+        #: Decides what clients may do; None permits everything.
+        self.authorizer: Authorizer | None = None
+        #: Called for every request before its handler (`ottla.broker.intercept`).
+        self.intercept: Intercept | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         #: Requests by API key, for the metrics.
         self.requests: dict[int, int] = dict.fromkeys(SERVED, 0)
@@ -151,7 +149,7 @@ class Dispatcher:
             hot = HOT_DECODERS.get(key)
             request = hot(frame, version, offset) if hot is not None else None
             if request is None and len(frame) > DECODED_AT_ONCE_BYTES:
-                self._take_up_in_steps(connection, header, handler, frame, offset)
+                self._take_up_in_slices(connection, header, handler, frame, offset)
                 return
             if request is None:
                 # Trailing bytes are ignored, as in Kafka: librdkafka sends three bytes too many with Metadata 12.
@@ -166,7 +164,7 @@ class Dispatcher:
         self.requests[key] += 1
         try:
             context = RequestContext(self._broker, connection, header)
-            if self._is_gated:
+            if self.authorizer is not None or self.intercept is not None:
                 self._pass_gates(handler, context, request)
             else:
                 handler.handle(context, request)
@@ -194,18 +192,11 @@ class Dispatcher:
         return handler
 
     def _cannot_read(self, connection: Connection, error: WireError) -> None:
-        self.refused_frames += 1
-        log.warning(
-            "closing the connection of %s:%d: its request cannot be read: %s",
-            connection.peer_host,
-            connection.peer_port,
-            error,
-        )
-        connection.close()
+        self._refuse(connection, f"its request cannot be read: {error}")
 
     # Large requests
 
-    def _take_up_in_steps(
+    def _take_up_in_slices(
         self, connection: Connection, header: RequestHeader, handler: Handler, frame: memoryview, offset: int
     ) -> None:
         """Decode a request that may have very many elements in slices; its frame is kept until the response."""
@@ -219,19 +210,16 @@ class Dispatcher:
     ) -> None:
         header = context.header
         limit = self._element_limit * (CLUSTER_ELEMENT_FACTOR if header.api_key in OF_THE_WHOLE_CLUSTER else 1)
-        steps = decode_steps(API[header.api_key].request, frame, header.api_version, offset, limit)
+        decoding = decode_in_slices(API[header.api_key].request, frame, header.api_version, offset, limit)
         try:
-            request, _ = await self._broker.slices.through(steps)
+            request, _ = await self._broker.slices.through(decoding)
         except TooManyElementsError as error:
             self._refuse_elements(context, error)
             return
         except WireError as error:
             self._cannot_read(context.connection, error)
             return
-        if self._is_gated:
-            self._pass_gates(handler, context, request)
-        else:
-            handler.handle(context, request)
+        self._pass_gates(handler, context, request)
 
     def _refuse_elements(self, context: RequestContext, error: TooManyElementsError) -> None:
         """Refuse a request with too many elements; if the response has no top-level error, the connection is closed."""
@@ -250,28 +238,8 @@ class Dispatcher:
 
     # Authorization and faults
 
-    @property
-    def authorizer(self) -> Authorizer | None:
-        """Decides what clients may do; None permits everything."""
-        return self._authorizer
-
-    @authorizer.setter
-    def authorizer(self, authorizer: Authorizer | None) -> None:
-        self._authorizer = authorizer
-        self._is_gated = self._authorizer is not None or self._intercept is not None
-
-    @property
-    def intercept(self) -> Intercept | None:
-        """Called for every request before its handler (`ottla.broker.intercept`)."""
-        return self._intercept
-
-    @intercept.setter
-    def intercept(self, intercept: Intercept | None) -> None:
-        self._intercept = intercept
-        self._is_gated = self._authorizer is not None or self._intercept is not None
-
     def _pass_gates(self, handler: Handler, context: RequestContext, request: Any) -> None:
-        verdict = self._intercept(context, request) if self._intercept is not None else None
+        verdict = self.intercept(context, request) if self.intercept is not None else None
         if verdict is None:
             self._authorize(handler, context, request)
         elif isinstance(verdict, Throttle):
@@ -298,11 +266,11 @@ class Dispatcher:
             self._authorize(handler, context, request)
 
     def _authorize(self, handler: Handler, context: RequestContext, request: Any) -> None:
-        if self._authorizer is None:
+        if self.authorizer is None:
             handler.handle(context, request)
         else:
             context.connection.keep_frame()
-            context.run(self._authorize_and_handle(self._authorizer, handler, context, request))
+            context.run(self._authorize_and_handle(self.authorizer, handler, context, request))
 
     async def _authorize_and_handle(
         self, authorizer: Authorizer, handler: Handler, context: RequestContext, request: Any
@@ -311,7 +279,7 @@ class Dispatcher:
         permitted: set[Access] = set()
         accesses = iter(handler.accesses(context, request))
         principal, host = context.principal, context.connection.peer_host
-        while some := list(islice(accesses, ACCESSES_PER_STEP)):
+        while some := list(islice(accesses, ACCESSES_PER_SLICE)):
             permitted.update(authorizer.permitted(principal, host, some))
             await self._broker.slices.point()
         context.permitted = permitted
@@ -321,14 +289,7 @@ class Dispatcher:
 
     def _refuse_unauthenticated(self, header: RequestHeader, connection: Connection) -> None:
         """Close the connection of a client that sends requests before authentication, as Kafka does."""
-        self.refused_frames += 1
-        log.warning(
-            "closing the connection of %s:%d: it sent %s before it was authenticated",
-            connection.peer_host,
-            connection.peer_port,
-            api_name(header.api_key),
-        )
-        connection.close()
+        self._refuse(connection, f"it sent {api_name(header.api_key)} before it was authenticated")
 
     def _refuse_version(self, header: RequestHeader, connection: Connection) -> None:
         """Answer an unknown ApiVersions version in version 0 with our range; disconnect for all others (KIP-511)."""
@@ -337,14 +298,12 @@ class Dispatcher:
 
             connection.send_bytes(unsupported_version(header))
             return
+        received = f"received request api key {header.api_key} with version {header.api_version}"
+        self._refuse(connection, f"{received} which is not supported")
+
+    def _refuse(self, connection: Connection, why: str) -> None:
         self.refused_frames += 1
-        log.warning(
-            "closing the connection of %s:%d: received request api key %d with version %d which is not supported",
-            connection.peer_host,
-            connection.peer_port,
-            header.api_key,
-            header.api_version,
-        )
+        log.warning("closing the connection of %s:%d: %s", connection.peer_host, connection.peer_port, why)
         connection.close()
 
     def run(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
@@ -388,7 +347,6 @@ class Dispatcher:
             _failed(context, error)
 
     async def stop(self) -> None:
-        """Cancel all running work."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

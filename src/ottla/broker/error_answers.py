@@ -10,12 +10,20 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.apis import API
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import STRING, ArrayKind, Field, Kind, Message, Struct
 
 #: Names of the field with a partition's number.
 PARTITION_FIELDS = ("partition_index", "partition", "index")
+
+
+def error_fields(refusal: TopicRefusal | None) -> dict[str, Any]:
+    """Error code and message of a result; no error for None."""
+    if refusal is None:
+        return {"error_code": 0, "error_message": None}
+    return {"error_code": int(refusal.error), "error_message": refusal.response_message}
 
 
 def error_response(api_key: int, version: int, request: Message | None, error: ErrorCode) -> Message | None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.wire.errors import ErrorCode
+from ottla.broker.context import RequestContext
+from ottla.wire.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,13 @@ Separate from the handlers so that start-up imports none of them; a test keeps t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ottla.broker.authorization import Access
+    from ottla.broker.authorization import Accesses
     from ottla.broker.context import RequestContext
-
-    Handle = Callable[[RequestContext, Any], None]
-    Accesses = Callable[[RequestContext, Any], Iterable[Access]]
 
 
 class Handler(NamedTuple):
@@ -22,8 +19,8 @@ class Handler(NamedTuple):
 
     min_version: int
     max_version: int
-    handle: Handle
-    accesses: Accesses
+    handle: Callable[[RequestContext, Any], None]
+    accesses: Callable[[RequestContext, Any], Accesses]
 
 
 class Served(NamedTuple):

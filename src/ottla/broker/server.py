@@ -21,7 +21,8 @@ from ottla.broker.control.startup import Startup, generate_broker_id
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.control.znodes import only_broker_of_all_topics
 from ottla.broker.conversions import Conversions
-from ottla.broker.coordinators.coordinator_log import HostedLog
+from ottla.broker.coordinators.coordinator_log import CoordinatorLog
+from ottla.broker.coordinators.evidence import LeaderOfEvidence
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
@@ -49,14 +50,13 @@ from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.net.plaintext import PlaintextConnection
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager
-from ottla.storage.settings import StorageSettings
 from ottla.storage.topic_settings import AdoptionMark, TopicSettings
+from ottla.storage.upkeep import StorageSettings
 from ottla.wire.errors import WireError
 from ottla.zk.layout import ZnodeDataError
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators.evidence import EvidenceSender
     from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.broker.replicas.moving import ReplicaMover
     from ottla.broker.replicas.partition import Partition
@@ -398,7 +398,7 @@ class Broker:
     def _fetcher_manager(self, control: ControlPlane) -> ReplicaFetcherManager:
         """The fetchers, which copy the partitions that other brokers lead."""
         # A broker that is alone needs none of this at its start.
-        from ottla.broker.replicas.fetching.fetcher import FetcherSurroundings
+        from ottla.broker.replicas.fetching.fetcher import FetcherContext
         from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
         from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
         from ottla.peer.errors import BrokerUnreachableError
@@ -411,7 +411,7 @@ class Broker:
                 raise BrokerUnreachableError(f"broker {leader_id} is not registered in the cluster", retriable=True)
             return await control.connector.connect(leader, client_id, settings.timeout_ms)
 
-        surroundings = FetcherSurroundings(
+        surroundings = FetcherContext(
             control.broker_id,
             lambda: control.membership.broker_epoch,
             self.partitions,
@@ -436,9 +436,9 @@ class Broker:
         """Start the group coordinator, and follow changes that others make to the metadata."""
         zk = coordination.zk
         broker_id = control.broker_id
-        sender = _evidence_sender(control) if coordination.accepts_others else None
+        sender = LeaderOfEvidence(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
-            self.config, self.clock, HostedLog(self.partitions), control, self.randomness, sender
+            self.config, self.clock, CoordinatorLog(self.partitions), control, self.randomness, sender
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.subscribe(self.groups.image_changed)
@@ -569,7 +569,7 @@ class Broker:
         except DiskError as error:
             log.error("background work on the logs failed: %s", error)
         self._report_storage()
-        await self.slices.through(self.partitions.maintain_in_steps())
+        await self.slices.through(self.partitions.maintain_in_slices())
 
     def tend_connections(self, now_ms: float) -> None:
         """Shrink the buffers of idle connections; close those idle for `connections.max.idle.ms`, and reset ones."""
@@ -633,10 +633,3 @@ class Broker:
         self.logs.close()
         self._report_storage()
         self.executor.close()
-
-
-def _evidence_sender(control: ControlPlane) -> EvidenceSender:
-    # A broker that is alone needs none of this at its start.
-    from ottla.broker.coordinators.evidence_sender import LeaderOfEvidence
-
-    return LeaderOfEvidence(control)

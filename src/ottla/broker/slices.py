@@ -1,7 +1,7 @@
 """Long work on the event loop, divided into slices, so that a large request does not block others.
 
-Work that may be long is a coroutine that calls `point` between its steps (one topic, one group, a few hundred array
-elements):
+Work that may be long is a coroutine that calls `point` after each piece of it (one topic, one group, a few hundred
+array elements):
 
     async def _describe(context: RequestContext, names: Iterable[str]) -> None:
         slices = context.broker.slices
@@ -9,9 +9,9 @@ elements):
             await slices.point()
             ...
 
-`point` returns at once until `SLICE_MS` are used up; then it waits for another turn of the loop, in which sockets and
-timers are served. However many pieces of work are under way, one of them gets a slice per turn, first come, first
-served. No step between two points may take longer than a few milliseconds.
+`point` returns at once until `SLICE_MS` are used up; then it waits for another slice, before which sockets and timers
+are served. However many coroutines are under way, one of them gets a slice each time, first come, first served. No
+piece between two points may take longer than a few milliseconds.
 
 How a coroutine is started decides what happens when its client disconnects:
 
@@ -39,9 +39,9 @@ V = TypeVar("V")
 #: Length of a slice.
 SLICE_MS: Final = 5.0
 #: Items of a plain collection that are handled between two looks at the clock, some tens of microseconds.
-STEP_ITEMS: Final = 256
+ITEMS_PER_SLICE: Final = 256
 #: Items of a request or response that are given out together: to decode and make one may take 10 microseconds.
-PART_ITEMS: Final = 32
+CHUNK_ITEMS: Final = 32
 
 
 class LoopSlices:
@@ -68,29 +68,28 @@ class LoopSlices:
             await self.pause()
 
     async def pause(self) -> None:
-        """Wait for the next slice."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        slice_: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(slice_)
         self._schedule()
-        await turn
+        await slice_
         self.begin()
 
-    async def parts(self, items: Iterable[T]) -> AsyncIterator[Sequence[T]]:
-        """The items, `PART_ITEMS` at a time, with a `point` before the first of them and after each part.
+    async def chunks(self, items: Iterable[T]) -> AsyncIterator[Sequence[T]]:
+        """The items, `CHUNK_ITEMS` at a time, with a `point` before the first of them and after each chunk.
 
-        They are only iterated: a long array of a request can do no more (`ottla.wire.stepwise.LazyArray`).
+        They are only iterated: a long array of a request can do no more (`ottla.wire.sliced.LazyArray`).
         """
         await self.point()
         rest = iter(items)
-        while part := list(islice(rest, PART_ITEMS)):
-            yield part
+        while chunk := list(islice(rest, CHUNK_ITEMS)):
+            yield chunk
             await self.point()
 
-    async def through(self, steps: Generator[None, None, T]) -> T:
-        """Run a generator that yields between its steps to its end; return its result."""
+    async def through(self, work: Generator[None, None, T]) -> T:
+        """Run a generator that yields after each piece of its work to its end; return its result."""
         try:
             while True:
-                next(steps)
+                next(work)
                 if self._monotonic_ms() >= self._ends_ms:
                     await self.pause()
         except StopIteration as end:
@@ -102,8 +101,8 @@ class LoopSlices:
         found: dict[K, V] = {}
         items.reverse()
         while items:
-            found.update(dict.fromkeys(reversed(items[-STEP_ITEMS:]), value))
-            del items[-STEP_ITEMS:]
+            found.update(dict.fromkeys(reversed(items[-ITEMS_PER_SLICE:]), value))
+            del items[-ITEMS_PER_SLICE:]
             await self.point()
         return found
 
@@ -124,9 +123,9 @@ class LoopSlices:
         """Give a slice to the work that has waited longest."""
         self._is_scheduled = False
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            slice_ = self._waiting.popleft()
+            if not slice_.done():
+                slice_.set_result(None)
                 break
         if self._waiting:
             self._schedule()

@@ -11,16 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from ottla.broker.control.refusals import METADATA_ERRORS
+from ottla.broker.slices import LoopSlices
 from ottla.wire.errors import ErrorCode
+from ottla.zk.client import ZkClient
 from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
 from ottla.zk.tree import Create, NodeExistsError, NoNodeError, Operation, Set, ZkError, check_path, parent_of
-
-if TYPE_CHECKING:
-    from ottla.broker.slices import LoopSlices
-    from ottla.zk.client import ZkClient
 
 log = logging.getLogger("ottla.broker")
 
@@ -47,7 +44,7 @@ class OffsetZnodes:
         """
         errors: list[ErrorCode] = []
         for start in range(0, len(positions), POSITIONS_PER_TRANSACTION):
-            # The embedded server answers without a turn of the loop.
+            # The embedded server answers without another slice.
             await self._slices.point()
             part = positions[start : start + POSITIONS_PER_TRANSACTION]
             error = ErrorCode.NONE

@@ -306,8 +306,8 @@ class Group:
         assignment = decode_assignment(member.assignment)
         if isinstance(subscription, Malformed) or isinstance(assignment, Malformed):
             return False
-        given, owned = assignment.partitions, subscription.owned_partitions
-        return any(index not in given.get(topic, ()) for topic, indexes in owned.items() for index in indexes)
+        assigned, owned = assignment.partitions, subscription.owned_partitions
+        return any(index not in assigned.get(topic, ()) for topic, indexes in owned.items() for index in indexes)
 
     def _identity_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
         """Check that this is a member, with its current id."""

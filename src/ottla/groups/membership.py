@@ -8,55 +8,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Set
+from dataclasses import dataclass, replace
 
 from ottla.groups.events import Protocols
 
 
 def protocol_names(protocols: Protocols) -> set[str]:
-    """The names only."""
     return {name for name, _ in protocols}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class GroupMemberState:
     """A member, and its parked requests (`join_token`, `sync_token`, None if there is none)."""
 
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "group_instance_id",
-        "is_new",
-        "join_token",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "sync_token",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.join_token: object | None = None
-        self.sync_token: object | None = None
-        #: Not yet in a generation: it has no member id to send heartbeats with, and may be removed while it waits.
-        self.is_new = False
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    join_token: object | None = None
+    sync_token: object | None = None
+    #: Not yet in a generation: it has no member id to send heartbeats with, and may be removed while it waits.
+    is_new: bool = False
 
     @property
     def is_static(self) -> bool:
@@ -84,16 +60,7 @@ class GroupMemberState:
 
     def replaced_by(self, member_id: str) -> GroupMemberState:
         """The same static member under a new member id, without parked requests."""
-        return GroupMemberState(
-            member_id,
-            self.group_instance_id,
-            self.client_id,
-            self.client_host,
-            self.rebalance_timeout_ms,
-            self.session_timeout_ms,
-            self.protocols,
-            self.assignment,
-        )
+        return replace(self, member_id=member_id, join_token=None, sync_token=None, is_new=False)
 
     def __repr__(self) -> str:
         return f"MemberState({self.member_id!r})"
@@ -123,11 +90,9 @@ class GroupMembers:
         return member_id in self._members
 
     def ids(self) -> Set[str]:
-        """The member ids."""
         return self._members.keys()
 
     def get(self, member_id: str) -> GroupMemberState | None:
-        """A member by its id."""
         return self._members.get(member_id)
 
     def static_member_id(self, group_instance_id: str) -> str | None:
@@ -190,7 +155,6 @@ class GroupMembers:
     def update(
         self, member: GroupMemberState, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Update a member from its latest JoinGroup."""
         self._supporters.subtract(protocol_names(member.protocols))
         self._supporters.update(protocol_names(protocols))
         member.protocols = protocols
@@ -226,7 +190,6 @@ class GroupMembers:
         return False
 
     def supports(self, protocols: Protocols) -> bool:
-        """Whether one of these protocols is supported by every member."""
         size = len(self._members)
         return any(self._supporters[name] == size for name, _ in protocols)
 
@@ -252,7 +215,6 @@ class GroupMembers:
             self._joining += by
 
     def problems(self) -> list[str]:
-        """Violated invariants; empty if there are none."""
         found = []
         joining = sum(member.join_token is not None for member in self)
         if joining != self._joining:

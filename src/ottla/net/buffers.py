@@ -107,7 +107,6 @@ class ReceiveBuffer:
 
     @property
     def capacity(self) -> int:
-        """Bytes allocated."""
         return self._capacity
 
     def __len__(self) -> int:

@@ -12,8 +12,7 @@ from typing import Final
 
 from ottla.env.disk import DiskError, FileSlice
 from ottla.net.buffers import BufferPool
-from ottla.net.connection import Part
-from ottla.net.parts import MadePart
+from ottla.net.connection import MadePart, Part
 
 #: A response of up to this size with several file ranges is read, where they are in the page cache, and sent in one
 #: call. A system's send buffer takes about as much.

@@ -10,8 +10,8 @@ from ottla.net.buffers import BufferPool
 from ottla.net.connection import Connect, Connection, RequestService
 from ottla.net.plaintext import PlaintextConnection
 
-#: Connections accepted per listener in one turn of the loop.
-ACCEPTS_PER_TURN = 64
+#: Connections accepted per listener in one slice.
+ACCEPTS_PER_SLICE = 64
 #: Pause in accepting when the process is out of file descriptors, in seconds.
 ACCEPT_PAUSE_S = 0.1
 #: Limits that are raised are looked at again after this time.
@@ -59,19 +59,16 @@ class ConnectionSet:
         return max(0.0, self._next_creation_ms - now_ms) if self.creation_rate < NO_RATE else 0.0
 
     def created(self, now_ms: float) -> None:
-        """Note that a connection was accepted."""
         if self.creation_rate < NO_RATE:
             earliest_ms = max(self._next_creation_ms, now_ms - RATE_BURST_MS)
             self._next_creation_ms = earliest_ms + 1000 / max(1, self.creation_rate)
 
     def add(self, connection: Connection) -> None:
-        """Count a new connection."""
         self.accepted += 1
         self._open[connection] = None
         self._per_host[connection.peer_host] += 1
 
     def remove(self, connection: Connection) -> None:
-        """Forget a closed connection."""
         if connection in self._open:
             del self._open[connection]
             self._bytes_in += connection.bytes_in
@@ -127,7 +124,7 @@ class Acceptor:
         return self._listening.port
 
     def _on_acceptable(self) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
+        for _ in range(ACCEPTS_PER_SLICE):
             wait_ms = self._connections.wait_to_accept_ms(self._monotonic_ms())
             if wait_ms:
                 self._pause(wait_ms / 1000)
@@ -172,7 +169,6 @@ class Acceptor:
         self._connections.add(connection)
 
     def close(self) -> None:
-        """Stop accepting."""
         self._closed = True
         self._loop.remove_reader(self._listening.fd)
         self._listening.close()

@@ -14,17 +14,16 @@ from ottla.env.disk import DiskError, FileSlice
 from ottla.env.network import EventLoop, StreamSocket
 from ottla.env.platforms import MORE_FOLLOWS
 from ottla.net.buffers import SIZE_FIELD, BufferPool, ReceiveBuffer
-from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Part, Principal, RequestService
+from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, MadePart, Part, Principal, RequestService
 from ottla.net.gathering import gather, unsent
-from ottla.net.parts import MadePart
 
-#: Bytes of requests and responses of one connection that may be handled in one turn.
-REQUEST_BYTES_PER_TURN = 4 * 1024 * 1024
-#: Bytes of one response sent in one turn: the Java consumer's default for one partition (1 MiB), and the header.
-SEND_BYTES_PER_TURN = (1024 + 64) * 1024
+#: Bytes of requests and responses of one connection that may be handled in one slice.
+REQUEST_BYTES_PER_SLICE = 4 * 1024 * 1024
+#: Bytes of one response sent in one slice: the Java consumer's default for one partition (1 MiB), and the header.
+SEND_BYTES_PER_SLICE = (1024 + 64) * 1024
 #: The same for a range read from the disk: a consumer of old data can wait, and consumers of new records should not
 #: notice it.
-COLD_BYTES_PER_TURN = 128 * 1024
+COLD_BYTES_PER_SLICE = 128 * 1024
 #: Byte parts passed to the kernel in one call (its own limit is 1,024).
 PARTS_PER_CALL = 512
 #: While a request is in work, this many bytes of further ones may wait in the buffer before reading stops.
@@ -40,7 +39,7 @@ _NOT_IN_MEMORY = (FileSlice, MadePart)
 
 
 class PlaintextConnection:
-    """One client's connection; the module's docstring has its rules."""
+    """One client's connection; the module's docstring has its rules, `Connection` those of the methods."""
 
     __slots__ = (
         "_answered",
@@ -49,7 +48,7 @@ class PlaintextConnection:
         "_done_muted",
         "_held",
         "_held_bytes",
-        "_in_turn",
+        "_in_slice",
         "_in_work",
         "_kept_bytes",
         "_loop",
@@ -94,11 +93,11 @@ class PlaintextConnection:
         self._pool = pool
         self._buffer = ReceiveBuffer(pool)
         self._outgoing: deque[Part] = deque()
-        #: Responses of this turn to be sent together at its end at the latest.
+        #: Responses of this slice to be sent together at its end at the latest.
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._in_work = False
-        self._in_turn = False
+        self._in_slice = False
         self._answered = False
         self._reading = True
         self._writing = False
@@ -180,27 +179,27 @@ class PlaintextConnection:
             self._reading = False
 
     def _work(self) -> None:
-        """Handle the complete frames within this turn's budget, and send what is left of the responses."""
+        """Handle the complete frames within this slice's budget, and send what is left of the responses."""
         self._handle_frames()
         if self._held:
             self._send_held()
 
     def _handle_frames(self) -> None:
-        """Handle the complete frames, one at a time, within this turn's budget."""
+        """Handle the complete frames, one at a time, within this slice's budget."""
         buffer = self._buffer
         service = self._service
         requests_left = 1
-        has_asked = False
-        bytes_left = REQUEST_BYTES_PER_TURN
+        has_share = False
+        bytes_left = REQUEST_BYTES_PER_SLICE
         while True:
             frame = buffer.next_frame(self.frame_limit)
             if frame is None:
                 if not self._await_frame():
                     return
                 break
-            if requests_left <= 0 and not has_asked:
-                has_asked = True
-                requests_left = service.turns.share(self._loop) - 1
+            if requests_left <= 0 and not has_share:
+                has_share = True
+                requests_left = service.request_slices.share(self._loop) - 1
             if requests_left <= 0 or bytes_left <= 0:
                 self._schedule()
                 self._limit_waiting()
@@ -208,9 +207,9 @@ class PlaintextConnection:
             size = len(frame)
             requests_left -= 1
             sent_before = self.bytes_out + self._held_bytes
-            self._in_work = self._in_turn = True
+            self._in_work = self._in_slice = True
             service.handle_frame(self, frame)
-            self._in_turn = False
+            self._in_slice = False
             if self.closed:
                 return
             bytes_left -= size + self.bytes_out + self._held_bytes - sent_before
@@ -265,12 +264,10 @@ class PlaintextConnection:
     # For handlers
 
     def authenticate(self, principal: Principal, frame_limit: int) -> None:
-        """Set the authenticated principal and the size limit of its requests."""
         self.principal = principal
         self.frame_limit = frame_limit
 
     def keep_frame(self) -> None:
-        """Keep the frame of the request in work until the request is finished."""
         if self._kept_bytes == NOT_KEPT:
             self._kept_bytes = 0
 
@@ -286,15 +283,11 @@ class PlaintextConnection:
             self._service.queued.remove(size)
 
     def mute_for(self, duration_ms: float) -> None:
-        """Read nothing and take no further request for this time (KIP-219).
-
-        The response to the request in work goes out at once.
-        """
         if duration_ms <= 0 or self._muted or self.closed:
             return
         self._muted = True
         # The request in work counts as unfinished until the time is over.
-        self._in_turn = False
+        self._in_slice = False
         self._limit_waiting()
         self._loop.call_later(duration_ms / 1000, self._unmute)
 
@@ -317,11 +310,7 @@ class PlaintextConnection:
     # Responses
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Send the response to the request in work, its size field included, and then take up the next request.
-
-        The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped, a
-        `MadePart` by its own rules.
-        Requests that follow wait until the client has received this response, so a client that does not read delays
+        """Requests that follow wait until the client has received this response, so a client that does not read delays
         only itself.
         """
         if self.closed:
@@ -365,7 +354,7 @@ class PlaintextConnection:
         """
         if self.closed:
             return
-        if self._in_turn and self._buffer.is_followed and len(data) <= HELD_RESPONSE_BYTES:
+        if self._in_slice and self._buffer.is_followed and len(data) <= HELD_RESPONSE_BYTES:
             self._held.append(data)
             self._held_bytes += len(data)
             self._in_work = False
@@ -388,7 +377,7 @@ class PlaintextConnection:
             self._outgoing.append(memoryview(data)[sent:])
             self._answered = True
             self._want_write()
-        elif self._in_turn:
+        elif self._in_slice:
             self._in_work = False
         else:
             self.complete()
@@ -408,9 +397,8 @@ class PlaintextConnection:
             self._limit_waiting()
 
     def complete(self) -> None:
-        """Finish the request in work, answered or not (Produce with acks=0 has no response)."""
         self._in_work = False
-        if self.closed or self._in_turn:
+        if self.closed or self._in_slice:
             return
         if self._kept_bytes != NOT_KEPT:
             self._let_go()
@@ -423,14 +411,13 @@ class PlaintextConnection:
             self._schedule()
 
     def close_when_sent(self) -> None:
-        """Take no further request, and close once the response given to `send` is sent."""
         self._close_when_sent = True
         if not self._outgoing and not self._held:
             self.close()
 
     def _flush(self) -> None:
-        """Send from the queue until it is empty, the client or the disk is slow, or this turn's budget is spent."""
-        budget = COLD_BYTES_PER_TURN if self._was_cold else SEND_BYTES_PER_TURN
+        """Send from the queue until it is empty, the client or the disk is slow, or this slice's budget is spent."""
+        budget = COLD_BYTES_PER_SLICE if self._was_cold else SEND_BYTES_PER_SLICE
         outgoing = self._outgoing
         try:
             while outgoing and budget > 0 and not self._reading_ahead:
@@ -496,7 +483,7 @@ class PlaintextConnection:
         if fd is None:
             sent = self._socket.send(part.file.pread(length, part.position), 0)
         else:
-            if self._warm_bytes <= 0 and not self._prove_warm(part, min(part.length, SEND_BYTES_PER_TURN)):
+            if self._warm_bytes <= 0 and not self._prove_warm(part, min(part.length, SEND_BYTES_PER_SLICE)):
                 return 0
             sent = self._send_file(fd, part.position, min(length, self._warm_bytes))
             self._warm_bytes -= sent
@@ -580,14 +567,11 @@ class PlaintextConnection:
     # Closing
 
     def shrink_if_idle(self) -> None:
-        """Give back the large receive buffer of an idle connection."""
         if self.is_idle:
             self._buffer.shrink()
 
     def close_if_broken(self) -> None:
-        """Close a connection that was reset, or whose client has gone, without notification by the event loop.
-
-        Either no reader is set now, or uvloop, which calls the reader once after a reset, did so while a request was
+        """Either no reader is set now, or uvloop, which calls the reader once after a reset, did so while a request was
         unread. Requests that arrived before the client closed are still handled.
         """
         if self._socket.is_broken() or (not self._reading and not self._is_followed and self._socket.is_at_end()):
@@ -600,7 +584,6 @@ class PlaintextConnection:
         return len(self._buffer) > kept
 
     def idle_ms(self, now_ms: float) -> float:
-        """Time since the last request or, as far as calls of this method can see, since bytes were received or sent."""
         moved = self.bytes_in + self.bytes_out
         if moved != self._moved_bytes:
             self._moved_bytes = moved
@@ -615,7 +598,6 @@ class PlaintextConnection:
             self.close()
 
     def close(self) -> None:
-        """Close now: drop unsent parts and release their file ranges. A second call has no effect."""
         if self.closed:
             return
         if self._held:

@@ -39,7 +39,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 from ottla.wire.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.wire.stepwise import Steps
+    from ottla.wire.sliced import Sliced
 
 T = TypeVar("T")
 
@@ -55,8 +55,8 @@ TLS_ALERT = b"\x15\x03"
 class Through(Protocol):
     """Encodes or decodes in slices."""
 
-    async def __call__(self, steps: Steps[T]) -> T:
-        """The result of the steps."""
+    async def __call__(self, work: Sliced[T]) -> T:
+        """The result of the work."""
         ...
 
 
@@ -145,7 +145,7 @@ class PeerConnection:
 
         `versions` are the oldest and the newest that can express the message, where it is not all of them. `through`
         encodes a large message in slices, and decodes its response: long arrays of that can only be iterated
-        (`ottla.wire.stepwise`).
+        (`ottla.wire.sliced`).
 
         Raises ClientTimeoutError after `timeout_ms` (the connection is closed then, as Kafka's clients do, since its
         later answers would come even later), ConnectionLostError, ProtocolError, UnsupportedVersionError.
@@ -218,21 +218,21 @@ class PeerConnection:
         return answers
 
     async def _encoded(self, message: Message, version: int, through: Through) -> list[Any]:
-        from ottla.wire.stepwise import encode_steps  # clients have no such requests
+        from ottla.wire.sliced import encode_in_slices  # clients have no such requests
 
         try:
-            parts, _ = await through(encode_steps(message, version))
+            parts, _ = await through(encode_in_slices(message, version))
         except WireError as error:
             raise self._unsendable(message, error) from error
         return parts
 
     async def _decoded(self, answer: Undecoded, message: Message, version: int, through: Through) -> Any:
-        from ottla.wire.stepwise import decode_steps
+        from ottla.wire.sliced import decode_in_slices
 
         frame, offset = answer
         response = API[ApiKey(message.SCHEMA.api_key or 0)].response
         try:
-            decoded, end = await through(decode_steps(response, memoryview(frame), version, offset, len(frame)))
+            decoded, end = await through(decode_in_slices(response, memoryview(frame), version, offset, len(frame)))
             if end != len(frame):
                 raise WireError(f"{response.SCHEMA.name} is followed by {len(frame) - end} bytes too many")
         except WireError as error:

@@ -90,7 +90,6 @@ class ArrowRows:
 
     @property
     def count(self) -> int:
-        """Rows gathered."""
         return self._columns.count
 
     @property
@@ -161,7 +160,6 @@ class _Constants:
         self._made: dict[str | int, pyarrow.Array] = {}
 
     def topics(self, count: int) -> pyarrow.Array:
-        """The name of the topic, `count` times."""
         import pyarrow
 
         made = self._made.get("topics")
@@ -173,7 +171,6 @@ class _Constants:
         return made[:count]
 
     def partitions(self, count: int) -> pyarrow.Array:
-        """The number of the partition, `count` times."""
         made = self._made.get("partitions")
         if made is None or len(made) < count:
             made = self._made["partitions"] = _int32(array("i", [self._partition]) * count)

@@ -1,6 +1,6 @@
 """The checkpoints that a broker writes in its log directories, and when they are on disk.
 
-The regular checkpoints of very many logs are made in steps, between which logs come, go and are cut: those are noted,
+The regular checkpoints of very many logs are made in slices, between which logs come, go and are cut: those are noted,
 and their offsets taken again at the end. The offsets of all others only grow, and an older one is as safe: at the next
 start more is recovered, or a follower begins at an earlier high watermark.
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.env.disk import Disk
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -26,15 +27,12 @@ from ottla.storage.checkpoints import (
     without_entries,
 )
 from ottla.storage.flushing import sync_file
+from ottla.storage.log import PartitionLog
+from ottla.storage.log_directories import LogDirectories
+from ottla.storage.log_directory import LogDirectory
 
-if TYPE_CHECKING:
-    from ottla.env.disk import Disk
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.log_directories import LogDirectories
-    from ottla.storage.log_directory import LogDirectory
-
-#: Logs that background work looks at in one step.
-LOGS_PER_STEP: Final = 1_000
+#: Logs that background work looks at in one slice.
+LOGS_PER_SLICE: Final = 1_000
 
 
 class LogCheckpoints:
@@ -48,7 +46,7 @@ class LogCheckpoints:
         self._cleaner_offsets: Mapping[TopicPartitionKey, int] = {}
         #: Files that were truncated and are not synced yet, with their log directories.
         self._cut_files: list[tuple[str, LogDirectory]] = []
-        #: Partitions whose logs came, went or were cut since `write_in_steps` began.
+        #: Partitions whose logs came, went or were cut since `write_in_slices` began.
         self._noted: set[TopicPartitionKey] = set()
         self._deleted = DeletedLogs()
         self._is_closed = False
@@ -63,7 +61,7 @@ class LogCheckpoints:
         self._cleaner_offsets = cleaner_offsets
 
     def close(self) -> None:
-        """End what is done in steps; what is asked for afterwards is written as ever."""
+        """End what is done in slices; what is asked for afterwards is written as ever."""
         self._is_closed = True
 
     def note(self, key: TopicPartitionKey) -> None:
@@ -117,16 +115,16 @@ class LogCheckpoints:
         for log_dir in self._directories.live():
             self._write_soon(name, log_dir, self._data(name, log_dir))
 
-    def write_in_steps(self, name: str) -> Generator[None, None, None]:
-        """As `write_soon`, the offsets being taken in steps of a few milliseconds."""
+    def write_in_slices(self, name: str) -> Generator[None, None, None]:
+        """As `write_soon`, the offsets being taken in slices."""
         if name == RECOVERY_POINT_FILE:
             self._deleted.regular_begun()
         for log_dir in self._directories.live():
             self._noted.clear()
             keys = self._directories.keys_in(log_dir)
             entries: dict[TopicPartitionKey, str] = {}
-            for start in range(0, len(keys), LOGS_PER_STEP):
-                entries.update(self._entries(name, log_dir, keys[start : start + LOGS_PER_STEP]))
+            for start in range(0, len(keys), LOGS_PER_SLICE):
+                entries.update(self._entries(name, log_dir, keys[start : start + LOGS_PER_SLICE]))
                 yield
                 if self._is_closed:
                     return
@@ -182,7 +180,6 @@ class LogCheckpoints:
         written()
 
     def _data(self, name: str, log_dir: LogDirectory) -> bytes:
-        """The whole checkpoint as it is now."""
         if name == CLEANER_FILE:
             log_dir_of = self._directories.log_dir_of
             offsets = self._cleaner_offsets.items()

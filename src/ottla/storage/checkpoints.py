@@ -17,6 +17,7 @@ from ottla.cluster.ids import format_uuid, parse_uuid
 if TYPE_CHECKING:
     from ottla.env.disk import Disk
 
+
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
@@ -150,12 +151,10 @@ def decode_entries(data: bytes, path: str) -> list[str]:
 
 
 def offset_entry(key: TopicPartitionKey, offset: int) -> str:
-    """The entry of a partition in a checkpoint of offsets."""
     return f"{key[0]} {key[1]} {offset}"
 
 
 def encode_offsets(offsets: Mapping[TopicPartitionKey, int]) -> bytes:
-    """A checkpoint file of offsets by (topic, partition)."""
     return encode_entries([offset_entry(key, offset) for key, offset in offsets.items()])
 
 
@@ -262,3 +261,39 @@ def _pairs(lines: Iterable[str], separator: str) -> list[tuple[str, str]]:
         if found:
             pairs.append((name.strip(), value.strip()))
     return pairs
+
+
+#: Says which of two directories of one partition is the newer one. A log that moves to another log directory takes its
+#: name there before the former one loses it. A broker that is killed in between leaves two directories of that name:
+#: the one with the highest number in this file has everything. It stays as long as the former directory may come back,
+#: since its log directory is out of service.
+MOVED_FILE: Final = "ottla-moved"
+#: The number of a directory that was never moved to.
+NEVER_MOVED: Final = 0
+
+
+def read_moves(disk: Disk, directory: str) -> int:
+    """How often the log had been moved when it came to this directory; a damaged file counts as once.
+
+    Raises DiskError.
+    """
+    path = f"{directory}/{MOVED_FILE}"
+    if not disk.exists(path):
+        return NEVER_MOVED
+    try:
+        entries = decode_entries(disk.read_bytes(path), path)
+        return int(entries[0]) if entries else NEVER_MOVED + 1
+    except (CheckpointError, ValueError):
+        return NEVER_MOVED + 1
+
+
+def write_moves(disk: Disk, directory: str, number: int) -> None:
+    """Write it, synced. Raises DiskError."""
+    disk.write_atomic(f"{directory}/{MOVED_FILE}", encode_entries([str(number)]))
+
+
+def forget_moves(disk: Disk, directory: str) -> None:
+    """Remove it, synced: no other directory of this partition can come back. Raises DiskError."""
+    disk.remove(f"{directory}/{MOVED_FILE}")
+    # Were it there again after a loss of power, the next move's number would not be higher.
+    disk.fsync_dir(directory)

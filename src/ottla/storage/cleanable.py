@@ -33,7 +33,6 @@ class CleanableLog(NamedTuple):
 
     @property
     def is_due(self) -> bool:
-        """Whether a round should be started."""
         if not self.dirty_bytes:
             return False
         return self.overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
@@ -72,7 +71,6 @@ def examine(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanable
 
 
 def _number_of(segments: Sequence[Segment], offset: int) -> int:
-    """The index of the segment that contains `offset`."""
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.config.broker import BrokerConfig
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor, NoThread, pause_ms
@@ -17,13 +18,10 @@ from ottla.env.randomness import Randomness
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import TopicPartitionKey
 from ottla.storage.cleanable import CleanableLog, examine
-from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
+from ottla.storage.cleaner import CleaningAborted, CleaningControl
 from ottla.storage.cleaning_round import CleaningRound
 from ottla.storage.log import PartitionLog
 from ottla.storage.offset_map import new_map
-
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
 
 #: Upper limit of threads that clean at the same time, whatever `log.cleaner.threads` is.
 MOST_THREADS: Final = 16
@@ -47,7 +45,6 @@ class CleanerSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> CleanerSettings:
-        """The settings of a broker."""
         return cls(
             enabled=config.get_boolean("log.cleaner.enable"),
             threads=min(config.get_int("log.cleaner.threads"), MOST_THREADS),
@@ -219,7 +216,6 @@ class LogCleaner:
             round_.abort()
 
     def forget(self, key: TopicPartitionKey) -> None:
-        """Forget a deleted partition."""
         self.abort(key)
         self.checkpoints.pop(key, None)
         self.uncleanable.pop(key, None)

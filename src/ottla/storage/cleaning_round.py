@@ -18,13 +18,14 @@ from ottla.storage.batch_filter import FilterRules, LastRecord
 from ottla.storage.cleanable import CleanableLog, group_segments
 from ottla.storage.cleaner import (
     CleanedSegment,
+    CleaningAborted,
+    CleaningControl,
     CleaningTask,
     SourceSegment,
     build_offset_map,
     clean_group,
     filter_rules,
 )
-from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_file_name
 from ottla.storage.log import PartitionLog
 from ottla.storage.offset_map import OffsetMap

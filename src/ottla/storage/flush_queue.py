@@ -6,15 +6,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zlib import crc32
 
 from ottla.env.disk import DiskError
+from ottla.env.executor import Executor
 from ottla.storage.flushing import FlushJob, begin_flush, end_flush, run_jobs
-
-if TYPE_CHECKING:
-    from ottla.env.executor import Executor
-    from ottla.storage.log import PartitionLog
+from ottla.storage.log import PartitionLog
 
 #: Disk threads that flush logs at the same time, so that one is left for reads.
 ROUNDS: Final = 3

@@ -7,9 +7,10 @@ that is followed are refused: the checksum does not cover the epoch.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ottla.config.topic import LogConfig
 from ottla.env.disk import DiskError
 from ottla.records.batch import (
     MAGIC,
@@ -26,16 +27,12 @@ from ottla.records.batch import (
 )
 from ottla.records.errors import BatchError, UnsupportedMagicError
 from ottla.records.message_set import check_message_crc, parse_message_header
+from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.log import PartitionLog
 from ottla.storage.results import AppendRefusal, FollowerAppend
-from ottla.storage.rolling import roll_due
+from ottla.storage.segment import Segment, roll_due
 from ottla.storage.truncation import truncate_fully_and_start_at
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
-    from ottla.storage.leader_epochs import LeaderEpochs
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.segment import Segment
 
 
 def append_as_follower(
@@ -181,14 +178,7 @@ def _fitting(segment: Segment, config: LogConfig, partition: str, headers: Seque
 
     if fit(len(headers)):
         return len(headers)
-    fits, too_many = 0, len(headers)
-    while too_many - fits > 1:
-        middle = (fits + too_many) // 2
-        if fit(middle):
-            fits = middle
-        else:
-            too_many = middle
-    return fits
+    return bisect_left(range(1, len(headers)), True, key=lambda count: not fit(count))
 
 
 def _adopt_epochs(epochs: LeaderEpochs, headers: Sequence[BatchHeader]) -> None:

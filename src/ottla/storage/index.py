@@ -59,7 +59,6 @@ class IndexMemory:
         loaded[index] = None
 
     def remove(self, index: OffsetIndex) -> None:
-        """Remove an index."""
         del self._loaded[index]
         index.unload()
 
@@ -158,7 +157,6 @@ class OffsetIndex(_SparseIndex):
         return self._offsets, self._positions
 
     def unload(self) -> None:
-        """Release the memory."""
         if self._offsets is not None:
             self._memory.used_bytes -= self.entries * OFFSET_ENTRY.size
         self._offsets = self._positions = None
@@ -179,7 +177,6 @@ class OffsetIndex(_SparseIndex):
         return self.base_offset + offsets[number], positions[number]
 
     def entry(self, number: int) -> tuple[int, int]:
-        """(offset, position) of an entry."""
         relative, position = OFFSET_ENTRY.unpack(self._read(OFFSET_ENTRY.size, number, 1))
         return self.base_offset + relative, position
 
@@ -200,13 +197,7 @@ class OffsetIndex(_SparseIndex):
         0 if the remaining entries are not all in order.
         """
         offsets, positions = self._load()
-        low, high = 1, len(offsets)
-        while low < high:
-            middle = (low + high) // 2
-            if positions[middle] == 0:
-                high = middle
-            else:
-                low = middle + 1
+        high = bisect_left(positions, True, 1, key=lambda position: position == 0) if positions else 0
         if high and offsets[0] == 0 and positions[0] == 0 and high == 1:
             return 0
         for numbers in (offsets, positions):
@@ -254,25 +245,12 @@ class TimeIndex(_SparseIndex):
 
     def lookup(self, timestamp: int) -> int:
         """The offset of the last entry whose timestamp is at most `timestamp`; the base offset where none is."""
-        low, high = 0, self.entries
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[0] <= timestamp:
-                low = middle + 1
-            else:
-                high = middle
-        return self.entry(low - 1)[1] if low else self.base_offset
+        number = bisect_right(range(self.entries), timestamp, key=lambda number: self.entry(number)[0])
+        return self.entry(number - 1)[1] if number else self.base_offset
 
     def truncate(self, offset: int) -> None:
         """Drop the entries for `offset` and above. Raises DiskError."""
-        low, high = 0, self.entries
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[1] < offset:
-                low = middle + 1
-            else:
-                high = middle
-        self.keep(low)
+        self.keep(bisect_left(range(self.entries), offset, key=lambda number: self.entry(number)[1]))
 
     def keep(self, count: int) -> None:
         """Keep the first `count` entries only. Raises DiskError."""
@@ -282,14 +260,8 @@ class TimeIndex(_SparseIndex):
 
     def valid_entries(self) -> int:
         """How many entries from the start on are in order: a preallocated file ends in zeros. Raises DiskError."""
-        low, high = 0, self.entries
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle) == (0, self.base_offset):
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        unused = (0, self.base_offset)
+        return bisect_left(range(self.entries), True, key=lambda number: self.entry(number) == unused)
 
     def drop(self) -> None:
         """Release the handle."""

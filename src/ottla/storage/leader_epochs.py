@@ -81,7 +81,6 @@ class LeaderEpochs:
             self.dirty = True
 
     def encode(self) -> bytes:
-        """The checkpoint file."""
         return encode_entries([f"{epoch} {start}" for epoch, start in self.entries])
 
 

@@ -8,15 +8,15 @@ them (`FileSlice`), nothing else. What is not done for each batch of a leader is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.config.topic import LogConfig
 from ottla.env.disk import DiskError
 from ottla.records.batch import BatchHeader, patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import write_partition_metadata
 from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name
-from ottla.storage.flushing import begin_flush, end_flush
+from ottla.storage.flushing import Unflushed, begin_flush, end_flush
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
@@ -27,11 +27,9 @@ from ottla.storage.results import (
     ReadRefusal,
     UnreadableRange,
 )
-from ottla.storage.rolling import roll_due
-from ottla.storage.segment import Segment
+from ottla.storage.segment import Segment, roll_due
 from ottla.storage.segments import EMPTY_READ, SegmentList
 from ottla.storage.transaction_index import AbortedTransaction
-from ottla.storage.unflushed import Unflushed
 from ottla.storage.validation import (
     CLIENT,
     COORDINATOR,
@@ -41,9 +39,6 @@ from ottla.storage.validation import (
     stamp,
 )
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
 
 __all__ = [
     "CLIENT",
@@ -167,7 +162,6 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all batches, in bytes."""
         return self.segment_list.size_bytes
 
     def update_high_watermark(self, offset: int) -> int:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.env.disk import DiskError
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor
 from ottla.storage.checkpoints import MetaProperties, TopicPartitionKey
 from ottla.storage.log_directory import STRAY_SUFFIX, LogDirectory, renamed_directory_name
 from ottla.storage.results import StorageRefusal
-
-if TYPE_CHECKING:
-    from ottla.env.clock import Clock
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
 
 #: A log directory is probed at most once in this time.
 PROBE_AGAIN_MS: Final = 1_000
@@ -53,7 +50,6 @@ class LogDirectories:
         self._renamed = 0
 
     def live(self) -> list[LogDirectory]:
-        """The log directories in service."""
         return [log_dir for log_dir in self.all if log_dir.failure is None]
 
     # -- locks
@@ -92,7 +88,6 @@ class LogDirectories:
         )
 
     def release(self) -> None:
-        """Unlock all."""
         for log_dir in self.all:
             log_dir.release()
 
@@ -134,7 +129,6 @@ class LogDirectories:
     # -- which partition is where
 
     def set_log_dir(self, key: TopicPartitionKey, log_dir: LogDirectory) -> None:
-        """The partition's log is in this directory."""
         self._log_dir_by_partition[key] = log_dir
         self._partition_counts[log_dir.path] += 1
 
@@ -149,15 +143,12 @@ class LogDirectories:
         return log_dir
 
     def log_dir_of(self, key: TopicPartitionKey) -> LogDirectory | None:
-        """The directory that holds this partition's log."""
         return self._log_dir_by_partition.get(key)
 
     def keys_in(self, log_dir: LogDirectory) -> list[TopicPartitionKey]:
-        """The partitions whose logs are in this directory."""
         return [key for key, place in self._log_dir_by_partition.items() if place is log_dir]
 
     def keys_by_path(self) -> dict[str, list[TopicPartitionKey]]:
-        """The partitions of each directory, by its path."""
         found: dict[str, list[TopicPartitionKey]] = {log_dir.path: [] for log_dir in self.all}
         for key, place in self._log_dir_by_partition.items():
             found[place.path].append(key)

@@ -79,10 +79,10 @@ class LogDirectory:
     """A log directory. Its checkpoints are read once and written whole."""
 
     __slots__ = (
-        "_asked",
         "_begun",
         "_being_written",
         "_disk",
+        "_due",
         "_lock",
         "_made",
         "_named",
@@ -118,7 +118,7 @@ class LogDirectory:
         self.cleaner_offsets: dict[TopicPartitionKey, int] = {}
         #: The checkpoints as they are on disk, and the newest requested version of each; threads write them.
         self._written: dict[str, bytes] = {}
-        self._asked: dict[str, Checkpoint] = {}
+        self._due: dict[str, Checkpoint] = {}
         #: What was written last, or is being written, which may be older than what was requested.
         self._being_written: dict[str, bytes] = {}
         #: The names of those that were requested since the start.
@@ -259,15 +259,15 @@ class LogDirectory:
         """Whether a checkpoint that the next start may trust names the partition."""
         topic, partition = key[0].encode(), str(key[1]).encode()
         for name in (RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE):
-            asked, written = self._asked.get(name), self._written.get(name, b"")
+            due, written = self._due.get(name), self._written.get(name, b"")
             if partition in self._partitions_in(("written", name), written, topic):
                 return True
             being_written = self._being_written.get(name, written)
             if being_written is not written and b"\n%b %b " % (topic, partition) in being_written:
                 return True
-            if asked is None or asked.data is written:
+            if due is None or due.data is written:
                 continue
-            if partition in self._partitions_in(("asked", name), asked.data, topic):
+            if partition in self._partitions_in(("due", name), due.data, topic):
                 return True
         return False
 
@@ -291,19 +291,19 @@ class LogDirectory:
         """The checkpoint as it was requested last; None if none was since the start."""
         if name not in self._made:
             return None
-        asked = self._asked.get(name)
-        return asked.data if asked is not None else self._written.get(name)
+        due = self._due.get(name)
+        return due.data if due is not None else self._written.get(name)
 
     def changed_checkpoint(self, name: str, data: bytes, *, is_on_disk: bool = False) -> Checkpoint | None:
         """The checkpoint to write; None if these contents were requested before and, with `is_on_disk`, written."""
         self._made.add(name)
-        asked, written = self._asked.get(name), self._written.get(name)
-        newest = asked.data if asked is not None else written
+        due, written = self._due.get(name), self._written.get(name)
+        newest = due.data if due is not None else written
         if newest == data and (written == data or not is_on_disk):
             return None
         self._number += 1
-        self._asked[name] = Checkpoint(name, data, self._number)
-        return self._asked[name]
+        self._due[name] = Checkpoint(name, data, self._number)
+        return self._due[name]
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint file, from any thread, unless a newer version was written. Raises DiskError."""
@@ -318,8 +318,8 @@ class LogDirectory:
             except DiskError:
                 self._begun[name] = begun
                 # Let it be requested again.
-                if self._asked.get(name) is checkpoint:
-                    del self._asked[name]
+                if self._due.get(name) is checkpoint:
+                    del self._due[name]
                     self._made.discard(name)
                 raise
             self._written[name] = data
@@ -329,7 +329,6 @@ class LogDirectory:
         self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown())
 
     def release(self) -> None:
-        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None

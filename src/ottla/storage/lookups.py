@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ottla.env.disk import DiskError, DiskFile
 from ottla.env.warmth import pread
@@ -12,13 +11,11 @@ from ottla.records.errors import BatchError
 from ottla.records.message_set import parse_message_header
 from ottla.records.record import Record
 from ottla.storage.bounded import decode_bounded, decode_message_bounded
+from ottla.storage.log import PartitionLog
 from ottla.storage.results import OffsetTimestamp, ReadRefusal
 from ottla.storage.scan import Place, batch_at, max_timestamp_at
 from ottla.storage.segment import Segment
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.storage.log import PartitionLog
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> OffsetTimestamp | ReadRefusal | None:

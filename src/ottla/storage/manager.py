@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.cluster.ids import format_uuid
+from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock
 from ottla.env.collector import collect_new
 from ottla.env.disk import Disk, DiskError
@@ -25,13 +26,9 @@ from ottla.storage.placement import LogPlacement
 from ottla.storage.removals import Removals
 from ottla.storage.resources import LogResources
 from ottla.storage.results import StorageRefusal
-from ottla.storage.settings import StorageSettings
 from ottla.storage.topic_settings import TopicSettingsKeeper
 from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
-from ottla.storage.upkeep import LogUpkeep
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
+from ottla.storage.upkeep import LogUpkeep, StorageSettings
 
 #: Callback for a failed log directory: the keys of its partitions, and whether it was the last working one.
 LogDirectoryFailed = Callable[[list[TopicPartitionKey], bool], None]
@@ -193,11 +190,9 @@ class LogManager:
 
     @property
     def failed_log_dirs(self) -> list[str]:
-        """The log directories that are out of service."""
         return [log_dir.path for log_dir in self.directories.all if log_dir.failure is not None]
 
     def contents(self) -> list[LogDirectoryState]:
-        """Each log directory with its logs."""
         keys = self.directories.keys_by_path()
         return [
             LogDirectoryState(
@@ -239,7 +234,6 @@ class LogManager:
         return max((entry.producer_id for log in self._logs.values() for entry in log.producers), default=-1)
 
     def logs(self) -> Iterable[PartitionLog]:
-        """All logs."""
         return self._logs.values()
 
     def unclaim_all(self) -> None:
@@ -247,7 +241,6 @@ class LogManager:
         self.unclaimed.update(self._logs)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """A partition's log; None if this broker has none."""
         return self._logs.get((topic, partition))
 
     @property

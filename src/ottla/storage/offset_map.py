@@ -55,29 +55,22 @@ class OffsetMap(Protocol):
     latest_offset: int
     """The last offset added, -1 before."""
 
-    def __len__(self) -> int:
-        """How many keys there are."""
-        ...
+    def __len__(self) -> int: ...
 
     @property
-    def memory_bytes(self) -> int:
-        """Estimated memory, in bytes."""
-        ...
+    def memory_bytes(self) -> int: ...
 
     def has_room(self, count: int) -> bool:
         """Whether this many more keys fit; an empty map accepts any one batch, so that cleaning makes progress."""
-        ...
 
     def put(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
         """Add the keys of the records whose offsets are at least `start_offset`. Raises BatchError."""
-        ...
 
     def sieve(self, records: bytes, count: int, base_offset: int, expired: bool) -> Sieved:
         """Which records to keep: those above `latest_offset` and the newest of each key; if `expired`, no tombstones.
 
         Raises BatchError.
         """
-        ...
 
 
 def new_map(memory_bytes: int, load_factor: float, most_keys: int, secret: tuple[int, int]) -> OffsetMap:
@@ -111,21 +104,17 @@ class TableMap:
 
     @property
     def memory_bytes(self) -> int:
-        """See `OffsetMap`."""
         return self._table.nbytes
 
     def has_room(self, count: int) -> bool:
-        """See `OffsetMap`."""
         return not self._used or self._used + count <= self._limit
 
     def put(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
-        """See `OffsetMap`."""
         if count > self._limit and not self._used:
             self._limit = self._make(2 * count, 1.0)
         self._used += keys_of_records.put_keys(self._table, *self._secret, records, count, base_offset, start_offset)
 
     def sieve(self, records: bytes, count: int, base_offset: int, expired: bool) -> Sieved:
-        """See `OffsetMap`."""
         return Sieved(
             *keys_of_records.sieve(self._table, *self._secret, records, count, base_offset, self.latest_offset, expired)
         )
@@ -148,17 +137,14 @@ class DictMap:
 
     @property
     def memory_bytes(self) -> int:
-        """See `OffsetMap`."""
         return len(self._offsets) * ENTRY_BYTES + self.keys_bytes
 
     def has_room(self, count: int) -> bool:
-        """See `OffsetMap`."""
         if not self._offsets:
             return True
         return self.memory_bytes + count * (ENTRY_BYTES + LONGEST_PLAIN_KEY) <= self._bytes_limit
 
     def put(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
-        """See `OffsetMap`."""
         scan = _scan_keys(records, count)
         keys: Keys = scan.keys
         offsets = _offsets(base_offset, scan.offset_deltas)
@@ -184,7 +170,6 @@ class DictMap:
         return find
 
     def sieve(self, records: bytes, count: int, base_offset: int, expired: bool) -> Sieved:
-        """See `OffsetMap`."""
         scan = _scan_keys(records, count)
         has_values = scan.has_values
         stays = bytes(self._stays(base_offset, scan.offset_deltas, scan.keys, has_values, expired))

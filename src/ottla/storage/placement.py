@@ -10,14 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from ottla.config.topic import LogConfig
+from ottla.env.clock import Clock
 from ottla.env.disk import DiskError
 from ottla.records.errors import BatchError
+from ottla.storage.checkpointing import LogCheckpoints
 from ottla.storage.checkpoints import TopicPartitionKey
+from ottla.storage.cleaning import LogCleaner
 from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.log import PartitionLog
+from ottla.storage.log_directories import LogDirectories
 from ottla.storage.log_directory import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -26,18 +33,10 @@ from ottla.storage.log_directory import (
     parse_partition_directory,
 )
 from ottla.storage.recovery import LogPlace, create_log
+from ottla.storage.removals import Removals
+from ottla.storage.resources import LogResources
 from ottla.storage.retention import drop_segments
 from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
-    from ottla.env.clock import Clock
-    from ottla.storage.checkpointing import LogCheckpoints
-    from ottla.storage.cleaning import LogCleaner
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.log_directories import LogDirectories
-    from ottla.storage.removals import Removals
-    from ottla.storage.resources import LogResources
 
 #: Partitions not hosted yet whose log directory is remembered; the oldest wish is forgotten then.
 MOST_PREFERRED: Final = 100_000
@@ -58,20 +57,18 @@ def can_be_moved(topic: str, partition: int) -> bool:
     return len(f"{topic}-{partition}.{FUTURE_SUFFIX}") + _ID_LENGTH <= LONGEST_NAME
 
 
+@dataclass(slots=True, eq=False)
 class FutureLog:
     """A future log and its log directory."""
 
-    __slots__ = ("cuts", "is_cut", "is_prepared", "log", "log_dir")
-
-    def __init__(self, log: PartitionLog, log_dir: LogDirectory) -> None:
-        self.log = log
-        self.log_dir = log_dir
-        #: How often the source was truncated: what was read of it before is not appended after it.
-        self.cuts = 0
-        #: Whether the recovery point has to be stored before more is appended, since the log was truncated.
-        self.is_cut = False
-        #: Whether everything that must be on disk before it takes its source's place is there, but for records.
-        self.is_prepared = False
+    log: PartitionLog
+    log_dir: LogDirectory
+    #: How often the source was truncated: what was read of it before is not appended after it.
+    cuts: int = 0
+    #: Whether the recovery point has to be stored before more is appended, since the log was truncated.
+    is_cut: bool = False
+    #: Whether everything that must be on disk before it takes its source's place is there, but for records.
+    is_prepared: bool = False
 
 
 class FormerLog(NamedTuple):
@@ -113,7 +110,6 @@ class LogPlacement:
         self._preferred: dict[TopicPartitionKey, LogDirectory] = {}
 
     def futures_in(self, log_dir: LogDirectory) -> dict[TopicPartitionKey, PartitionLog]:
-        """The future logs in a log directory."""
         return {key: future.log for key, future in self.futures.items() if future.log_dir is log_dir}
 
     def without_moving(

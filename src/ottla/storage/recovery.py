@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.config.topic import LogConfig
 from ottla.env.disk import TEMPORARY_SUFFIX
 from ottla.records.batch import ATTRIBUTES_AT, CONTROL_FLAG, MAGIC, parse_batch_header
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import (
+    MOVED_FILE,
     PARTITION_METADATA_FILE,
     CheckpointError,
     NewerVersionError,
@@ -41,7 +42,6 @@ from ottla.storage.files import (
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs, decode_leader_epochs
 from ottla.storage.log import PartitionLog
-from ottla.storage.move_marker import MOVED_FILE
 from ottla.storage.producer_snapshots import ProducerSnapshots, intact_batches, replay_batch, replay_log
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
@@ -49,9 +49,6 @@ from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.segments import create_segment
 from ottla.storage.transaction_index import AbortedTransaction
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
 
 
 @dataclass(slots=True)
@@ -67,7 +64,7 @@ class LogPlace:
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
-    #: Whether a marker says that the log was moved here from another log directory (`ottla.storage.move_marker`).
+    #: Whether a marker says that the log was moved here from another log directory (`ottla.storage.checkpoints`).
     was_moved: bool = False
     #: What was found and repaired, for the operator.
     notes: list[str] = field(default_factory=list)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.env.executor import NoThread
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk
+from ottla.env.executor import Executor, NoThread
+from ottla.storage.log import PartitionLog
 from ottla.storage.log_directory import remove_all
-
-if TYPE_CHECKING:
-    from ottla.env.clock import Clock
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
-    from ottla.storage.log import PartitionLog
 
 #: Files and directories that a disk thread removes before other jobs have their turn.
 REMOVALS_PER_JOB: Final = 1_000

@@ -10,8 +10,9 @@ batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.config.topic import LogConfig
 from ottla.records.batch import (
     COMPRESSION_MASK,
     LOG_APPEND_TIME_FLAG,
@@ -38,9 +39,6 @@ from ottla.storage.bounded import decode_message_bounded, most_bytes, most_recor
 from ottla.storage.results import AppendRefusal
 from ottla.storage.validation import CLIENT, check_batch, check_contents, check_records, looks_into, split
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
 
 #: Up to this size uncompressed data is rewritten on the loop, in some hundred microseconds.
 SMALL_BYTES: Final = 8 * 1024

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.cluster.ids import format_uuid, parse_uuid
-from ottla.env.disk import DiskError
-from ottla.env.executor import NoThread, one_at_a_time
-
-if TYPE_CHECKING:
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
-    from ottla.storage.checkpoints import TopicPartitionKey
-    from ottla.storage.log import PartitionLog
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor, NoThread, one_at_a_time
+from ottla.storage.checkpoints import TopicPartitionKey
+from ottla.storage.log import PartitionLog
 
 TOPIC_SETTINGS_FILE: Final = "ottla-topic-settings"
 #: In the first log directory while topics are adopted: an interrupted adoption is continued.
@@ -38,7 +34,6 @@ class TopicSettings(NamedTuple):
 
 
 def encode_topic_settings(settings: TopicSettings) -> bytes:
-    """Encode the file: JSON."""
     document = {
         "version": _VERSION,
         "topic_id": format_uuid(settings.topic_id),
@@ -129,7 +124,6 @@ class TopicSettingsKeeper:
         self._write_next()
 
     def forget(self, topic: str) -> None:
-        """Forget a deleted topic."""
         self._due.pop(topic, None)
 
     def read(self, topic: str, topic_id: UUID | None, partitions: Iterable[int]) -> Mapping[str, str] | None:

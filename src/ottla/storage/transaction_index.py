@@ -34,7 +34,6 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
     def encode(self) -> bytes:
-        """Encode its entry."""
         return TXN_ENTRY.pack(TXN_INDEX_VERSION, *self)
 
 
@@ -86,7 +85,6 @@ class TransactionIndex:
             yield from decode_aborted(pread(self.file.get(), length, start * TXN_ENTRY.size))
 
     def _marker_at(self, number: int) -> int:
-        """The marker offset of an entry."""
         data = pread(self.file.get(), TXN_ENTRY.size, number * TXN_ENTRY.size)
         last_offset: int = TXN_ENTRY.unpack(data)[3]
         return last_offset

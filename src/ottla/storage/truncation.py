@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.env.disk import DiskError
 from ottla.records.errors import BatchError
+from ottla.storage.log import PartitionLog
 from ottla.storage.producer_snapshots import ProducerSnapshots, drop_snapshot
 from ottla.storage.results import DeleteRefusal
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.storage.log import PartitionLog
 
 
 def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> list[str]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Set
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.env.disk import DiskError
+from ottla.config.broker import BrokerConfig
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor
 from ottla.env.warmth import bring, without_waiting
-from ottla.storage.checkpointing import LOGS_PER_STEP
+from ottla.storage.checkpointing import LOGS_PER_SLICE, LogCheckpoints
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -18,27 +22,22 @@ from ottla.storage.checkpoints import (
     RECOVERY_POINT_FILE,
     TopicPartitionKey,
 )
+from ottla.storage.cleaning import LogCleaner
+from ottla.storage.files import DEFAULT_OPEN_FILES
 from ottla.storage.flush_queue import Flushed, FlushQueue, FlushTurns, flush_due
+from ottla.storage.log import PartitionLog
+from ottla.storage.placement import LogPlacement
+from ottla.storage.removals import Removals
+from ottla.storage.resources import DEFAULT_PRODUCER_EXPIRATION_MS
 from ottla.storage.retention import confirm_expired, delete_old_segments, oldest_by_age
-
-if TYPE_CHECKING:
-    from ottla.env.clock import Clock
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
-    from ottla.storage.checkpointing import LogCheckpoints
-    from ottla.storage.cleaning import LogCleaner
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.placement import LogPlacement
-    from ottla.storage.removals import Removals
-    from ottla.storage.settings import StorageSettings
 
 #: Delay of the first retention check after the start, as in Kafka.
 RETENTION_DELAY_MS: Final = 30_000
 #: Times that retention of a log lets a disk thread read cold segments first, before it reads them on the loop.
 MOST_COLD_ROUNDS: Final = 8
-#: Topic ids that are written to new directories in a second, and in one step.
+#: Topic ids that are written to new directories in a second, and in one slice.
 IDENTITIES_AT_ONCE: Final = 200
-IDENTITIES_PER_STEP: Final = 10
+IDENTITIES_PER_SLICE: Final = 10
 #: Clocks differ by less: the default of `message.timestamp.after.max.ms` since Kafka 4.0 (KIP-937).
 CLOCKS_DIFFER_MS: Final = 3_600_000
 
@@ -102,7 +101,7 @@ class LogUpkeep:
     def maintain(self, now_ms: int) -> Generator[None, None, None]:
         """Do what is due: flushes, retention, checkpoints, removals, expiry of producers. Run it every second.
 
-        In steps of a few milliseconds, between which logs may come and go. Raises DiskError.
+        In slices, between which logs may come and go. Raises DiskError.
         """
         if not self.is_open:
             return
@@ -128,7 +127,7 @@ class LogUpkeep:
         ):
             if self._is_due(name, now_ms, interval_ms):
                 yield
-                yield from self._checkpoints.write_in_steps(name)
+                yield from self._checkpoints.write_in_slices(name)
 
     def _write_identities(self) -> Generator[None, None, None]:
         """Write the topic ids of new logs, some in each second: very many would hold up the loop and the disk.
@@ -136,7 +135,7 @@ class LogUpkeep:
         Each costs two thirds of what it took to create the log. An append or the end of the broker writes its own.
         """
         for number in range(min(len(self.new_logs), IDENTITIES_AT_ONCE)):
-            if number % IDENTITIES_PER_STEP == 0:
+            if number % IDENTITIES_PER_SLICE == 0:
                 yield
             if not self.new_logs:
                 return
@@ -156,7 +155,7 @@ class LogUpkeep:
         """These logs in parts, without those that go meanwhile; none once the manager is closed."""
         # The keys alone: a hundred thousand new pairs would have the collector look at all of them, several times.
         found = iter(list(logs))
-        while self.is_open and (part := list(islice(found, LOGS_PER_STEP))):
+        while self.is_open and (part := list(islice(found, LOGS_PER_SLICE))):
             yield [(key, log) for key in part if (log := self._logs.get(key)) is not None]
 
     def _is_due(self, name: str, now_ms: int, interval_ms: int) -> bool:
@@ -167,7 +166,7 @@ class LogUpkeep:
         return True
 
     def apply_retention(self, now_ms: int) -> Generator[None, None, None]:
-        """Delete the segments that are past retention, in all logs, some logs in a step."""
+        """Delete the segments that are past retention, in all logs, some logs in a slice."""
         self._future_timestamps.retain(self._logs)
         for logs in self._some_at_a_time(self._claimed()):
             for key, log in logs:
@@ -245,4 +244,36 @@ class FutureTimestamps:
             "nor those after it until that time has passed. Let the producer send milliseconds since 1970; "
             f"message.timestamp.after.max.ms={CLOCKS_DIFFER_MS} of topic {log.topic} refuses such records. Those that "
             "are here are deleted by kafka-delete-records.sh, Admin.delete_records or retention.bytes"
+        )
+
+
+@dataclass(slots=True)
+class StorageSettings:
+    """Settings of the background work, by Kafka's names; milliseconds and numbers of files."""
+
+    flush_interval_ms: int = 5_000
+    retention_check_interval_ms: int = 300_000
+    recovery_point_checkpoint_interval_ms: int = 60_000
+    log_start_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
+    producer_expiration_check_interval_ms: int = 600_000
+    open_files: int = DEFAULT_OPEN_FILES
+    #: Threads that open the logs of one log directory.
+    recovery_threads: int = 1
+    #: Whether an acknowledgement means that the data is synced.
+    flush_on_ack: bool = False
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> StorageSettings:
+        return cls(
+            flush_interval_ms=config.get_long("ottla.flush.interval.ms"),
+            retention_check_interval_ms=config.get_long("log.retention.check.interval.ms"),
+            recovery_point_checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
+            log_start_checkpoint_interval_ms=config.get_int("log.flush.start.offset.checkpoint.interval.ms"),
+            high_watermark_checkpoint_interval_ms=config.get_long("replica.high.watermark.checkpoint.interval.ms"),
+            producer_expiration_ms=config.get_int("producer.id.expiration.ms"),
+            recovery_threads=config.get_int("num.recovery.threads.per.data.dir"),
+            producer_expiration_check_interval_ms=config.get_int("producer.id.expiration.check.interval.ms"),
+            flush_on_ack=config.get_boolean("ottla.log.flush.on.ack"),
         )

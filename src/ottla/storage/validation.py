@@ -9,8 +9,9 @@ What Kafka checks and this does not, and why that is safe, is described in docs/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.config.topic import LogConfig
 from ottla.records import walk
 from ottla.records.batch import (
     BATCH_OVERHEAD,
@@ -32,9 +33,6 @@ from ottla.records.walked import RecordFault, RecordsSummary
 from ottla.storage.bounded import decode_bounded
 from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.config.topic import LogConfig
 
 #: Origin of an append: a client's Produce request, or a coordinator of this broker writing its own records.
 CLIENT: Final = 0

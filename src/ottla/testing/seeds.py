@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.broker.slices import STEP_ITEMS
+from ottla.broker.slices import ITEMS_PER_SLICE
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.records.building import partition_for_key
@@ -86,7 +86,7 @@ async def append(broker: Broker, topic: str, records: Iterable[SeedRecord]) -> l
     by_partition: dict[int, list[int]] = {}
     made: list[Record] = []
     for number, seed in enumerate(records):
-        if number % STEP_ITEMS == 0:
+        if number % ITEMS_PER_SLICE == 0:
             await broker.slices.point()
         key = _bytes(seed.key, "a key")
         partition = seed.partition

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import WireError
@@ -31,34 +32,14 @@ TAGGED_FIELDS_LIMIT = 1000
 NO_TAGS = b"\x00"
 
 
+@dataclass(slots=True)
 class RequestHeader:
     """A request header. `client_id` is empty where the client sent none or null, as in Apache Kafka."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
-
-    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: str = "") -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RequestHeader):
-            return NotImplemented
-        return (self.api_key, self.api_version, self.correlation_id, self.client_id) == (
-            other.api_key,
-            other.api_version,
-            other.correlation_id,
-            other.client_id,
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return (
-            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
-            f"correlation_id={self.correlation_id}, client_id={self.client_id!r})"
-        )
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str = ""
 
 
 def parse_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int]:
@@ -138,7 +119,6 @@ def response_header_size(api_key: int, api_version: int) -> int:
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """The bytes of a response header."""
     if API[api_key].response_header_version(api_version):
         return _INT32.pack(correlation_id) + NO_TAGS
     return _INT32.pack(correlation_id)

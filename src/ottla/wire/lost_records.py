@@ -46,7 +46,6 @@ class LostRecords(NamedTuple):
 
 
 def encode_lost_records(found: Iterable[LostRecords]) -> bytes:
-    """The field's content."""
     return json.dumps([each._asdict() for each in found], separators=(",", ":")).encode()
 
 
@@ -70,3 +69,19 @@ def _decoded(found: dict[str, Any]) -> LostRecords:
     if type(found["is_election"]) is not bool or any(type(number) is not int for number in numbers):
         raise ValueError("fields of other types than expected")
     return report
+
+
+# Why a replica could not write the last records that came: another such field, as UTF-8.
+
+#: The tag of the field at a partition of DescribeLogDirs.
+REFUSED_RECORDS_TAG: Final = 20_002
+LONGEST_REASON: Final = 1_000
+
+
+def encode_refusal(reason: str) -> bytes:
+    return reason[:LONGEST_REASON].encode()
+
+
+def decode_refusal(data: bytes) -> str:
+    """The reason; what is no UTF-8 is shown as it is."""
+    return data.decode("utf-8", "backslashreplace")

@@ -15,8 +15,8 @@ from ottla.records.record import Record
 from ottla.storage.log import AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.scan import scan_batches
-from ottla.storage.settings import StorageSettings
 from ottla.storage.truncation import delete_records
+from ottla.storage.upkeep import StorageSettings
 from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes
 from ottla.testing.disk_power import every_moment, nothing_more
 from support.storage_logs import NOW_MS, batch, committed, decode, log_config, of_records, read_bytes

@@ -16,10 +16,9 @@ from ottla.broker.control import metadata_writes
 from ottla.broker.control.membership import Term
 from ottla.broker.fetches import reading
 from ottla.broker.handlers import produce
-from ottla.broker.replicas.awaited import AwaitedOffsets
 from ottla.broker.replicas.fetching import fetcher as fetchers
 from ottla.broker.replicas.fetching.machine import FetcherMachine
-from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition import AwaitedOffsets, Partition
 from ottla.cluster import control_requests, controller_state, elections, partition_changes, proposed_isrs, taking_up
 from ottla.cluster.control_requests import ControlHeader, ControlRequests, HostedReplica, RoleDecision
 from ottla.cluster.controller_events import PutState, SetChannels

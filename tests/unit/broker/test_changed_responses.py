@@ -12,7 +12,7 @@ from ottla.broker.changed_responses import changing
 from ottla.broker.context import RequestContext
 from ottla.broker.intercept import ChangeResponse, Cut
 from ottla.env.disk import FileSlice
-from ottla.net.parts import MadePart
+from ottla.net.connection import MadePart
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.codec import encode
 from ottla.wire.framing import RequestHeader

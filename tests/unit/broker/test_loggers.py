@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.loggers import change_levels, logger_levels
+from ottla.broker.config_changes import change_levels, logger_levels
 from ottla.cluster.configs import DELETE, SET, ConfigChange
 
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ottla.broker.slices import PART_ITEMS, SLICE_MS, STEP_ITEMS, LoopSlices, start
+from ottla.broker.slices import CHUNK_ITEMS, ITEMS_PER_SLICE, SLICE_MS, LoopSlices, start
 from ottla.env.clock import VirtualClock
 
 STEP_MS = 1
@@ -159,7 +159,7 @@ def test_what_is_remembered_is_freed_in_slices() -> None:
 def test_repetitions_are_left_out_in_slices() -> None:
     clock = VirtualClock()
     slices = LoopSlices(clock.monotonic_ms)
-    items = [number % 700 for number in range(3 * STEP_ITEMS)]
+    items = [number % 700 for number in range(3 * ITEMS_PER_SLICE)]
     found: dict[int, str] = {}
     looks = 0
 
@@ -179,10 +179,10 @@ def test_repetitions_are_left_out_in_slices() -> None:
     assert not items, "freed meanwhile"
 
 
-@pytest.mark.parametrize("count", [0, 1, PART_ITEMS, PART_ITEMS + 1, 3 * PART_ITEMS])
+@pytest.mark.parametrize("count", [0, 1, CHUNK_ITEMS, CHUNK_ITEMS + 1, 3 * CHUNK_ITEMS])
 def test_parts_are_all_items_in_order(count: int) -> None:
     async def scenario() -> list[int]:
         slices = LoopSlices(lambda: 0.0)
-        return [item async for part in slices.parts(iter(range(count))) for item in part]
+        return [item async for part in slices.chunks(iter(range(count))) for item in part]
 
     assert asyncio.run(scenario()) == list(range(count))

@@ -11,9 +11,8 @@ import pytest
 
 from ottla.env.disk import DiskFile, FileSlice, RealDisk
 from ottla.net.buffers import BufferPool
-from ottla.net.connection import Part
+from ottla.net.connection import MadePart, Part
 from ottla.net.gathering import GATHERED_RESPONSE_BYTES, gather, unsent
-from ottla.net.parts import MadePart
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from support.wired_connection import ShortResponses, Wired

@@ -12,11 +12,16 @@ from ottla.env.disk import DiskFile, FileSlice, RealDisk
 from ottla.env.network import TcpSocket
 from ottla.net import plaintext as connection_module
 from ottla.net.buffers import LARGE_FRAME, BufferPool
-from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Connection, Principal
-from ottla.net.parts import MadePart
+from ottla.net.connection import (
+    ANONYMOUS,
+    FRAME_LIMIT_BEFORE_AUTHENTICATION,
+    REQUESTS_PER_SLICE,
+    Connection,
+    MadePart,
+    Principal,
+    QueuedBytes,
+)
 from ottla.net.plaintext import WAITING_BYTES_LIMIT, PlaintextConnection
-from ottla.net.queued import QueuedBytes
-from ottla.net.turns import REQUESTS_PER_TURN
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from support.wired_connection import HandLoop, RecordingService, ShortResponses, Wired
@@ -181,10 +186,10 @@ def test_a_frame_of_a_size_beyond_the_limit_closes(wired: Wired, size: int) -> N
 
 
 def test_a_flood_of_requests_is_worked_off_in_turns(wired: Wired) -> None:
-    count = 3 * REQUESTS_PER_TURN
+    count = 3 * REQUESTS_PER_SLICE
     wired.send(*[b"r"] * count)
     wired.loop.turn()
-    assert len(wired.service.frames) == REQUESTS_PER_TURN
+    assert len(wired.service.frames) == REQUESTS_PER_SLICE
     assert len(wired.received()) == count
 
 
@@ -195,7 +200,7 @@ def test_one_request_waits_for_few_of_a_flood_over_many_connections(wired: Wired
     frames = wired.service.frames
     for _ in range(5):
         for each in flooding:
-            each.send(*[b"flood"] * (2 * REQUESTS_PER_TURN))
+            each.send(*[b"flood"] * (2 * REQUESTS_PER_SLICE))
         wired.loop.turn()
         wired.send(b"mine")
         before = len(frames)
@@ -203,13 +208,13 @@ def test_one_request_waits_for_few_of_a_flood_over_many_connections(wired: Wired
             assert wired.loop.turn()
         assert frames.index(b"mine", before) - before <= 2 * max(32, floods)
     for each in flooding:
-        assert len(each.received()) == 5 * 2 * REQUESTS_PER_TURN * len(b"flood"), "and all are answered"
+        assert len(each.received()) == 5 * 2 * REQUESTS_PER_SLICE * len(b"flood"), "and all are answered"
         each.client.close()
         each.connection.close()
 
 
 def test_large_answers_are_worked_off_in_turns(wired: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "REQUEST_BYTES_PER_TURN", 4_000)
+    monkeypatch.setattr(connection_module, "REQUEST_BYTES_PER_SLICE", 4_000)
     wired.service.answer = lambda frame: [frame * 1_000]
     wired.send(*[b"r"] * 10)
     wired.loop.turn()
@@ -387,7 +392,7 @@ def test_pieces_made_at_once_do_not_pile_up_calls(wired: Wired) -> None:
 
 
 def test_what_was_cold_goes_out_in_small_turns(wired: Wired, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    length = 5 * connection_module.COLD_BYTES_PER_TURN
+    length = 5 * connection_module.COLD_BYTES_PER_SLICE
     file = RealDisk().open(str(tmp_path / "segment"), create=True)
     file.append([b"x" * length])
     cold = ColdFile(file)
@@ -407,7 +412,7 @@ def test_what_was_cold_goes_out_in_small_turns(wired: Wired, tmp_path: Path, mon
     cold.warm = True
     done()
     assert wired.received() == b"x" * length
-    assert max(sent) <= connection_module.COLD_BYTES_PER_TURN
+    assert max(sent) <= connection_module.COLD_BYTES_PER_SLICE
     assert len(wired.service.read_ahead_calls) == 1
     file.close()
 

@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from ottla.records.batch import TimestampType
-from ottla.records.compression import Compression, compress
+from ottla.records.compression import Compression, compress, xxh32
 from ottla.records.errors import BatchError, CorruptMessageError
 from ottla.records.message_set import (
     check_message_crc,
@@ -18,7 +18,6 @@ from ottla.records.message_set import (
     parse_message_header,
 )
 from ottla.records.record import Record
-from ottla.records.xxhash import xxh32
 
 LIMIT = 1 << 20
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4]

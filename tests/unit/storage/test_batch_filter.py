@@ -8,8 +8,7 @@ from ottla.records.batch import BatchHeader, check_crc, frame_batch, parse_batch
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record, decode_batch, encode_batch
-from ottla.storage.batch_filter import FilterRules, LastRecord, RetainedBatch, filter_batch
-from ottla.storage.cleaned_transactions import CleanedTransactions
+from ottla.storage.batch_filter import CleanedTransactions, FilterRules, LastRecord, RetainedBatch, filter_batch
 from ottla.storage.offset_map import DictMap
 from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.transaction_index import AbortedTransaction, decode_aborted

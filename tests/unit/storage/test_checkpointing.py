@@ -17,7 +17,7 @@ def test_a_checkpoint_made_in_steps_has_logs_as_they_are_at_its_end(
     ground: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """A former recovery point would have a kill take records for stored that are not."""
-    monkeypatch.setattr("ottla.storage.checkpointing.LOGS_PER_STEP", 1)
+    monkeypatch.setattr("ottla.storage.checkpointing.LOGS_PER_SLICE", 1)
     setup = ManagerSetup(ground[0], f"{ground[1]}/logs")
     manager = setup.opened()
     for index in range(3):
@@ -26,7 +26,7 @@ def test_a_checkpoint_made_in_steps_has_logs_as_they_are_at_its_end(
     for log in manager.logs():
         append(log)
         log.flush(NOW_MS)
-    steps = manager.checkpoints.write_in_steps("recovery-point-offset-checkpoint")
+    steps = manager.checkpoints.write_in_slices("recovery-point-offset-checkpoint")
     next(steps)
     log = manager.get("orders", 0)
     assert log is not None

@@ -11,13 +11,13 @@ from ottla.env.clock import SystemClock, VirtualClock
 from ottla.env.disk import Disk, RealDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
 from ottla.storage.cleanable import examine, group_segments
+from ottla.storage.cleaner import BREATH_MS, WORK_MS, CleaningAborted, CleaningControl
 from ottla.storage.cleaning import POSTPONED_MS, CleanerSettings
-from ottla.storage.cleaning_control import BREATH_MS, WORK_MS, CleaningAborted, CleaningControl
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.offset_map import OffsetMap
-from ottla.storage.settings import StorageSettings
 from ottla.storage.truncation import truncate_to
+from ottla.storage.upkeep import StorageSettings
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from support.compaction import HOUR_MS, KEY, Cleaning, cleaning, compact_config, contents, newest, put

@@ -11,7 +11,7 @@ from ottla.env.executor import InlineExecutor
 from ottla.storage.flush_queue import FlushTurns
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager
-from ottla.storage.settings import StorageSettings
+from ottla.storage.upkeep import StorageSettings
 from ottla.testing.disk_memory import MemoryDisk
 from support.storage_logs import NOW_MS, append, log_config
 

@@ -10,12 +10,12 @@ import pytest
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import DiskError, RealDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
-from ottla.storage.loading import Unreadable, load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager
+from ottla.storage.opening import Unreadable, load_logs
 from ottla.storage.recovery import LogPlace, create_log, load_log
 from ottla.storage.resources import LogResources
-from ottla.storage.settings import StorageSettings
+from ottla.storage.upkeep import StorageSettings
 from ottla.testing.disk_faulty import FaultyDisk
 from support.storage_logs import NOW_MS, append, batch, broker_config, log_config, read_all
 
@@ -130,7 +130,7 @@ def test_an_exception_in_one_partition_takes_only_that_one_offline(
             raise ValueError("bytes that nobody thought of")
         return load_log(resources, place, *arguments)
 
-    monkeypatch.setattr("ottla.storage.loading.load_log", load)
+    monkeypatch.setattr("ottla.storage.opening.load_log", load)
     loaded = load_logs(LogResources(RealDisk()), InlineExecutor(), [places(tmp_path, 3)], 1, NOW_MS)
     assert [type(log) for log in loaded[0]] == [PartitionLog, Unreadable, PartitionLog]
     assert "ValueError: bytes that nobody thought of" in str(loaded[0][1])

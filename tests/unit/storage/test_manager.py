@@ -16,8 +16,8 @@ from ottla.storage.flush_queue import LOGS_PER_ROUND, ROUNDS, FlushQueue
 from ottla.storage.flushing import FlushJob
 from ottla.storage.log import AppendInfo, AppendRefusal, PartitionLog
 from ottla.storage.manager import LogManager
-from ottla.storage.settings import StorageSettings
 from ottla.storage.truncation import delete_records
+from ottla.storage.upkeep import StorageSettings
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode

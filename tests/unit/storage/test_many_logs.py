@@ -195,14 +195,14 @@ def test_deleted_logs_are_forgotten_when_no_checkpoint_names_them(setup: Setup) 
     manager.delete("t", 1)
     checkpoints = manager.checkpoints
     assert checkpoints._deleted.known() == {b"t 0", b"t 1"}
-    steps = checkpoints.write_in_steps("recovery-point-offset-checkpoint")
+    steps = checkpoints.write_in_slices("recovery-point-offset-checkpoint")
     next(steps)
     manager.delete("t", 2)
     for _ in steps:
         pass
     [folder] = manager.directories.all
     folder.changed_checkpoint("cleaner-offset-checkpoint", b"0\n1\nt 1 5\n")
-    for _ in checkpoints.write_in_steps("log-start-offset-checkpoint"):
+    for _ in checkpoints.write_in_slices("log-start-offset-checkpoint"):
         pass
     assert checkpoints._deleted.known() == {b"t 1", b"t 2"}, "in the cleaner's; went after the first was begun"
     manager.close()

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.env.disk import DiskError, DiskFile, RealDisk
 from ottla.env.executor import DiskExecutor
-from ottla.storage.replaced import MOST_HELD, ReplacedFiles
+from ottla.storage.resources import MOST_HELD, ReplacedFiles
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from support.storage_logs import HandExecutor

@@ -75,14 +75,14 @@ async def entries_by_topic(
     """
     topics: dict[str, tuple[UUID, list[PartitionEntry]]] = {}
     ungrouped: Iterable[Any] = request.ungrouped_partition_states
-    async for part in slices.parts(ungrouped):
+    async for part in slices.chunks(ungrouped):
         for state in part:
             _, entries = topics.setdefault(state.topic_name, (ZERO_UUID, []))
             entries.append(entry_of(state.topic_name, ZERO_UUID, state))
     for topic in request.topic_states:
         _, entries = topics.setdefault(topic.topic_name, (topic.topic_id, []))
         states: Iterable[Any] = topic.partition_states
-        async for part in slices.parts(states):
+        async for part in slices.chunks(states):
             entries.extend(entry_of(topic.topic_name, topic.topic_id, state) for state in part)
     return [TopicEntries(name, topic_id, entries) for name, (topic_id, entries) in topics.items()]
 
@@ -227,7 +227,7 @@ class ControlRequestShell:
         """Stop the replicas that are being deleted or were moved away; their logs stay until a StopReplica comes."""
         broker_id = self._control.broker_id
         for topic in topics:
-            async for entries in self._slices.parts(topic.entries):
+            async for entries in self._slices.chunks(topic.entries):
                 for entry in entries:
                     # Most entries have a replica here: looking for a role costs more than that.
                     if broker_id in entry.state.replicas and entry.state.leader != LEADER_DURING_DELETE:

@@ -163,7 +163,7 @@ class MetadataWriter:
         name = change.name
         paths = [TopicZnode.path(name)] if await self._zk.exists(TopicZnode.path(name)) is not None else []
         for path in paths:
-            async for part in self._slices.parts(await self._zk.children(path)):
+            async for part in self._slices.chunks(await self._zk.children(path)):
                 paths.extend(f"{path}/{child}" for child in part)
         paths.reverse()
         if await self._zk.exists(TopicConfigZnode.path(name)) is not None:

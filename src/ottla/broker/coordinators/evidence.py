@@ -6,16 +6,20 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.broker.context import ADMIN_CLIENT_ID
+from ottla.broker.coordinators.coordinator_log import CoordinatorLog
+from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage
+from ottla.cluster.refusal import TopicRefusal
 from ottla.groups.evidence import EVIDENCE_TOPIC, Evidence
+from ottla.peer.errors import KNOWN_CODES, ClientError
 from ottla.records.record import Record, encode_batch
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-    from ottla.cluster.image import ClusterImage
-    from ottla.cluster.refusal import TopicRefusal
+    from ottla.broker.control.plane import ControlPlane
+    from ottla.peer.connection import PeerConnection
 
 log = logging.getLogger("ottla.groups")
 
@@ -23,6 +27,8 @@ QUEUE_LIMIT = 1000
 """Records queued until the topic exists, or its leader has taken them; beyond this the oldest are dropped."""
 SENT_AT_ONCE = 50
 """Most records of one request to the leader."""
+TIMEOUT_MS: Final = 10_000
+"""Time for the leader to answer."""
 RETRY_S = 1.0
 """Pause before records are given again to a leader that did not take them."""
 PARTITION = 0
@@ -38,25 +44,10 @@ class Topics(Protocol):
     """The part of `ottla.broker.control.plane.ControlPlane` that is needed here."""
 
     @property
-    def image(self) -> ClusterImage:
-        """The present image of the cluster."""
-        ...
+    def image(self) -> ClusterImage: ...
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
         """Create an internal topic unless it exists."""
-        ...
-
-
-class EvidenceSender(Protocol):
-    """Gives evidence to the broker that leads its partition."""
-
-    async def send(self, batch: bytes) -> ErrorCode:
-        """Send one batch, and return the leader's error; LEADER_NOT_AVAILABLE if none is known, or it is away."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
 
 
 class EvidenceWriter:
@@ -66,7 +57,7 @@ class EvidenceWriter:
     """
 
     def __init__(
-        self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool, sender: EvidenceSender | None = None
+        self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool, sender: LeaderOfEvidence | None = None
     ) -> None:
         self._log = coordinator_log
         self._topics = topics
@@ -157,3 +148,53 @@ class EvidenceWriter:
 
 def _batch(records: Sequence[Evidence]) -> bytes:
     return encode_batch([Record(0, each.closed_at_ms, each.group_id.encode(), each.encode()) for each in records])
+
+
+class LeaderOfEvidence:
+    """Gives evidence to another broker: Produce requests, one after the other, over a connection that is kept.
+
+    The client id is the one that Kafka's brokers let write to internal topics.
+    """
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+        self._connection: PeerConnection | None = None
+        self._target: BrokerImage | None = None
+
+    async def send(self, batch: bytes) -> ErrorCode:
+        """Send one batch, and return the leader's error; LEADER_NOT_AVAILABLE if none is known, or it is away."""
+        from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+        target = self._leader()
+        if target is None:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        data = TopicProduceData(name=EVIDENCE_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])
+        request = ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[data])
+        try:
+            connection = await self._connected(target)
+            answer = await connection.request(request, timeout_ms=TIMEOUT_MS)
+        except ClientError as error:
+            log.debug("evidence of rebalances cannot be given to broker %d: %s", target.id, error)
+            self.close()
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        code = answer.responses[0].partition_responses[0].error_code
+        return KNOWN_CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _leader(self) -> BrokerImage | None:
+        """The other broker that leads the topic, if there is one."""
+        image = self._control.image
+        topic = image.topics.get(EVIDENCE_TOPIC)
+        leader = topic.partitions[0].leader if topic is not None and topic.partitions else NO_LEADER
+        return None if leader == self._control.broker_id else image.brokers.get(leader)
+
+    async def _connected(self, target: BrokerImage) -> PeerConnection:
+        if self._connection is None or not self._connection.is_open or self._target != target:
+            self.close()
+            self._connection = await self._control.connector.connect(target, ADMIN_CLIENT_ID, TIMEOUT_MS)
+            self._target = target
+        return self._connection

@@ -10,13 +10,16 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ottla.broker.coordinators.clock import SteadyClock
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-from ottla.broker.coordinators.evidence import EvidenceSender, EvidenceWriter, Topics
+from ottla.broker.coordinators.evidence import EvidenceWriter, LeaderOfEvidence, Topics
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, GroupKind
-from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime
+from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime, SteadyClock
+from ottla.cluster.image import ImageDelta, TopicImage
+from ottla.cluster.refusal import TopicRefusal
+from ottla.config.broker import BrokerConfig
+from ottla.env.clock import Clock
+from ottla.env.randomness import Randomness
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import (
     ExpireMember,
@@ -36,13 +39,6 @@ from ottla.groups.shard import GroupShard, refused, refused_while_loading
 from ottla.groups.states import GroupState
 from ottla.records.compression import Compression
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.cluster.image import ImageDelta, TopicImage
-    from ottla.cluster.refusal import TopicRefusal
-    from ottla.config.broker import BrokerConfig
-    from ottla.env.clock import Clock
-    from ottla.env.randomness import Randomness
 
 log = logging.getLogger("ottla.groups")
 
@@ -77,7 +73,7 @@ class GroupCoordinatorService:
         coordinator_log: CoordinatorLog,
         topics: Topics,
         randomness: Randomness,
-        evidence_sender: EvidenceSender | None = None,
+        evidence_sender: LeaderOfEvidence | None = None,
     ) -> None:
         self.metrics = GroupMetrics()
         self._log = coordinator_log
@@ -185,7 +181,6 @@ class GroupCoordinatorService:
         return self._clock.now_ms()
 
     def new_id(self) -> str:
-        """A random id for a new member."""
         return str(self._randomness.uuid())
 
     def submit(self, request: GroupRequest, allow_empty_group_id: bool = False) -> None:
@@ -209,7 +204,6 @@ class GroupCoordinatorService:
         return ErrorCode.NONE
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Handle a Heartbeat and return its error code."""
         self.metrics.heartbeats += 1
         shard = self._shard(group_id, False)
         if isinstance(shard, ErrorCode):

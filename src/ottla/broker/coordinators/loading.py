@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.coordinators.shard import UnreadableRecord
+from ottla.broker.coordinators.coordinator_log import CoordinatorLog
+from ottla.broker.coordinators.shard import CoordinatorKind, CoordinatorShard, UnreadableRecord
 from ottla.records.batch import BatchHeader, split_batches
 from ottla.records.control import transaction_marker
 from ottla.records.errors import BatchError
 from ottla.records.record import Record, decode_batch
 from ottla.records.upgrade import upgrade
-
-if TYPE_CHECKING:
-    from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-    from ottla.broker.coordinators.shard import CoordinatorKind, CoordinatorShard
-    from ottla.storage.results import UnreadableRange
+from ottla.storage.results import UnreadableRange
 
 SLICE_S = 0.005
 """Longest time on the loop at once."""

@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from ottla.broker.coordinators.coordinator_log import Appended, CoordinatorLog
 from ottla.broker.coordinators.loading import load_shard
@@ -30,17 +30,15 @@ from ottla.broker.coordinators.shard import (
     ShardState,
     Step,
 )
+from ottla.env.clock import Clock
 from ottla.env.disk import DiskError
 from ottla.records.compression import Compression
 from ottla.records.record import Record, encode_batch
+from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 from ottla.wire.errors import ErrorCode, WireError
 
-if TYPE_CHECKING:
-    from ottla.broker.coordinators.clock import SteadyClock
-    from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
-
 STEPS_PER_SLICE = 200
-"""Steps carried out before the loop gets its turn, if all of a shard's state machines have one."""
+"""Steps carried out in one slice, if all of a shard's state machines have one."""
 EARLIEST_TIMER_MS = 1
 LOAD_RETRY_S = 2.0
 """Pause before a partition is loaded again after a disk error."""
@@ -404,3 +402,28 @@ def _deliver(replies: Sequence[CoordinatorReply]) -> None:
         answer = reply.token
         assert callable(answer)
         answer(reply.result)
+
+
+MAX_CORRECTION_MS = 500.0
+
+
+class SteadyClock:
+    """Wall-clock milliseconds that never jump, since session timeouts are measured with them.
+
+    It starts at the wall clock's time and runs with the monotonic clock; `correct` follows the wall in small steps.
+    """
+
+    __slots__ = ("_clock", "_offset_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ms = clock.now_ms() - clock.monotonic_ms()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return int(self._clock.monotonic_ms() + self._offset_ms)
+
+    def correct(self) -> None:
+        """Move towards the wall clock, in a step too small to affect heartbeats."""
+        drift_ms = self._clock.now_ms() - self._clock.monotonic_ms() - self._offset_ms
+        self._offset_ms += max(-MAX_CORRECTION_MS, min(MAX_CORRECTION_MS, drift_ms))

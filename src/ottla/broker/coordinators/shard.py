@@ -21,19 +21,13 @@ class CoordinatorBatch(Protocol):
     """Records to be appended together. `producer_id` is -1 if they are not part of a transaction."""
 
     @property
-    def records(self) -> Sequence[Any]:
-        """The records, of the kind's own type."""
-        ...
+    def records(self) -> Sequence[Any]: ...
 
     @property
-    def producer_id(self) -> int:
-        """The transaction's producer id."""
-        ...
+    def producer_id(self) -> int: ...
 
     @property
-    def producer_epoch(self) -> int:
-        """The transaction's producer epoch."""
-        ...
+    def producer_epoch(self) -> int: ...
 
 
 class CoordinatorReply(Protocol):
@@ -42,12 +36,9 @@ class CoordinatorReply(Protocol):
     @property
     def token(self) -> object:
         """Called with the result."""
-        ...
 
     @property
-    def result(self) -> Any:
-        """The result, of the kind's own type."""
-        ...
+    def result(self) -> Any: ...
 
 
 class CoordinatorStep(Protocol):
@@ -56,17 +47,14 @@ class CoordinatorStep(Protocol):
     @property
     def batches(self) -> Sequence[CoordinatorBatch]:
         """Appended and replayed in this order."""
-        ...
 
     @property
     def replies(self) -> Sequence[CoordinatorReply]:
         """Delivered when everything that the shard has appended is committed."""
-        ...
 
     @property
     def requests(self) -> Sequence[BrokerRequest]:
         """Sent when everything that the shard has appended is committed."""
-        ...
 
 
 Step = TypeVar("Step", bound=CoordinatorStep)
@@ -86,39 +74,30 @@ class CoordinatorShard(Protocol[Step]):
 
     def append_failed(self, step: Step, error: ErrorCode, now_ms: int) -> Step:
         """Handle the failure to append the batches of `step`."""
-        ...
 
     def settle(self, step: Step) -> None:
         """Note the next deadlines after `step` was carried out."""
-        ...
 
     def next_deadline_ms(self) -> int | None:
         """When to call `expire` next; None for never."""
-        ...
 
     def expire(self, now_ms: int) -> Step | None:
         """The step of one passed deadline; None if there is none left."""
-        ...
 
     def replay(self, record: Any, log_offset: int, producer_id: int = -1) -> None:
         """Apply a record of the log; `producer_id` is that of its transaction, -1 for none."""
-        ...
 
     def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
         """Apply the control record at `log_offset`, which ends a transaction."""
-        ...
 
     def committed(self, high_watermark: int) -> None:
         """Note that records below `high_watermark` are committed."""
-        ...
 
     def loaded(self, now_ms: int) -> Iterator[Step]:
         """Finish loading: the log has been replayed. Each step is carried out like any other."""
-        ...
 
     def unload(self, now_ms: int) -> Iterator[Step]:
         """Resign after the loss of leadership; only the replies of these steps are delivered."""
-        ...
 
 
 @runtime_checkable
@@ -127,7 +106,6 @@ class RequestingShard(CoordinatorShard[Step], Protocol):
 
     def request_done(self, outcome: BrokerOutcome, now_ms: int) -> Step:
         """Handle the response to one of its requests, or its failure."""
-        ...
 
 
 class ShardState(Enum):
@@ -157,31 +135,23 @@ class CoordinatorKind(Protocol[Shard, StepIn]):
 
     def new_shard(self, partition: int) -> Shard:
         """An empty shard, loading."""
-        ...
 
     def encode(self, record: Any) -> tuple[bytes, bytes | None]:
         """Key and value of a record in the log. Raises WireError or struct.error if it cannot be encoded."""
-        ...
 
-    def decode(self, key: bytes | None, value: bytes | None) -> Any | UnreadableRecord:
-        """Decode a record of the log."""
-        ...
+    def decode(self, key: bytes | None, value: bytes | None) -> Any | UnreadableRecord: ...
 
     def failed_result(self, result: Any, error: ErrorCode) -> Any:
         """The result of a reply whose batches are lost or not committed in time."""
-        ...
 
     def carried_out(self, shard: Shard, step: StepIn) -> None:
         """Called when a step is in the log and replayed, before its replies are delivered."""
-        ...
 
     def unloaded(self, step: StepIn) -> None:
         """Called for a step of a shard that is not served any more."""
-        ...
 
     def state_changed(self, partition: int, before: ShardState, now: ShardState) -> None:
         """Called when the state of a partition changes."""
-        ...
 
 
 class BrokerRequests(Protocol):
@@ -189,4 +159,3 @@ class BrokerRequests(Protocol):
 
     def send(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
         """Send a request, first looking up the leader if its destination is a partition; call `done` once."""
-        ...

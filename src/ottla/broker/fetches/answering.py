@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-from ottla.broker.current_leaders import ASKED_WRONGLY, CurrentLeaders
-from ottla.broker.fetch_sessions import NO_SESSION, TopicKey
-from ottla.broker.fetches.asked import PARTITIONS_AT_ONCE
-from ottla.broker.fetches.conversion import CONVERTED_BYTES, PartitionConversion
-from ottla.broker.fetches.results import UNKNOWN, Found, failed, release, topic_response, unknown
-from ottla.broker.fetches.versions import BATCHES_SINCE, FORMAT_1_SINCE, LEADERS_SINCE
+from ottla.broker.context import RequestContext
+from ottla.broker.current_leaders import ERRORS_WITH_LEADER, CurrentLeaders
+from ottla.broker.fetch_sessions import NO_SESSION, SessionPartition, TopicKey
+from ottla.broker.fetches.requested import (
+    BATCHES_SINCE,
+    FORMAT_1_SINCE,
+    LEADERS_SINCE,
+    PARTITIONS_AT_ONCE,
+    BegunFetch,
+    code_for_version,
+)
+from ottla.broker.fetches.results import UNKNOWN, Found, failed, not_converted, release, topic_response, unknown
+from ottla.env.disk import DiskError, FileSlice
+from ottla.net.connection import MadePart
+from ottla.records.errors import BatchError, UnsupportedCompressionError
 from ottla.records.message_set import MAGIC_0, MAGIC_1
+from ottla.storage.down_conversion import DownConversion
+from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_fetch_response
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -20,11 +30,7 @@ from ottla.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ottla.wire.stepwise import encode_steps, joined, mapped
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.fetches.asked import BegunFetch
+from ottla.wire.sliced import encode_in_slices, joined, mapped
 
 log = logging.getLogger("ottla.broker")
 
@@ -41,7 +47,6 @@ class FetchAnswer:
         self._beyond = beyond
 
     def give(self, found: Found) -> None:
-        """Reply with these results."""
         if self._context.api_version < BATCHES_SINCE and any(data.records for _, data in found):
             self._answer_converted(found)
         else:
@@ -80,7 +85,7 @@ class FetchAnswer:
         leaders = CurrentLeaders(self._context, NodeEndpoint)
         by_topic: dict[TopicKey, list[PartitionData]] = {}
         for wanted, data in found:
-            if data.error_code in ASKED_WRONGLY:
+            if data.error_code in ERRORS_WITH_LEADER:
                 self._name_leader(wanted.topic, data, leaders)
             size = data.records.length if data.records else 0
             if session is not None:
@@ -109,7 +114,9 @@ class FetchAnswer:
     async def _reply_in_slices(self, response: FetchResponse, found: Found) -> None:
         is_encoded = False
         try:
-            parts, length = await self._context.broker.slices.through(encode_steps(response, self._context.api_version))
+            parts, length = await self._context.broker.slices.through(
+                encode_in_slices(response, self._context.api_version)
+            )
             is_encoded = True
         finally:
             if not is_encoded:
@@ -125,7 +132,7 @@ class FetchAnswer:
         def refused(index: int) -> PartitionData:
             error = unknown(self._context, topic, index)
             data = failed(index, error, is_unknown=error in UNKNOWN)
-            if error in ASKED_WRONGLY:
+            if error in ERRORS_WITH_LEADER:
                 self._name_leader(topic, data, leaders)
             return data
 
@@ -141,3 +148,52 @@ class FetchAnswer:
 def _must_be_told(data: PartitionData) -> bool:
     """Whether a client must learn what no offset shows: that its log diverged, or where to read instead."""
     return data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
+
+
+#: Most converted bytes of one response kept in memory to be sent; more is converted a second time.
+CONVERTED_BYTES = 1024 * 1024
+
+
+class PartitionConversion:
+    """The conversion of one partition's range to a message set."""
+
+    __slots__ = ("_conversion", "_data", "_error", "slice", "wanted")
+
+    def __init__(self, wanted: SessionPartition, data: PartitionData, magic: int) -> None:
+        self.wanted = wanted
+        self.slice: FileSlice = data.records
+        self._data = data
+        self._error = ErrorCode.NONE
+        self._conversion = DownConversion(
+            self.slice.file, self.slice.position, self.slice.length, magic, wanted.fetch_offset
+        )
+
+    def prepare(self, keep_bytes: int) -> int:
+        """Compute the size of the message set, in a thread; return the number of its bytes kept in memory."""
+        try:
+            return self._conversion.prepare(keep_bytes)
+        except UnsupportedCompressionError:
+            self._error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        except BatchError:
+            self._error = ErrorCode.CORRUPT_MESSAGE
+        except DiskError:
+            self._error = ErrorCode.KAFKA_STORAGE_ERROR
+        return 0
+
+    def drop(self) -> None:
+        """Release the range: there will be no response."""
+        if self.slice.release is not None:
+            self.slice.release()
+
+    def answer(self, version: int) -> PartitionData:
+        """The partition's part of the response."""
+        release = self.slice.release
+        assert release is not None
+        length = self._conversion.left_bytes
+        if self._error is not ErrorCode.NONE:
+            release()
+            return not_converted(self.wanted.index, code_for_version(self._error, version))
+        if not length:
+            release()
+        self._data.records = MadePart(length, self._conversion.next_chunk, release) if length else b""
+        return self._data

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.context import RequestContext
+from ottla.broker.replicas.partition import Partition
+from ottla.config.broker import BrokerConfig
 from ottla.config.refusals import RACK_AWARE
-from ottla.wire.messages.fetch import PartitionData
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.fetch_sessions import SessionPartition
-    from ottla.broker.replicas.partition import Partition
-    from ottla.config.broker import BrokerConfig
 
 
 class RackReads:
@@ -57,17 +51,3 @@ def nearest_follower(context: RequestContext, partition: Partition, rack: str, o
             if best is None or found > best:
                 best = found
     return None if best is None else best[2]
-
-
-def read_elsewhere(wanted: SessionPartition, partition: Partition, replica_id: int) -> PartitionData:
-    """The leader's answer that names another replica to read from: the offsets, and no records."""
-    log = partition.log
-    return PartitionData(
-        partition_index=wanted.index,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        aborted_transactions=None,
-        preferred_read_replica=replica_id,
-        records=b"",
-    )

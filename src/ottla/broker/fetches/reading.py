@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
-from ottla.broker.fetches.asked import PARTITIONS_PER_STEP, BegunFetch, is_debugging, replica_id
-from ottla.broker.fetches.nearest import nearest_follower, read_elsewhere
-from ottla.broker.fetches.results import UNKNOWN, Found, diverged, failed, not_converted, release, success, unknown
-from ottla.broker.fetches.versions import (
+from ottla.broker.context import RequestContext
+from ottla.broker.fetch_sessions import SessionPartition, TopicKey
+from ottla.broker.fetches.nearest import nearest_follower
+from ottla.broker.fetches.requested import (
     BATCHES_SINCE,
     FOLLOWERS_SINCE,
+    PARTITIONS_PER_SLICE,
     WHOLE_BATCH_SINCE,
     ZSTD_SINCE,
+    BegunFetch,
     code_for_version,
+    is_debugging,
+    replica_id,
 )
-from ottla.broker.quotas.leader import LeaderThrottle
+from ottla.broker.fetches.results import (
+    UNKNOWN,
+    Found,
+    diverged,
+    failed,
+    not_converted,
+    offsets_only,
+    release,
+    success,
+    unknown,
+)
+from ottla.broker.quotas.replication import LeaderThrottle
+from ottla.broker.replicas.partition import Partition
 from ottla.env.warmth import ColdRange, Range, without_waiting
 from ottla.storage.log import ReadRefusal
+from ottla.storage.results import LogRead
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.fetch_sessions import SessionPartition, TopicKey
-    from ottla.broker.replicas.partition import Partition
-    from ottla.storage.results import LogRead
-    from ottla.wire.messages.fetch import FetchRequest, PartitionData
+from ottla.wire.messages.fetch import FetchRequest, PartitionData
 
 
 class FetchedSoFar:
@@ -126,9 +136,9 @@ class FetchReader:
         is_complete = False
         try:
             for rounds_left in range(MOST_ROUNDS - 1, -1, -1):
-                for start in range(0, len(self.wanted), PARTITIONS_PER_STEP):
+                for start in range(0, len(self.wanted), PARTITIONS_PER_SLICE):
                     await self._context.broker.slices.point()
-                    some = self.wanted[start : start + PARTITIONS_PER_STEP]
+                    some = self.wanted[start : start + PARTITIONS_PER_SLICE]
                     if rounds_left:
                         without_waiting(partial(self._read_some, some, reading))
                     else:
@@ -219,7 +229,9 @@ class FetchReader:
         broker = self._context.broker
         broker.rack_reads.sent += 1
         leader.is_read_at(replica_id, broker.clock.monotonic_ms())
-        return read_elsewhere(wanted, partition, replica_id)
+        data = offsets_only(wanted, partition.log)
+        data.preferred_read_replica = replica_id
+        return data
 
     def _is_read_from(self, partition: Partition) -> bool:
         """Whether consumers wait for this follower to hear of the high watermark."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import SessionPartition, TopicKey
-from ottla.broker.fetches.versions import READ_COMMITTED, code_for_version
+from ottla.broker.fetches.requested import READ_COMMITTED, code_for_version
+from ottla.broker.replicas.partition import Partition
 from ottla.env.disk import DiskError
+from ottla.storage.log import PartitionLog
+from ottla.storage.results import LogRead
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import AbortedTransaction, EpochEndOffset, FetchableTopicResponse, PartitionData
-
-if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.replicas.partition import Partition
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.results import LogRead
 
 #: Errors for an unknown partition.
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -89,15 +87,9 @@ def failed(index: int, error: ErrorCode, *, is_unknown: bool = False) -> Partiti
 
 def not_converted(index: int, error: ErrorCode) -> PartitionData:
     """The error for records that cannot be converted for this version; as in Kafka, `records` is null, not empty."""
-    return PartitionData(
-        partition_index=index,
-        error_code=int(error),
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=-1,
-        aborted_transactions=[],
-        records=None,
-    )
+    data = failed(index, error, is_unknown=True)
+    data.records = None
+    return data
 
 
 def diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | None:
@@ -110,19 +102,24 @@ def diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | Non
         return failed(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.leader_epoch == wanted.last_fetched_epoch and end.end_offset >= wanted.fetch_offset:
         return None
+    data = offsets_only(wanted, log)
+    data.diverging_epoch = EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset)
+    return data
+
+
+def offsets_only(wanted: SessionPartition, log: PartitionLog) -> PartitionData:
+    """The partition's offsets, and no records."""
     return PartitionData(
         partition_index=wanted.index,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        diverging_epoch=EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset),
         aborted_transactions=None,
         records=b"",
     )
 
 
 def topic_response(topic: TopicKey, partitions: list[PartitionData]) -> FetchableTopicResponse:
-    """The results of one topic, under its name or its id."""
     if isinstance(topic, str):
         return FetchableTopicResponse(topic=topic, partitions=partitions)
     return FetchableTopicResponse(topic_id=topic, partitions=partitions)

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_ACTION
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 0
-
-
-def accesses(context: RequestContext, request: AllocateProducerIdsRequest) -> Iterable[Access]:
-    """CLUSTER_ACTION: a request of brokers."""
+def accesses(context: RequestContext, request: AllocateProducerIdsRequest) -> Accesses:
     return (CLUSTER_ACTION,)
 
 

@@ -6,13 +6,15 @@ clients after the response; 2 is flexible.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation
-from ottla.broker.config_changes import CHANGES_LIMIT, Asked, accesses_of, change_and_reply
+from ottla.broker.authorization import Accesses, Operation
+from ottla.broker.config_changes import CHANGES_LIMIT, RequestedChange, accesses_of, change_and_reply
+from ottla.broker.context import RequestContext
 from ottla.cluster.configs import SET, ConfigChange, Resource, changed
+from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -20,32 +22,21 @@ from ottla.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.cluster.refusal import TopicRefusal
-
-MIN_VERSION = 0
-MAX_VERSION = 2
-
-
-def accesses(context: RequestContext, request: AlterConfigsRequest) -> Iterable[Access]:
-    """ALTER_CONFIGS of each topic, or of the cluster for brokers."""
+def accesses(context: RequestContext, request: AlterConfigsRequest) -> Accesses:
     return accesses_of(Operation.ALTER_CONFIGS, request.resources)
 
 
 def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
     """Replace the settings of the resources one after the other; each has its own result."""
     classes = AlterConfigsResponse, AlterConfigsResourceResponse
-    context.spawn(change_and_reply(context, request, _asked, classes))
+    context.spawn(change_and_reply(context, request, _change, classes))
 
 
-def _asked(resource: AlterConfigsResource) -> Asked:
+def _change(resource: AlterConfigsResource) -> RequestedChange:
     changes = [ConfigChange(each.name, SET, each.value) for each in islice(resource.configs, CHANGES_LIMIT + 1)]
     settle = partial(_replaced, changes=changes)
-    return Asked(Resource(resource.resource_type, resource.resource_name), changes, settle)
+    return RequestedChange(Resource(resource.resource_type, resource.resource_name), changes, settle)
 
 
 def _replaced(_: Mapping[str, str], changes: list[ConfigChange]) -> dict[str, str] | TopicRefusal:

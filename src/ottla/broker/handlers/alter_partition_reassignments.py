@@ -6,9 +6,11 @@ The answer comes when the moves have begun; ListPartitionReassignments says whic
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
+from ottla.broker.error_answers import error_fields
+from ottla.cluster.controller_events import PartitionKey
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
@@ -18,25 +20,15 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.cluster.controller_events import PartitionKey
-
-MIN_VERSION = 0
-MAX_VERSION = 0
-
 #: Partitions that the controller is asked to move in one event, which bounds the time on the loop.
 MOST_AT_ONCE = 500
 
 
-def accesses(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Iterable[Access]:
-    """ALTER of the cluster."""
+def accesses(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Accesses:
     return (on_cluster(Operation.ALTER),)
 
 
 def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
-    """Have the controller begin, replace or cancel moves."""
     if not context.permits(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         context.spawn(_refuse(context, request))
     else:
@@ -46,7 +38,6 @@ def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest)
 def _whole(
     refusal: TopicRefusal, responses: list[ReassignableTopicResponse] | None = None
 ) -> AlterPartitionReassignmentsResponse:
-    """The refusal of the whole request."""
     return AlterPartitionReassignmentsResponse(
         error_code=int(refusal.error), error_message=refusal.message, responses=responses or []
     )
@@ -100,11 +91,5 @@ async def _results(
         await context.broker.slices.point()
         refusal = refusals.get((name, index))
         topic = results.setdefault(name, ReassignableTopicResponse(name=name, partitions=[]))
-        topic.partitions.append(
-            ReassignablePartitionResponse(partition_index=index)
-            if refusal is None
-            else ReassignablePartitionResponse(
-                partition_index=index, error_code=int(refusal.error), error_message=refusal.response_message
-            )
-        )
+        topic.partitions.append(ReassignablePartitionResponse(partition_index=index, **error_fields(refusal)))
     return list(results.values())

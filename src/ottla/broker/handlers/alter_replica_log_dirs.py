@@ -6,9 +6,8 @@ partition that is asked to be where it is moves no more. Of one that is named tw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -17,23 +16,12 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 2
-
-
-def accesses(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Iterable[Access]:
-    """ALTER of the cluster."""
+def accesses(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Accesses:
     return (on_cluster(Operation.ALTER),)
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> None:
-    """Begin or end the moves."""
     context.spawn(_alter(context, request))
 
 
@@ -44,8 +32,8 @@ async def _alter(context: RequestContext, request: AlterReplicaLogDirsRequest) -
     for log_dir in request.dirs:
         await broker.slices.point()
         for topic in log_dir.topics:
-            async for part in broker.slices.parts(topic.partitions):
-                wanted.update(((topic.name, index), log_dir.path) for index in part)
+            async for chunk in broker.slices.chunks(topic.partitions):
+                wanted.update(((topic.name, index), log_dir.path) for index in chunk)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     moves = broker.partitions.moves()
     for (name, index), path in wanted.items():

@@ -10,22 +10,14 @@ from __future__ import annotations
 import re
 import struct
 from functools import cache
-from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Accesses
+from ottla.broker.context import RequestContext
 from ottla.broker.served import SERVED
 from ottla.wire.codec import encode
 from ottla.wire.errors import ErrorCode
+from ottla.wire.framing import RequestHeader
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.wire.framing import RequestHeader
-
-MIN_VERSION = 0
-MAX_VERSION = 4
 
 #: The version of the features node in ZooKeeper, which names no features.
 FEATURES_EPOCH = 0
@@ -34,13 +26,12 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _HEAD = struct.Struct(">ii")
 
 
-def accesses(context: RequestContext, request: ApiVersionsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: ApiVersionsRequest) -> Accesses:
     """No access is needed."""
     return ()
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> None:
-    """Reply with the table of served APIs."""
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):

@@ -5,24 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_ACTION
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 3
-
-
-def accesses(context: RequestContext, request: ControlledShutdownRequest) -> Iterable[Access]:
-    """CLUSTER_ACTION: a request of brokers."""
+def accesses(context: RequestContext, request: ControlledShutdownRequest) -> Accesses:
     return (CLUSTER_ACTION,)
 
 

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
+from ottla.broker.error_answers import error_fields
 from ottla.broker.handlers.create_topics import ASSIGNMENTS_LIMIT
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
@@ -17,20 +18,10 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from ottla.wire.stepwise import GrowingArray
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 3
+from ottla.wire.sliced import GrowingArray
 
 
-def accesses(context: RequestContext, request: CreatePartitionsRequest) -> Iterable[Access]:
-    """ALTER of each topic."""
+def accesses(context: RequestContext, request: CreatePartitionsRequest) -> Accesses:
     return on_topics(Operation.ALTER, (topic.name for topic in request.topics))
 
 
@@ -43,16 +34,16 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
     await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     slices = context.broker.slices
     # How often each topic is named. There may be very many: names go from here as their results are encoded.
-    asked: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for topic in request.topics:
         await slices.point()
-        asked[topic.name] = asked.get(topic.name, 0) + 1
+        counts[topic.name] = counts.get(topic.name, 0) + 1
     results = GrowingArray(CreatePartitionsResponse, "results", context.api_version)
     for topic in request.topics:
         await slices.point()
         if context.is_gone:
             return
-        count = asked.pop(topic.name, 0)
+        count = counts.pop(topic.name, 0)
         if count == 0:
             continue
         by_hand = None
@@ -70,13 +61,5 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
             refusal = await context.broker.control.create_partitions(
                 topic.name, topic.count, by_hand, validate_only=request.validate_only
             )
-        results.add(_result(topic.name, refusal))
+        results.add(CreatePartitionsTopicResult(name=topic.name, **error_fields(refusal)))
     await context.replied(CreatePartitionsResponse(results=results.encoded()))
-
-
-def _result(name: str, refusal: TopicRefusal | None) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(
-        name=name,
-        error_code=int(refusal.error) if refusal is not None else 0,
-        error_message=refusal.response_message if refusal is not None else None,
-    )

@@ -8,14 +8,16 @@ here; 7 returns topic ids.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster, on_topic
 from ottla.broker.config_changes import CHANGES_LIMIT
+from ottla.broker.context import RequestContext
 from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
+from ottla.config.broker import BrokerConfig
 from ottla.config.describe import describe_topic
+from ottla.config.topic import LogConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -25,17 +27,6 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.config.broker import BrokerConfig
-    from ottla.config.topic import LogConfig
-
-MIN_VERSION = 0
-MAX_VERSION = 7
-
 CONFIGS_SINCE = 5
 #: Most partitions of one topic with a manual assignment in a request.
 ASSIGNMENTS_LIMIT = 20_000
@@ -44,8 +35,7 @@ TOO_MUCH = (
 )
 
 
-def accesses(context: RequestContext, request: CreateTopicsRequest) -> Iterable[Access]:
-    """CREATE of the cluster, or of each topic."""
+def accesses(context: RequestContext, request: CreateTopicsRequest) -> Accesses:
     yield on_cluster(Operation.CREATE)
     for topic in request.topics:
         yield on_topic(Operation.CREATE, topic.name)
@@ -53,17 +43,16 @@ def accesses(context: RequestContext, request: CreateTopicsRequest) -> Iterable[
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
-    """Create the topics one after the other; each has its own result."""
     context.spawn(_create(context, request))
 
 
 async def _create(context: RequestContext, request: CreateTopicsRequest) -> None:
     await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     slices = context.broker.slices
-    asked: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for topic in request.topics:
         await slices.point()
-        asked[topic.name] += 1
+        counts[topic.name] += 1
     creates_all = context.permits(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     # Topics without settings of their own share one configuration and its description.
     described: dict[LogConfig, list[CreatableTopicConfigs]] = {}
@@ -78,7 +67,7 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
             )
         elif len(topic.assignments) > ASSIGNMENTS_LIMIT or len(topic.configs) > CHANGES_LIMIT:
             made = TopicRefusal(ErrorCode.INVALID_REQUEST, TOO_MUCH)
-        elif asked[topic.name] > 1:
+        elif counts[topic.name] > 1:
             made = TopicRefusal(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
         else:
             made = await context.broker.control.create_topic(_spec(topic), validate_only=request.validate_only)

@@ -6,22 +6,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.events import DeleteGroup, ErrorResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 2
+from ottla.wire.sliced import mapped
 
 
 class _Results:
@@ -42,11 +33,10 @@ class _Results:
 
     def send(self) -> None:
         results = mapped(self._errors.items(), lambda item: DeletableGroupResult(group_id=item[0], error_code=item[1]))
-        self._context.reply_in_steps(DeleteGroupsResponse(results=results))
+        self._context.reply_in_slices(DeleteGroupsResponse(results=results))
 
 
-def accesses(context: RequestContext, request: DeleteGroupsRequest) -> Iterable[Access]:
-    """DELETE of each group."""
+def accesses(context: RequestContext, request: DeleteGroupsRequest) -> Accesses:
     return (on_group(Operation.DELETE, name) for name in request.groups_names)
 
 

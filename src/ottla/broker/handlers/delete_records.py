@@ -7,9 +7,9 @@ the new start, which they learn with their next fetches, and says the least star
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import Operation, ResourceType, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
+from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.purgatory import DelayedDeleteRecords
 from ottla.storage.results import DeleteRefusal
 from ottla.storage.truncation import delete_records
@@ -20,20 +20,10 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.broker.replicas.partition import Partition
-
-MIN_VERSION = 0
-MAX_VERSION = 2
+from ottla.wire.sliced import mapped
 
 #: Partitions processed between two slices.
-PARTITIONS_PER_STEP = 64
+PARTITIONS_PER_SLICE = 64
 #: In place of an offset.
 HIGH_WATERMARK = -1
 #: The low watermark in the results of partitions that failed.
@@ -42,8 +32,7 @@ NO_LOW_WATERMARK = -1
 PartitionKey = tuple[str, int]
 
 
-def accesses(context: RequestContext, request: DeleteRecordsRequest) -> Iterable[Access]:
-    """DELETE of each topic."""
+def accesses(context: RequestContext, request: DeleteRecordsRequest) -> Accesses:
     return on_topics(Operation.DELETE, (topic.name for topic in request.topics))
 
 
@@ -53,19 +42,19 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
 
 
 async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> None:
-    asked: dict[str, dict[int, int]] = {}
+    requested: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for number, partition in enumerate(topic.partitions):
             # As in Apache Kafka, a topic without partitions is not in the answer.
-            offsets = asked.setdefault(topic.name, {})
+            offsets = requested.setdefault(topic.name, {})
             offsets[partition.partition_index] = partition.offset
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 await context.broker.slices.point()
         await context.broker.slices.point()
     done: dict[PartitionKey, _Deletion] = {}
-    for name, offsets in asked.items():
+    for name, offsets in requested.items():
         for number, (index, offset) in enumerate(offsets.items()):
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 await context.broker.slices.point()
             found = _led(context, name, index)
             if not isinstance(found, ErrorCode):
@@ -76,10 +65,10 @@ async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) ->
             context.client_state,
             [(each.partition.deleted, each.required - 1, each.result) for each in waiting],
             request.timeout_ms,
-            lambda: context.reply_in_steps(_response(context, asked, done)),
+            lambda: context.reply_in_slices(_response(context, requested, done)),
         )
     else:
-        await context.replied(_response(context, asked, done))
+        await context.replied(_response(context, requested, done))
 
 
 def _led(context: RequestContext, topic: str, index: int) -> Partition | ErrorCode:
@@ -131,7 +120,7 @@ class _Deletion:
 
 
 def _response(
-    context: RequestContext, asked: dict[str, dict[int, int]], done: dict[PartitionKey, _Deletion]
+    context: RequestContext, requested: dict[str, dict[int, int]], done: dict[PartitionKey, _Deletion]
 ) -> DeleteRecordsResponse:
     def partition_result(name: str, index: int) -> DeleteRecordsPartitionResult:
         deletion = done.get((name, index))
@@ -149,4 +138,4 @@ def _response(
             name=name, partitions=mapped(offsets, lambda index: partition_result(name, index))
         )
 
-    return DeleteRecordsResponse(topics=mapped(asked.items(), topic_result))
+    return DeleteRecordsResponse(topics=mapped(requested.items(), topic_result))

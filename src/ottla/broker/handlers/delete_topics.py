@@ -7,10 +7,11 @@ name or by id.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_topic
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topic
+from ottla.broker.context import RequestContext
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import (
@@ -20,16 +21,7 @@ from ottla.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from ottla.wire.schema import ZERO_UUID
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 6
+from ottla.wire.sliced import mapped
 
 TOPICS_SINCE = 6
 #: The least wait. (Apache Kafka answers REQUEST_TIMED_OUT at once where a client's timeout is 0.)
@@ -40,8 +32,7 @@ TIMED_OUT = TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OU
 DELETION_DISABLED_SINCE = 3
 
 
-def accesses(context: RequestContext, request: DeleteTopicsRequest) -> Iterable[Access]:
-    """DESCRIBE and DELETE of each topic."""
+def accesses(context: RequestContext, request: DeleteTopicsRequest) -> Accesses:
     known = context.broker.image.topic_names
     names: Iterable[str | None]
     if context.api_version >= TOPICS_SINCE:
@@ -55,7 +46,6 @@ def accesses(context: RequestContext, request: DeleteTopicsRequest) -> Iterable[
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> None:
-    """Delete the topics; each has its own result."""
     if context.api_version >= TOPICS_SINCE:
         topics: Collection[DeleteTopicState] = request.topics
     else:
@@ -99,7 +89,7 @@ async def _deleted(
     """
     broker, loop = context.broker, asyncio.get_running_loop()
     results = []
-    asked: dict[asyncio.Task[TopicRefusal | None], DeletableTopicResult] = {}
+    deletions: dict[asyncio.Task[TopicRefusal | None], DeletableTopicResult] = {}
     try:
         for topic in topics:
             await broker.slices.point()
@@ -107,16 +97,16 @@ async def _deleted(
             results.append(result)
             if result.error_code == ErrorCode.NONE and result.name is not None:
                 topic_id = topic.topic_id if topic.name is None else None
-                asked[loop.create_task(broker.control.delete_topic(result.name, topic_id))] = result
-        if asked:
-            await asyncio.wait(asked, timeout=max(ends_at_s - loop.time(), LEAST_WAIT_S))
-        for task, result in asked.items():
+                deletions[loop.create_task(broker.control.delete_topic(result.name, topic_id))] = result
+        if deletions:
+            await asyncio.wait(deletions, timeout=max(ends_at_s - loop.time(), LEAST_WAIT_S))
+        for task, result in deletions.items():
             if task.done():
                 _note(result, task.result(), context.api_version)
             elif result.name in broker.image.topics:
                 _note(result, TIMED_OUT, context.api_version)
     finally:
-        for task in asked:
+        for task in deletions:
             task.cancel()  # what has begun continues
     return results
 

@@ -5,10 +5,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, knows_brokers
+from ottla.broker.authorization import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    CLUSTER_NAME,
+    Accesses,
+    Operation,
+    ResourceType,
+    on_cluster,
+)
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, knows_brokers, reachable_brokers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -16,20 +22,11 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 1
-
 BROKERS = 1
 CONTROLLERS = 2
 
 
-def accesses(context: RequestContext, request: DescribeClusterRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: DescribeClusterRequest) -> Accesses:
     """No access is needed; the authorized operations are returned only with DESCRIBE of the cluster."""
     return (on_cluster(Operation.DESCRIBE),)
 
@@ -47,13 +44,10 @@ async def _answer(context: RequestContext, request: DescribeClusterRequest) -> N
         context.disconnect()
         return
     image = context.broker.image
-    brokers = []
-    for broker in image.brokers.values():
-        endpoint = broker.endpoint(context.listener_name)
-        if endpoint is not None:
-            brokers.append(
-                DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            )
+    brokers = [
+        DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker, endpoint in reachable_brokers(context)
+    ]
     context.reply(
         DescribeClusterResponse(
             cluster_id=image.cluster_id,
@@ -63,7 +57,7 @@ async def _answer(context: RequestContext, request: DescribeClusterRequest) -> N
                 CLUSTER_OPERATIONS
                 if request.include_cluster_authorized_operations
                 and context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-                else NOT_ASKED
+                else AUTHORIZED_OPERATIONS_OMITTED
             ),
         )
     )

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType
-from ottla.broker.config_changes import accesses_of
-from ottla.broker.loggers import logger_levels
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType
+from ottla.broker.config_changes import accesses_of, logger_levels
 from ottla.cluster.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, node_id
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import topic_name_problem
@@ -31,32 +30,24 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ottla.wire.stepwise import encoded_array, mapped
+from ottla.wire.sliced import encoded_array, mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.broker.server import Broker
-
-MIN_VERSION = 0
-MAX_VERSION = 4
 
 OPERATION = Operation.DESCRIBE_CONFIGS
 #: Most different descriptions cached while a request is answered.
 SHARED_DESCRIPTIONS = 256
 
 
-def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Iterable[Access]:
-    """DESCRIBE_CONFIGS of each topic, or of the cluster for brokers."""
+def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Accesses:
     return accesses_of(OPERATION, request.resources)
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> None:
-    """Describe each resource; an unknown one has its own error."""
     description = _Description(context, request)
-    context.reply_in_steps(DescribeConfigsResponse(results=mapped(request.resources, description.of)))
+    context.reply_in_slices(DescribeConfigsResponse(results=mapped(request.resources, description.of)))
 
 
 class _Description:
@@ -67,12 +58,11 @@ class _Description:
         self._request = request
         self._encoded: dict[object, Any] = {}
 
-    def of(self, asked: DescribeConfigsResource) -> DescribeConfigsResult:
-        """The settings of one resource."""
+    def of(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
         result = DescribeConfigsResult(
-            error_code=0, error_message="", resource_type=asked.resource_type, resource_name=asked.resource_name
+            error_code=0, error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        found = self._refusal(asked) or self._configs(asked)
+        found = self._refusal(resource) or self._configs(resource)
         if isinstance(found, TopicRefusal):
             result.error_code = int(found.error)
             result.error_message = found.response_message
@@ -80,25 +70,24 @@ class _Description:
             result.configs = found
         return result
 
-    def _refusal(self, asked: DescribeConfigsResource) -> TopicRefusal | None:
+    def _refusal(self, resource: DescribeConfigsResource) -> TopicRefusal | None:
         context = self._context
-        if asked.resource_type == TOPIC:
-            if not context.permits(OPERATION, ResourceType.TOPIC, asked.resource_name):
+        if resource.resource_type == TOPIC:
+            if not context.permits(OPERATION, ResourceType.TOPIC, resource.resource_name):
                 return TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
         elif not context.permits(OPERATION, ResourceType.CLUSTER, CLUSTER_NAME):
             return TopicRefusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "")
         return None
 
-    def _configs(self, asked: DescribeConfigsResource) -> Any | TopicRefusal:
-        """The encoded settings, or the refusal."""
+    def _configs(self, resource: DescribeConfigsResource) -> Any | TopicRefusal:
         broker, version = self._context.broker, self._context.api_version
-        keys = frozenset(asked.configuration_keys or ())
-        known = broker.image.topics.get(asked.resource_name) if asked.resource_type == TOPIC else None
-        same = asked.resource_name if known is None else frozenset(known.configs.items())
-        key = (asked.resource_type, known is None, same, keys)
+        keys = frozenset(resource.configuration_keys or ())
+        known = broker.image.topics.get(resource.resource_name) if resource.resource_type == TOPIC else None
+        same = resource.resource_name if known is None else frozenset(known.configs.items())
+        key = (resource.resource_type, known is None, same, keys)
         encoded = self._encoded.get(key)
         if encoded is None:
-            found = _entries(broker, asked)
+            found = _entries(broker, resource)
             if isinstance(found, TopicRefusal):
                 return found
             settings = [_setting(entry, self._request, version) for entry in found if not keys or entry.name in keys]
@@ -109,16 +98,16 @@ class _Description:
         return encoded
 
 
-def _entries(broker: Broker, asked: DescribeConfigsResource) -> list[DescribedConfig] | TopicRefusal:
-    if asked.resource_type == TOPIC:
-        return _topic_entries(broker, asked.resource_name)
-    if asked.resource_type == BROKER:
-        return _broker_entries(broker, asked.resource_name)
-    if asked.resource_type == CLIENT_METRICS:
+def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedConfig] | TopicRefusal:
+    if resource.resource_type == TOPIC:
+        return _topic_entries(broker, resource.resource_name)
+    if resource.resource_type == BROKER:
+        return _broker_entries(broker, resource.resource_name)
+    if resource.resource_type == CLIENT_METRICS:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters")
-    if asked.resource_type == BROKER_LOGGER:
-        return _logger_entries(broker, asked.resource_name)
-    return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
+    if resource.resource_type == BROKER_LOGGER:
+        return _logger_entries(broker, resource.resource_name)
+    return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
 def _topic_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
@@ -133,28 +122,24 @@ def _topic_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRe
 def _broker_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return describe_broker_defaults(broker.config)
-    number = node_id(name)
-    if number is None:
-        return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if number != broker.id:
-        return TopicRefusal(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.id} or empty string, but received {name}",
-        )
-    return describe_broker(broker.config)
+    return _other_broker(broker, name, " or empty string,") or describe_broker(broker.config)
 
 
 def _logger_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    return _other_broker(broker, name, "") or describe_loggers(logger_levels())
+
+
+def _other_broker(broker: Broker, name: str, or_what: str) -> TopicRefusal | None:
+    """The refusal of a broker that is not this one."""
     number = node_id(name)
     if number is None:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if number != broker.id:
-        return TopicRefusal(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.id} but received {name}"
-        )
-    return describe_loggers(logger_levels())
+    if number == broker.id:
+        return None
+    problem = f"Unexpected broker id, expected {broker.id}{or_what} but received {name}"
+    return TopicRefusal(ErrorCode.INVALID_REQUEST, problem)
 
 
 def _setting(entry: DescribedConfig, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:

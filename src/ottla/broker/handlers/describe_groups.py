@@ -6,9 +6,10 @@ is described as Dead, without error; metadata and assignments are returned for s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import AUTHORIZED_OPERATIONS_OMITTED, Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
@@ -18,24 +19,13 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 5
+from ottla.wire.sliced import mapped
 
 #: Operations permitted on a group without an authorizer: READ (3), DELETE (6), DESCRIBE (8).
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-NOT_ASKED = -0x80000000
 
 
-def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Iterable[Access]:
-    """DESCRIBE of each group."""
+def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Accesses:
     return (on_group(Operation.DESCRIBE, name) for name in request.groups)
 
 
@@ -45,7 +35,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> None:
 
 
 async def _describe(context: RequestContext, request: DescribeGroupsRequest) -> None:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
     names = await context.broker.slices.distinct(request.groups, None)
     await context.replied(
         DescribeGroupsResponse(groups=mapped(names, lambda name: _described(context, name, operations)))

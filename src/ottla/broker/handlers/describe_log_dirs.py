@@ -8,12 +8,22 @@ tagged field of ottla's own: the reports of lost records, and why the last recor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
+from ottla.broker.slices import LoopSlices
 from ottla.env.disk import DiskError
+from ottla.storage.log import PartitionLog
+from ottla.storage.manager import LogDirectoryState
 from ottla.wire.errors import ErrorCode
-from ottla.wire.lost_records import LOST_RECORDS_TAG, encode_lost_records
+from ottla.wire.lost_records import (
+    LOST_RECORDS_TAG,
+    REFUSED_RECORDS_TAG,
+    LostRecords,
+    encode_lost_records,
+    encode_refusal,
+)
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -21,36 +31,21 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from ottla.wire.refused_records import REFUSED_RECORDS_TAG, encode_refusal
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.broker.slices import LoopSlices
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.manager import LogDirectoryState
-    from ottla.wire.lost_records import LostRecords
-
-    Lost = Callable[[str, int], Sequence[LostRecords]]
-
-MIN_VERSION = 0
-MAX_VERSION = 4
+from ottla.wire.sliced import mapped
 
 #: The first version with tagged fields, of which ottla has some of its own (`ottla.wire.lost_records`).
 TAGS_SINCE = 2
 #: The first version whose response has a top-level error.
 ERROR_SINCE = 3
 #: Logs processed between two slices.
-LOGS_PER_STEP = 256
+LOGS_PER_SLICE = 256
 #: Requested partitions by topic; None for all.
 Wanted = dict[str, set[int]] | None
+#: The lost records of a partition.
+Lost = Callable[[str, int], Sequence[LostRecords]]
 
 
-def accesses(context: RequestContext, request: DescribeLogDirsRequest) -> Iterable[Access]:
-    """DESCRIBE of the cluster."""
+def accesses(context: RequestContext, request: DescribeLogDirsRequest) -> Accesses:
     return (on_cluster(Operation.DESCRIBE),)
 
 
@@ -86,7 +81,7 @@ async def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> N
 async def _by_topic(slices: LoopSlices, logs: list[PartitionLog], wanted: Wanted) -> dict[str, list[PartitionLog]]:
     topics: dict[str, list[PartitionLog]] = {}
     for number, log in enumerate(logs):
-        if number % LOGS_PER_STEP == 0:
+        if number % LOGS_PER_SLICE == 0:
             await slices.point()
         partitions = topics.setdefault(log.topic, [])
         if wanted is None or log.partition in wanted.get(log.topic, ()):

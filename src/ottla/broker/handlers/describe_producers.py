@@ -6,9 +6,9 @@ Any replica answers, each from its own log. A producer is shown as long as its s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import Operation, ResourceType, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
+from ottla.storage.producer_state import ProducerEntry
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -18,27 +18,14 @@ from ottla.wire.messages.describe_producers import (
     TopicRequest,
     TopicResponse,
 )
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.storage.producer_state import ProducerEntry
-
-MIN_VERSION = 0
-MAX_VERSION = 0
+from ottla.wire.sliced import mapped
 
 
-def accesses(context: RequestContext, request: DescribeProducersRequest) -> Iterable[Access]:
-    """READ of each topic."""
+def accesses(context: RequestContext, request: DescribeProducersRequest) -> Accesses:
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))
 
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> None:
-    """Reply per partition."""
-
     def topic_result(topic: TopicRequest) -> TopicResponse:
         refused = ErrorCode.NONE
         if not context.permits(Operation.READ, ResourceType.TOPIC, topic.name):
@@ -50,7 +37,7 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> None:
             partitions=mapped(topic.partition_indexes, lambda index: _answer(context, topic.name, index, refused)),
         )
 
-    context.reply_in_steps(DescribeProducersResponse(topics=mapped(request.topics, topic_result)))
+    context.reply_in_slices(DescribeProducersResponse(topics=mapped(request.topics, topic_result)))
 
 
 def _answer(context: RequestContext, topic: str, index: int, refused: ErrorCode) -> PartitionResponse:

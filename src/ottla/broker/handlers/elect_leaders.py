@@ -6,9 +6,11 @@ those that need no election are then left out of the response.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
+from ottla.broker.error_answers import error_fields
+from ottla.cluster.controller_events import PartitionKey
+from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -17,25 +19,13 @@ from ottla.wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.cluster.controller_events import PartitionKey
-    from ottla.cluster.refusal import TopicRefusal
-
-MIN_VERSION = 0
-MAX_VERSION = 2
-
 UNCLEAN = 1
 
 #: Partitions for which the controller is asked in one event, which bounds the time on the loop.
 MOST_AT_ONCE = 1_000
 
 
-def accesses(context: RequestContext, request: ElectLeadersRequest) -> Iterable[Access]:
-    """ALTER of the cluster."""
+def accesses(context: RequestContext, request: ElectLeadersRequest) -> Accesses:
     return (on_cluster(Operation.ALTER),)
 
 
@@ -62,7 +52,7 @@ def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
 async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
     await context.broker.control.served.wait_for_controller(request.timeout_ms, lambda: context.is_gone)
     control, slices = context.broker.control, context.broker.slices
-    asked = request.topic_partitions
+    requested = request.topic_partitions
     keys = await _keys(context, request)
     refusals: dict[PartitionKey, TopicRefusal] = {}
     for start in range(0, len(keys), MOST_AT_ONCE):
@@ -75,16 +65,10 @@ async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
     for name, index in keys:
         await slices.point()
         refusal = refusals.get((name, index))
-        if asked is None and refusal is not None and refusal.error is ErrorCode.ELECTION_NOT_NEEDED:
+        if requested is None and refusal is not None and refusal.error is ErrorCode.ELECTION_NOT_NEEDED:
             continue
         topic = results.setdefault(name, ReplicaElectionResult(topic=name, partition_result=[]))
-        topic.partition_result.append(
-            PartitionResult(partition_id=index)
-            if refusal is None
-            else PartitionResult(
-                partition_id=index, error_code=int(refusal.error), error_message=refusal.response_message
-            )
-        )
+        topic.partition_result.append(PartitionResult(partition_id=index, **error_fields(refusal)))
     await context.replied(ElectLeadersResponse(replica_election_results=list(results.values())))
 
 
@@ -98,6 +82,6 @@ async def _keys(context: RequestContext, request: ElectLeadersRequest) -> list[P
             keys.extend((name, index) for index in range(len(known.partitions)))
         return keys
     for topic in request.topic_partitions:
-        async for part in slices.parts(topic.partitions):
-            keys.extend((topic.topic, index) for index in part)
+        async for chunk in slices.chunks(topic.partitions):
+            keys.extend((topic.topic, index) for index in chunk)
     return keys

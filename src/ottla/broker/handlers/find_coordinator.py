@@ -10,21 +10,14 @@ every 0.5 s until the time limit of its own call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ottla.broker.authorization import Access, Operation, ResourceType
+from ottla.broker.authorization import Access, Accesses, Operation, ResourceType
+from ottla.broker.context import RequestContext
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 6
+from ottla.wire.sliced import mapped
 
 FIRST_VERSION_WITH_MANY_KEYS = 4
 GROUP = 0
@@ -41,7 +34,7 @@ class _Found(NamedTuple):
     message: str | None = None
 
 
-def accesses(context: RequestContext, request: FindCoordinatorRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: FindCoordinatorRequest) -> Accesses:
     """DESCRIBE of each group or transactional id."""
     keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else (request.key,)
     kind = ResourceType.TRANSACTIONAL_ID if request.key_type == TRANSACTION else ResourceType.GROUP
@@ -73,7 +66,7 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, error: Err
             )
         )
         return
-    context.reply_in_steps(
+    context.reply_in_slices(
         FindCoordinatorResponse(
             coordinators=mapped(
                 request.coordinator_keys, lambda key: _coordinator(key, _find(context, key, request.key_type, error))

@@ -5,29 +5,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 4
-
-
-def accesses(context: RequestContext, request: HeartbeatRequest) -> Iterable[Access]:
-    """READ of the group."""
+def accesses(context: RequestContext, request: HeartbeatRequest) -> Accesses:
     return (on_group(Operation.READ, request.group_id),)
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> None:
-    """Reply at once."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         context.reply(HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation
-from ottla.broker.config_changes import CHANGES_LIMIT, Asked, accesses_of, change_and_reply
+from ottla.broker.authorization import Accesses, Operation
+from ottla.broker.config_changes import CHANGES_LIMIT, RequestedChange, accesses_of, change_and_reply
+from ottla.broker.context import RequestContext
 from ottla.cluster.configs import TOPIC, ConfigChange, Resource, changed
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.wire.messages.incremental_alter_configs import (
@@ -20,32 +20,21 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 1
-
-
-def accesses(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Iterable[Access]:
-    """ALTER_CONFIGS of each topic, or of the cluster for brokers."""
+def accesses(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Accesses:
     return accesses_of(Operation.ALTER_CONFIGS, request.resources)
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
-    """Change the resources one after the other; each has its own result."""
     classes = IncrementalAlterConfigsResponse, AlterConfigsResourceResponse
-    context.spawn(change_and_reply(context, request, _asked, classes, loggers=True))
+    context.spawn(change_and_reply(context, request, _change, classes, loggers=True))
 
 
-def _asked(resource: AlterConfigsResource) -> Asked:
+def _change(resource: AlterConfigsResource) -> RequestedChange:
     changes = [
         ConfigChange(each.name, each.config_operation, each.value)
         for each in islice(resource.configs, CHANGES_LIMIT + 1)
     ]
     known = TOPIC_SETTINGS if resource.resource_type == TOPIC else BROKER_SETTINGS
     settle = partial(changed, changes=changes, known=known)
-    return Asked(Resource(resource.resource_type, resource.resource_name), changes, settle)
+    return RequestedChange(Resource(resource.resource_type, resource.resource_name), changes, settle)

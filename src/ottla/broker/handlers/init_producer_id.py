@@ -9,26 +9,18 @@ client retries (`UNSUPPORTED_VERSION`). If no block of ids can be written to the
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Access, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
 from ottla.broker.control.producer_ids import ProducerIdsUnavailableError
 from ottla.broker.control.refusals import METADATA_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.context import RequestContext
-
 log = logging.getLogger("ottla.broker")
 
-MIN_VERSION = 0
-MAX_VERSION = 5
 
-
-def accesses(context: RequestContext, request: InitProducerIdRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: InitProducerIdRequest) -> Accesses:
     """WRITE of the transactional id, or IDEMPOTENT_WRITE of the cluster."""
     if request.transactional_id is not None:
         return (Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),)
@@ -39,27 +31,24 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
     """Hand out the next producer id with epoch 0, as Kafka does for every producer without a transactional id."""
     refusal = _refusal(context, request)
     if refusal is not ErrorCode.NONE:
-        context.reply(InitProducerIdResponse(error_code=int(refusal), producer_id=-1, producer_epoch=-1))
-        return
-    if request.transactional_id is not None:
-        error = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-        context.reply(InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1))
-        return
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
-        context.reply(
-            InitProducerIdResponse(error_code=int(ErrorCode.INVALID_REQUEST), producer_id=-1, producer_epoch=-1)
-        )
+        _refuse(context, refusal)
         return
     context.spawn(_give_out(context))
+
+
+def _refuse(context: RequestContext, error: ErrorCode) -> None:
+    context.reply(InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1))
 
 
 def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:
     if request.transactional_id is not None:
         if not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not context.permits(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
+    if not context.permits(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    return ErrorCode.NONE
+    is_half_known = (request.producer_id == -1) != (request.producer_epoch == -1)
+    return ErrorCode.INVALID_REQUEST if is_half_known else ErrorCode.NONE
 
 
 async def _give_out(context: RequestContext) -> None:
@@ -67,7 +56,6 @@ async def _give_out(context: RequestContext) -> None:
         producer_id = await context.broker.control.producer_ids.next()
     except (*METADATA_ERRORS, ProducerIdsUnavailableError) as error:
         log.error("no producer ids can be given out: %s", error)
-        refused = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        context.reply(InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1))
+        _refuse(context, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return
     context.reply(InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0))

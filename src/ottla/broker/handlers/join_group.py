@@ -9,22 +9,13 @@ may be asked to skip the assignment (KIP-814).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.events import JoinGroup, JoinResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 9
+from ottla.wire.sliced import mapped
 
 FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_VERSION_THAT_REQUIRES_MEMBER_ID = 4
@@ -38,8 +29,7 @@ LONGEST_NAME = 32_767 - 37
 PROTOCOLS_LIMIT = 1_000
 
 
-def accesses(context: RequestContext, request: JoinGroupRequest) -> Iterable[Access]:
-    """READ of the group."""
+def accesses(context: RequestContext, request: JoinGroupRequest) -> Accesses:
     return (on_group(Operation.READ, request.group_id),)
 
 
@@ -82,7 +72,7 @@ def _answer(context: RequestContext, result: JoinResult) -> None:
     protocol_name = result.protocol_name
     if protocol_name is None and context.api_version < FIRST_VERSION_WITH_NULL_PROTOCOL:
         protocol_name = ""
-    context.reply_in_steps(
+    context.reply_in_slices(
         JoinGroupResponse(
             error_code=result.error,
             generation_id=result.generation_id,

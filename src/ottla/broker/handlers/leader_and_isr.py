@@ -7,9 +7,10 @@ the leader (KIP-704); 7 says whether the controller is one of KRaft, which is re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from uuid import UUID
 
-from ottla.broker.authorization import CLUSTER_ACTION
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses
+from ottla.broker.context import RequestContext
 from ottla.broker.control.control_requests import entries_by_topic, header_of
 from ottla.cluster.control_batches import PartitionEntry
 from ottla.cluster.image import PartitionImage
@@ -24,22 +25,11 @@ from ottla.wire.messages.leader_and_isr import (
 from ottla.zk.layout import RECOVERING
 from ottla.zk.tree import ZkError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from uuid import UUID
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 7
-
 #: First version with topic ids, and with results by topic id.
 WITH_TOPIC_IDS = 5
 
 
-def accesses(context: RequestContext, request: LeaderAndIsrRequest) -> Iterable[Access]:
-    """CLUSTER_ACTION."""
+def accesses(context: RequestContext, request: LeaderAndIsrRequest) -> Accesses:
     return (CLUSTER_ACTION,)
 
 
@@ -64,12 +54,12 @@ async def _apply(context: RequestContext, request: LeaderAndIsrRequest) -> None:
         results = [(topic, [results] * len(topic.entries)) for topic in topics]
     for topic, errors in results:
         partitions: list[LeaderAndIsrPartitionError] = []
-        async for part in context.broker.slices.parts(zip(topic.entries, errors, strict=True)):
+        async for chunk in context.broker.slices.chunks(zip(topic.entries, errors, strict=True)):
             partitions += [
                 LeaderAndIsrPartitionError(
                     topic_name=topic.name, partition_index=entry.partition, error_code=int(error)
                 )
-                for entry, error in part
+                for entry, error in chunk
             ]
         if context.api_version >= WITH_TOPIC_IDS:
             response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=partitions))

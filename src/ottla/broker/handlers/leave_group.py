@@ -7,35 +7,24 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.events import LeaveGroup, LeaveResult, LeavingMember
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 5
+from ottla.wire.sliced import mapped
 
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
 #: Members removed between two slices.
-MEMBERS_PER_STEP = 500
+MEMBERS_PER_SLICE = 500
 
 
-def accesses(context: RequestContext, request: LeaveGroupRequest) -> Iterable[Access]:
-    """READ of the group."""
+def accesses(context: RequestContext, request: LeaveGroupRequest) -> Accesses:
     return (on_group(Operation.READ, request.group_id),)
 
 
 def handle(context: RequestContext, request: LeaveGroupRequest) -> None:
-    """Remove the members from the group."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         _answer(context, LeaveResult(ErrorCode.GROUP_AUTHORIZATION_FAILED, ()))
         return
@@ -52,11 +41,11 @@ async def _leave(context: RequestContext, request: LeaveGroupRequest) -> None:
     leaving: list[LeavingMember] = []
     for member in request.members:
         leaving.append(LeavingMember(member.member_id, member.group_instance_id, member.reason))
-        if len(leaving) == MEMBERS_PER_STEP:
+        if len(leaving) == MEMBERS_PER_SLICE:
             answers.ask(request.group_id, leaving)
             leaving = []
             await context.broker.slices.point()
-    if leaving or not answers.asked:
+    if leaving or not answers.submitted:
         answers.ask(request.group_id, leaving)
     answers.no_more()
 
@@ -67,12 +56,12 @@ class _Answers:
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._results: dict[int, LeaveResult] = {}
-        self.asked = 0
+        self.submitted = 0
         self._is_complete = False
 
     def ask(self, group_id: str, members: list[LeavingMember]) -> None:
-        part = self.asked
-        self.asked += 1
+        part = self.submitted
+        self.submitted += 1
         self._context.broker.groups.submit(LeaveGroup(partial(self._take, part), group_id, members))
 
     def no_more(self) -> None:
@@ -84,11 +73,11 @@ class _Answers:
         self._answer()
 
     def _answer(self) -> None:
-        if not self._is_complete or len(self._results) < self.asked:
+        if not self._is_complete or len(self._results) < self.submitted:
             return
-        parts = [self._results[part] for part in range(self.asked)]
-        error = next((one.error for one in parts if one.error is not ErrorCode.NONE), ErrorCode.NONE)
-        _answer(self._context, LeaveResult(error, [member for one in parts for member in one.members]))
+        results = [self._results[part] for part in range(self.submitted)]
+        error = next((one.error for one in results if one.error is not ErrorCode.NONE), ErrorCode.NONE)
+        _answer(self._context, LeaveResult(error, [member for one in results for member in one.members]))
 
 
 def _answer(context: RequestContext, result: LeaveResult) -> None:
@@ -99,7 +88,7 @@ def _answer(context: RequestContext, result: LeaveResult) -> None:
                 member_id=left[0].member_id, group_instance_id=left[0].group_instance_id, error_code=left[1]
             ),
         )
-        context.reply_in_steps(LeaveGroupResponse(error_code=result.error, members=members))
+        context.reply_in_slices(LeaveGroupResponse(error_code=result.error, members=members))
         return
     error = result.error
     if error is ErrorCode.NONE and result.members:

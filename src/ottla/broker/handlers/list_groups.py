@@ -6,28 +6,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_group
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster, on_group
+from ottla.broker.context import RequestContext
+from ottla.groups.machine import GroupMachine
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.groups.machine import GroupMachine
-
-MIN_VERSION = 0
-MAX_VERSION = 5
+from ottla.wire.sliced import mapped
 
 CLASSIC = "classic"
 #: Groups processed between two slices.
-GROUPS_PER_STEP = 256
+GROUPS_PER_SLICE = 256
 
 
-def accesses(context: RequestContext, request: ListGroupsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: ListGroupsRequest) -> Accesses:
     """DESCRIBE of the cluster, or of single groups."""
     yield on_cluster(Operation.DESCRIBE)
     for group in context.broker.groups.groups()[1]:
@@ -48,7 +38,7 @@ async def _list(context: RequestContext, request: ListGroupsRequest) -> None:
     sees_all = context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     listed: list[GroupMachine] = []
     for number, group in enumerate(groups):
-        if number % GROUPS_PER_STEP == 0:
+        if number % GROUPS_PER_SLICE == 0:
             await context.broker.slices.point()
         if states and group.state.value.lower() not in states:
             continue

@@ -7,12 +7,22 @@ is the log start without tiered storage; 9 the last tiered offset (-5), which do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.authorization import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, Operation, ResourceType, on_topics
+from ottla.broker.authorization import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    Accesses,
+    Operation,
+    ResourceType,
+    on_topics,
+)
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
+from ottla.broker.context import RequestContext
+from ottla.broker.replicas.partition import Partition
 from ottla.env.disk import DiskError
 from ottla.env.warmth import Range, without_waiting
+from ottla.storage.log import PartitionLog
 from ottla.storage.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.results import OffsetTimestamp, ReadRefusal
 from ottla.wire.errors import ErrorCode
@@ -24,18 +34,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from ottla.wire.stepwise import Steps, mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.broker.replicas.partition import Partition
-    from ottla.storage.log import PartitionLog
-
-MIN_VERSION = 0
-MAX_VERSION = 9
+from ottla.wire.sliced import Sliced, mapped
 
 LATEST = -1
 EARLIEST = -2
@@ -45,14 +44,16 @@ LATEST_TIERED = -5
 
 EPOCHS_SINCE = 4
 #: Partitions processed between two slices; a look-up by timestamp reads indexes.
-PARTITIONS_PER_STEP = 8
+PARTITIONS_PER_SLICE = 8
 #: The first version whose clients know OFFSET_NOT_AVAILABLE (KIP-207).
 NOT_AVAILABLE_SINCE = 5
+#: The version of timestamps that none has.
+NO_VERSION = 0x7FFF
 #: The first version with each special timestamp.
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
-def accesses(context: RequestContext, request: ListOffsetsRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: ListOffsetsRequest) -> Accesses:
     """DESCRIBE of each topic, for brokers as for clients (`KafkaApis.handleListOffsetRequest`)."""
     return on_topics(Operation.DESCRIBE, (topic.name for topic in request.topics))
 
@@ -80,10 +81,10 @@ async def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> N
             name=name,
             partitions=mapped(
                 topic.partitions,
-                lambda asked: (
-                    _failed(asked, ErrorCode.INVALID_REQUEST)
-                    if (name, asked.partition_index) in repeated
-                    else answers.get((name, asked.partition_index)) or _failed(asked, _missing(context, name, asked))
+                lambda wanted: (
+                    _failed(wanted, ErrorCode.INVALID_REQUEST)
+                    if (name, wanted.partition_index) in repeated
+                    else answers.get((name, wanted.partition_index)) or _failed(wanted, _missing(context, name, wanted))
                 ),
             ),
         )
@@ -91,17 +92,16 @@ async def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> N
     await context.replied(ListOffsetsResponse(topics=mapped(request.topics, topic_result)))
 
 
-def _repeated(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
-    """Partitions named more than once."""
+def _repeated(request: ListOffsetsRequest) -> Sliced[set[tuple[str, int]]]:
     repeated: set[tuple[str, int]] = set()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:
         yield
         name = topic.name
-        for number, asked in enumerate(topic.partitions):
-            key = (name, asked.partition_index)
+        for number, wanted in enumerate(topic.partitions):
+            key = (name, wanted.partition_index)
             (repeated if key in seen else seen).add(key)
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 yield
     return repeated
 
@@ -114,7 +114,7 @@ def _look_up(
     terms: dict[tuple[str, int], int],
     cold: list[Range],
     rounds_left: int,
-) -> Steps[None]:
+) -> Sliced[None]:
     """Add the missing answers, or to `cold` the file ranges that have to be read first.
 
     In the last round the loop waits for the disk. `terms` are the roles and leader epochs of the partitions in the
@@ -125,19 +125,19 @@ def _look_up(
         yield
         if not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             continue
-        for number, asked in enumerate(topic.partitions):
-            if number % PARTITIONS_PER_STEP == 0:
+        for number, wanted in enumerate(topic.partitions):
+            if number % PARTITIONS_PER_SLICE == 0:
                 yield
-            key = (topic.name, asked.partition_index)
+            key = (topic.name, wanted.partition_index)
             partition = partitions.get(*key)
             if partition is None or key in answers or key in repeated:
                 continue
             if terms.setdefault(key, partition.term) != partition.term:
-                answers[key] = _failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                answers[key] = _failed(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
 
-            def answer(key: tuple[str, int] = key, partition: Partition = partition, asked: Any = asked) -> None:
-                answers[key] = _answer(context, partition, asked, request)
+            def answer(key: tuple[str, int] = key, partition: Partition = partition, wanted: Any = wanted) -> None:
+                answers[key] = _answer(context, partition, wanted, request)
 
             if rounds_left:
                 cold += without_waiting(answer)
@@ -145,44 +145,44 @@ def _look_up(
                 answer()
 
 
-def _missing(context: RequestContext, topic: str, asked: ListOffsetsPartition) -> ErrorCode:
+def _missing(context: RequestContext, topic: str, wanted: ListOffsetsPartition) -> ErrorCode:
     """The error for a partition that is not here, or may not be described."""
     if not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return context.broker.partitions.missing(topic, asked.partition_index)
+    return context.broker.partitions.missing(topic, wanted.partition_index)
 
 
 def _answer(
-    context: RequestContext, partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
+    context: RequestContext, partition: Partition, wanted: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> ListOffsetsPartitionResponse:
     """Answer for a partition of this broker: only brokers and debuggers see records that are not committed yet."""
     is_client = request.replica_id == CONSUMER_REPLICA_ID
     is_debugging = request.replica_id == DEBUGGING_REPLICA_ID
     if context.api_version == 0:
         if partition.leader is None and not is_debugging:
-            return _failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return _answer_old_style(context, partition, asked, is_client)
+            return _failed(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return _answer_old_style(context, partition, wanted, is_client)
     check = partition.check_epoch if is_debugging else partition.check_leads
-    error = check(asked.current_leader_epoch)
-    timestamp = asked.timestamp
-    if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, MAX_VERSION + 1):
+    error = check(wanted.current_leader_epoch)
+    timestamp = wanted.timestamp
+    if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, NO_VERSION):
         error = ErrorCode.UNSUPPORTED_VERSION
     is_end_unknown = is_client and not partition.knows_its_end
     if error is ErrorCode.NONE and is_end_unknown and timestamp == LATEST:
         error = _not_available(context)
     if error is not ErrorCode.NONE:
-        return _failed(asked, error)
+        return _failed(wanted, error)
     visible_end = partition.visible_end(request.isolation_level) if is_client else partition.log.log_end_offset
     found = _find(partition, timestamp, visible_end)
     if isinstance(found, ReadRefusal):
         context.broker.partitions.read_refused(partition, found)
-        return _failed(asked, found.error)
+        return _failed(wanted, found.error)
     if found is None and is_end_unknown:
-        return _failed(asked, _not_available(context))  # it may be among the records that are not visible yet
+        return _failed(wanted, _not_available(context))  # it may be among the records that are not visible yet
     if found is None:
-        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0)
+        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0)
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=wanted.partition_index,
         error_code=0,
         timestamp=found.timestamp,
         offset=found.offset,
@@ -212,18 +212,18 @@ def _find(partition: Partition, timestamp: int, visible_end: int) -> OffsetTimes
 
 
 def _answer_old_style(
-    context: RequestContext, partition: Partition, asked: ListOffsetsPartition, is_client: bool
+    context: RequestContext, partition: Partition, wanted: ListOffsetsPartition, is_client: bool
 ) -> ListOffsetsPartitionResponse:
     """Version 0: the base offsets of segments last modified before a time, newest first, and the log end offset."""
     try:
-        offsets = _offsets_before(partition.log, asked.timestamp, context.broker.clock.now_ms())
+        offsets = _offsets_before(partition.log, wanted.timestamp, context.broker.clock.now_ms())
     except DiskError:
-        return _failed(asked, ErrorCode.KAFKA_STORAGE_ERROR)
-    offsets = offsets[: max(asked.max_num_offsets, 0)]
+        return _failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    offsets = offsets[: max(wanted.max_num_offsets, 0)]
     visible = partition.log.high_watermark
     if is_client and any(offset > visible for offset in offsets):
         offsets = [visible, *(offset for offset in offsets if offset <= visible)]
-    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets)
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, old_style_offsets=offsets)
 
 
 def _offsets_before(log: PartitionLog, timestamp: int, now_ms: int) -> list[int]:
@@ -242,7 +242,7 @@ def _offsets_before(log: PartitionLog, timestamp: int, now_ms: int) -> list[int]
     return []
 
 
-def _failed(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+def _failed(wanted: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, error_code=int(error), old_style_offsets=[]
+        partition_index=wanted.partition_index, error_code=int(error), old_style_offsets=[]
     )

@@ -5,9 +5,8 @@ None as topics stands for all; partitions that do not move, or do not exist, are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -16,23 +15,12 @@ from ottla.wire.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 0
-
-
-def accesses(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Iterable[Access]:
-    """DESCRIBE of the cluster."""
+def accesses(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Accesses:
     return (on_cluster(Operation.DESCRIBE),)
 
 
 def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
-    """Reply with what the controller drives."""
     error = ErrorCode.NONE
     if not context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -47,7 +35,7 @@ def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) 
 async def _list(context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
     slices = context.broker.slices
     control = context.broker.control
-    # One that takes office reads the moves in turns: before it has, they would look as if they had ended.
+    # One that takes office reads the moves in slices: before it has, they would look as if they had ended.
     await control.controller.settled()
     if not control.served.is_active:
         error = ErrorCode.NOT_CONTROLLER
@@ -59,8 +47,8 @@ async def _list(context: RequestContext, request: ListPartitionReassignmentsRequ
     else:
         moves = {}
         for topic in request.topics:
-            async for part in slices.parts(topic.partition_indexes):
-                moves.update(controller.reassignments((topic.name, each) for each in part))
+            async for chunk in slices.chunks(topic.partition_indexes):
+                moves.update(controller.reassignments((topic.name, each) for each in chunk))
     found: dict[str, OngoingTopicReassignment] = {}
     for (name, index), (known, move) in sorted(moves.items()):
         await slices.point()

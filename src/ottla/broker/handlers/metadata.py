@@ -11,11 +11,24 @@ Encoded responses are cached until the cluster changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 from uuid import UUID
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic, on_topics
+from ottla.broker.authorization import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    CLUSTER_NAME,
+    Accesses,
+    Operation,
+    ResourceType,
+    on_cluster,
+    on_topic,
+    on_topics,
+)
+from ottla.broker.context import RequestContext
+from ottla.cluster.image import BrokerImage, PartitionImage, TopicImage
 from ottla.cluster.topics import is_internal_topic, topic_name_problem
+from ottla.config.listeners import Endpoint
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -25,20 +38,9 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.stepwise import Steps, encode_steps, joined, mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.cluster.image import PartitionImage, TopicImage
-
-MIN_VERSION = 0
-MAX_VERSION = 12
+from ottla.wire.sliced import Sliced, encode_in_slices, joined, mapped
 
 NO_ID = UUID(int=0)
-NOT_ASKED = -(2**31)
 #: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: everything, without an authorizer.
 TOPIC_OPERATIONS = 0b1101_1111_1000
 #: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
@@ -52,7 +54,7 @@ CACHED_ANSWERS = 256
 #: Responses to requests with more topics are not cached.
 CACHED_NAMES = 1_000
 #: Topics processed between two slices.
-TOPICS_PER_STEP = 64
+TOPICS_PER_SLICE = 64
 CACHED_BYTES = 8 * 1024 * 1024
 
 OfflineOf: TypeAlias = "Callable[[str, int, PartitionImage], tuple[int, ...]]"
@@ -85,7 +87,7 @@ class MetadataCache:
             self._bytes = size
 
 
-def accesses(context: RequestContext, request: MetadataRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: MetadataRequest) -> Accesses:
     """DESCRIBE of each topic, CREATE of those to be created, DESCRIBE of the cluster for its operations."""
     known = context.broker.image
     yield on_cluster(Operation.CREATE)
@@ -93,8 +95,8 @@ def accesses(context: RequestContext, request: MetadataRequest) -> Iterable[Acce
     if _wants_all(context, request):
         yield from on_topics(Operation.DESCRIBE, known.topics)
         return
-    for asked in request.topics or ():
-        name = asked.name if asked.name is not None else known.topic_names.get(asked.topic_id)
+    for requested in request.topics or ():
+        name = requested.name if requested.name is not None else known.topic_names.get(requested.topic_id)
         if name is not None:
             yield on_topic(Operation.DESCRIBE, name)
             yield on_topic(Operation.CREATE, name)
@@ -129,6 +131,12 @@ async def knows_brokers(context: RequestContext) -> bool:
     return bool(broker.image.brokers) or await broker.control.first_brokers.wait()
 
 
+def reachable_brokers(context: RequestContext) -> list[tuple[BrokerImage, Endpoint]]:
+    """The brokers with an endpoint on the listener that received the request."""
+    brokers = context.broker.image.brokers.values()
+    return [(each, found) for each in brokers if (found := each.endpoint(context.listener_name)) is not None]
+
+
 async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> None:
     errors: dict[str, ErrorCode] = {}
     for name in missing:
@@ -147,12 +155,12 @@ def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
-def _check_ids(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse | None]:
+def _check_ids(context: RequestContext, request: MetadataRequest) -> Sliced[MetadataResponse | None]:
     """Refuse topic ids before version 12: the whole request is invalid."""
     if context.api_version >= 12 or request.topics is None or context.api_version < 10:
         return None
     for number, topic in enumerate(request.topics):
-        if number % TOPICS_PER_STEP == 0:
+        if number % TOPICS_PER_SLICE == 0:
             yield
         if topic.name is None or topic.topic_id != NO_ID:
             return MetadataResponse(brokers=[], topics=mapped(request.topics, _invalid))
@@ -165,7 +173,7 @@ def _invalid(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     )
 
 
-def _to_create(context: RequestContext, request: MetadataRequest) -> Steps[list[str]]:
+def _to_create(context: RequestContext, request: MetadataRequest) -> Sliced[list[str]]:
     """The topics that are missing and may be created now, each once."""
     if not request.topics or not request.allow_auto_topic_creation:
         return []
@@ -174,7 +182,7 @@ def _to_create(context: RequestContext, request: MetadataRequest) -> Steps[list[
     auto = context.broker.config.get_boolean("auto.create.topics.enable")
     names: dict[str, None] = {}
     for number, topic in enumerate(request.topics):
-        if number % TOPICS_PER_STEP == 0:
+        if number % TOPICS_PER_SLICE == 0:
             yield
         name = topic.name
         if (
@@ -200,19 +208,19 @@ def _may_create(context: RequestContext, name: str) -> bool:
 async def _answer(context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]) -> None:
     broker = context.broker
     image_version = broker.image.version
-    asked = request.topics
+    requested = request.topics
     cached = (
         not errors
         and not broker.control.unheard_topics.names
         and not context.throttle_ms
-        and (asked is None or len(asked) <= CACHED_NAMES)
+        and (requested is None or len(requested) <= CACHED_NAMES)
     )
     key = None
     if cached:
         key = (
             context.api_version,
             context.listener_name,
-            None if asked is None else tuple((t.name, t.topic_id) for t in asked),
+            None if requested is None else tuple((t.name, t.topic_id) for t in requested),
             request.include_topic_authorized_operations,
             request.include_cluster_authorized_operations,
             None if context.permitted is None else frozenset(context.permitted),
@@ -225,7 +233,7 @@ async def _answer(context: RequestContext, request: MetadataRequest, errors: dic
     if key is None:
         await context.replied(response)
         return
-    parts, _ = await broker.slices.through(encode_steps(response, context.api_version))
+    parts, _ = await broker.slices.through(encode_in_slices(response, context.api_version))
     body = b"".join(parts)
     broker.metadata_cache.put(image_version, key, body)
     context.reply_body(body)
@@ -233,10 +241,10 @@ async def _answer(context: RequestContext, request: MetadataRequest, errors: dic
 
 def _response(
     context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]
-) -> Steps[MetadataResponse]:
+) -> Sliced[MetadataResponse]:
     image = context.broker.image
     offline_of = _offline_of(context)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
     if _wants_all(context, request):
         every = list(image.topics.values())
         if context.permitted is not None:
@@ -252,19 +260,16 @@ def _response(
         )
     else:
         # A topic named twice is described once.
-        asked: dict[tuple[str | None, UUID], None] = {}
+        requested: dict[tuple[str | None, UUID], None] = {}
         for number, one in enumerate(request.topics or ()):
-            if number % TOPICS_PER_STEP == 0:
+            if number % TOPICS_PER_SLICE == 0:
                 yield
-            asked[one.name, one.topic_id] = None
-        topics = mapped(asked, lambda key: _asked_topic(context, key, operations, offline_of, errors))
-    brokers = []
-    for broker in image.brokers.values():
-        endpoint = broker.endpoint(context.listener_name)
-        if endpoint is not None:
-            brokers.append(
-                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            )
+            requested[one.name, one.topic_id] = None
+        topics = mapped(requested, lambda key: _requested_topic(context, key, operations, offline_of, errors))
+    brokers = [
+        MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker, endpoint in reachable_brokers(context)
+    ]
     includes_operations = request.include_cluster_authorized_operations and context.permits(
         Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
     )
@@ -273,27 +278,27 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if includes_operations else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if includes_operations else AUTHORIZED_OPERATIONS_OMITTED,
     )
 
 
-def _asked_topic(
+def _requested_topic(
     context: RequestContext,
     key: tuple[str | None, UUID],
     operations: int,
     offline_of: OfflineOf,
     errors: dict[str, ErrorCode],
 ) -> MetadataResponseTopic:
-    asked_name, topic_id = key
+    wanted_name, topic_id = key
     image = context.broker.image
-    name = asked_name if asked_name is not None else image.topic_names.get(topic_id)
+    name = wanted_name if wanted_name is not None else image.topic_names.get(topic_id)
     if name is not None and not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name):
         # A client that may not describe a topic does not learn its name either.
-        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if asked_name is not None else ErrorCode.UNKNOWN_TOPIC_ID
-        return MetadataResponseTopic(error_code=int(error), name=asked_name, topic_id=topic_id, partitions=[])
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if wanted_name is not None else ErrorCode.UNKNOWN_TOPIC_ID
+        return MetadataResponseTopic(error_code=int(error), name=wanted_name, topic_id=topic_id, partitions=[])
     found = image.topics.get(name) if name is not None else None
     return (
-        _topic(found, operations, offline_of) if found is not None else _unknown(context, asked_name, topic_id, errors)
+        _topic(found, operations, offline_of) if found is not None else _unknown(context, wanted_name, topic_id, errors)
     )
 
 

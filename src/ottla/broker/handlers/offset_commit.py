@@ -8,9 +8,9 @@ the newer group protocol.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group, on_topics
+from ottla.broker.context import RequestContext
 from ottla.groups.events import CommitResult, OffsetCommit
 from ottla.groups.offsets import NO_EXPIRY, StoredOffset, metadata_size
 from ottla.wire.errors import ErrorCode
@@ -21,16 +21,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 9
+from ottla.wire.sliced import mapped
 
 ZOOKEEPER_VERSION = 0
 NO_TIMESTAMP = -1
@@ -39,11 +30,10 @@ LATEST_TIMESTAMP = 2**63 - 1
 #: Offsets passed to a group at a time.
 OFFSETS_PER_COMMIT = 1_000
 #: Partitions processed between two slices.
-PARTITIONS_PER_STEP = 64
+PARTITIONS_PER_SLICE = 64
 
 
-def accesses(context: RequestContext, request: OffsetCommitRequest) -> Iterable[Access]:
-    """READ of the group and of each topic."""
+def accesses(context: RequestContext, request: OffsetCommitRequest) -> Accesses:
     yield on_group(Operation.READ, request.group_id)
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))
 
@@ -68,7 +58,7 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None
     expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else min(now_ms + retention_ms, LATEST_TIMESTAMP)
     offsets: dict[tuple[str, int], StoredOffset] = {}
     refused = False
-    left = PARTITIONS_PER_STEP
+    left = PARTITIONS_PER_SLICE
     for topic in request.topics:
         await slices.point()
         name = topic.name
@@ -81,7 +71,7 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None
         for partition in topic.partitions:
             left -= 1
             if left < 0:
-                left = PARTITIONS_PER_STEP
+                left = PARTITIONS_PER_SLICE
                 await slices.point()
             index = partition.partition_index
             if not 0 <= index < size:
@@ -203,4 +193,4 @@ def _reply(
             ),
         )
 
-    context.reply_in_steps(OffsetCommitResponse(topics=mapped(request.topics, topic_result)))
+    context.reply_in_slices(OffsetCommitResponse(topics=mapped(request.topics, topic_result)))

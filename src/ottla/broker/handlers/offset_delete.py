@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group, on_topics
+from ottla.broker.context import RequestContext
 from ottla.groups.events import DeleteOffsets, DeleteOffsetsResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
@@ -14,23 +14,13 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 0
+from ottla.wire.sliced import mapped
 
 #: Partitions processed between two slices.
-PARTITIONS_PER_STEP = 64
+PARTITIONS_PER_SLICE = 64
 
 
-def accesses(context: RequestContext, request: OffsetDeleteRequest) -> Iterable[Access]:
-    """DELETE of the group, READ of each topic."""
+def accesses(context: RequestContext, request: OffsetDeleteRequest) -> Accesses:
     yield on_group(Operation.DELETE, request.group_id)
     yield from on_topics(Operation.READ, (topic.name for topic in request.topics))
 
@@ -45,7 +35,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> None:
 
 async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> None:
     known = context.broker.image.topics
-    asked: dict[str, dict[int, ErrorCode]] = {}
+    errors: dict[str, dict[int, ErrorCode]] = {}
     handed_on: list[tuple[str, int]] = []
     for topic in request.topics:
         await context.broker.slices.point()
@@ -54,22 +44,22 @@ async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> None
         size = len(found.partitions) if found is not None else 0
         allowed = context.permits(Operation.READ, ResourceType.TOPIC, name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        indexes = asked.setdefault(name, {})
+        indexes = errors.setdefault(name, {})
         for number, one in enumerate(topic.partitions):
             index = one.partition_index
             if index not in indexes:
                 indexes[index] = error
                 if allowed and 0 <= index < size:
                     handed_on.append((name, index))
-            if number % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_SLICE == 0:
                 await context.broker.slices.point()
-    answer = partial(_answer, context, asked, handed_on)
+    answer = partial(_answer, context, errors, handed_on)
     context.broker.groups.submit(DeleteOffsets(answer, request.group_id, handed_on))
 
 
 def _answer(
     context: RequestContext,
-    asked: dict[str, dict[int, ErrorCode]],
+    errors: dict[str, dict[int, ErrorCode]],
     handed_on: list[tuple[str, int]],
     result: DeleteOffsetsResult,
 ) -> None:
@@ -78,8 +68,8 @@ def _answer(
         context.reply(OffsetDeleteResponse(error_code=result.error))
         return
     for (name, index), error in zip(handed_on, result.errors, strict=True):
-        asked[name][index] = error
-    context.reply_in_steps(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=mapped(asked.items(), _topic)))
+        errors[name][index] = error
+    context.reply_in_slices(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=mapped(errors.items(), _topic)))
 
 
 def _topic(item: tuple[str, dict[int, ErrorCode]]) -> OffsetDeleteResponseTopic:

@@ -8,11 +8,13 @@ newer group protocol, which classic groups ignore.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
-from ottla.groups.offsets import NO_LEADER_EPOCH
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group, on_topics
+from ottla.broker.context import RequestContext
+from ottla.broker.coordinators.groups import CommittedOffset
+from ottla.groups.offsets import NO_LEADER_EPOCH, StoredOffset
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -24,16 +26,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-    from ottla.broker.coordinators.groups import CommittedOffset
-    from ottla.groups.offsets import StoredOffset
-
-MIN_VERSION = 0
-MAX_VERSION = 9
+from ottla.wire.sliced import mapped
 
 ZOOKEEPER_VERSION = 0
 FIRST_VERSION_WITH_GROUP_ERROR = 2
@@ -41,8 +34,7 @@ FIRST_VERSION_WITH_MANY_GROUPS = 8
 INVALID_OFFSET = -1
 
 
-def accesses(context: RequestContext, request: OffsetFetchRequest) -> Iterable[Access]:
-    """DESCRIBE of each group and topic."""
+def accesses(context: RequestContext, request: OffsetFetchRequest) -> Accesses:
     groups = (
         [(group.group_id, group.topics) for group in request.groups]
         if context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS
@@ -59,15 +51,14 @@ def accesses(context: RequestContext, request: OffsetFetchRequest) -> Iterable[A
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> None:
-    """Reply with the committed offsets."""
     if context.api_version == ZOOKEEPER_VERSION:
         context.spawn(_fetch_from_zookeeper(context, request))
     elif context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS:
         described: set[str] = set()
         groups = mapped(request.groups, lambda group: _group(context, group, request.require_stable, described))
-        context.reply_in_steps(OffsetFetchResponse(groups=groups))
+        context.reply_in_slices(OffsetFetchResponse(groups=groups))
     else:
-        context.reply_in_steps(_single(context, request))
+        context.reply_in_slices(_single(context, request))
 
 
 async def _fetch_from_zookeeper(context: RequestContext, request: OffsetFetchRequest) -> None:
@@ -103,18 +94,18 @@ async def _fetch_from_zookeeper(context: RequestContext, request: OffsetFetchReq
 
 
 def _group(
-    context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool, described: set[str]
+    context: RequestContext, requested: OffsetFetchRequestGroup, require_stable: bool, described: set[str]
 ) -> OffsetFetchResponseGroup:
     """The committed offsets of one of many groups. All partitions of a group are returned once per response, even if
     the request asks for them repeatedly.
     """
-    group_id = asked.group_id
-    if asked.topics is None:
+    group_id = requested.group_id
+    if requested.topics is None:
         if group_id in described:
             return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.INVALID_REQUEST)
         described.add(group_id)
     topics = _topics(
-        context, group_id, asked.topics, require_stable, OffsetFetchResponseTopics, OffsetFetchResponsePartitions
+        context, group_id, requested.topics, require_stable, OffsetFetchResponseTopics, OffsetFetchResponsePartitions
     )
     if isinstance(topics, ErrorCode):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=topics)
@@ -152,7 +143,7 @@ def _single(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetch
 def _topics(
     context: RequestContext,
     group_id: str,
-    asked: Collection[Any] | None,
+    requested: Collection[Any] | None,
     require_stable: bool,
     topic_class: type[Any],
     partition_class: type[Any],
@@ -161,7 +152,7 @@ def _topics(
     if not context.permits(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     groups = context.broker.groups
-    found = groups.committed(group_id, None if asked is None else (), require_stable)
+    found = groups.committed(group_id, None if requested is None else (), require_stable)
     if isinstance(found, ErrorCode):
         return found
 
@@ -169,7 +160,7 @@ def _topics(
         _, index, committed, error = one
         return _partition(partition_class, index, committed, error)
 
-    if asked is None:
+    if requested is None:
         seen = [
             (name, offsets)
             for name, offsets in _by_topic(found).items()
@@ -194,7 +185,7 @@ def _topics(
 
         return topic_class(name=name, partitions=mapped(topic.partition_indexes, committed))
 
-    return mapped(asked, topic)
+    return mapped(requested, topic)
 
 
 def _partition(cls: type[Any], index: int, committed: StoredOffset | None, error: ErrorCode) -> Any:

@@ -6,9 +6,8 @@ use it to detect a truncated log, followers to truncate their own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_ACTION, Operation, ResourceType, on_topics
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -18,19 +17,10 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 4
+from ottla.wire.sliced import mapped
 
 
-def accesses(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Iterable[Access]:
+def accesses(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Accesses:
     """CLUSTER_ACTION, as brokers have it, or DESCRIBE of each topic."""
     yield CLUSTER_ACTION
     yield from on_topics(Operation.DESCRIBE, (topic.topic for topic in request.topics))
@@ -44,25 +34,25 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Non
         allowed = is_broker or context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         return OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=mapped(topic.partitions, lambda asked: _answer(context, topic.topic, asked, allowed)),
+            partitions=mapped(topic.partitions, lambda requested: _answer(context, topic.topic, requested, allowed)),
         )
 
-    context.reply_in_steps(OffsetForLeaderEpochResponse(topics=mapped(request.topics, topic_result)))
+    context.reply_in_slices(OffsetForLeaderEpochResponse(topics=mapped(request.topics, topic_result)))
 
 
-def _answer(context: RequestContext, topic: str, asked: OffsetForLeaderPartition, allowed: bool) -> EpochEndOffset:
+def _answer(context: RequestContext, topic: str, requested: OffsetForLeaderPartition, allowed: bool) -> EpochEndOffset:
     if not allowed:
         refused = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return EpochEndOffset(error_code=refused, partition=asked.partition, leader_epoch=-1, end_offset=-1)
+        return EpochEndOffset(error_code=refused, partition=requested.partition, leader_epoch=-1, end_offset=-1)
     partitions = context.broker.partitions
-    partition = partitions.get(topic, asked.partition)
+    partition = partitions.get(topic, requested.partition)
     if partition is None:
-        error = partitions.missing(topic, asked.partition)
+        error = partitions.missing(topic, requested.partition)
     else:
-        error = partition.check_leads(asked.current_leader_epoch)
+        error = partition.check_leads(requested.current_leader_epoch)
     if partition is None or error is not ErrorCode.NONE:
-        return EpochEndOffset(error_code=int(error), partition=asked.partition, leader_epoch=-1, end_offset=-1)
-    found = partition.log.epochs.end_of(asked.leader_epoch, partition.log.log_end_offset)
+        return EpochEndOffset(error_code=int(error), partition=requested.partition, leader_epoch=-1, end_offset=-1)
+    found = partition.log.epochs.end_of(requested.leader_epoch, partition.log.log_end_offset)
     return EpochEndOffset(
-        error_code=0, partition=asked.partition, leader_epoch=found.leader_epoch, end_offset=found.end_offset
+        error_code=0, partition=requested.partition, leader_epoch=found.leader_epoch, end_offset=found.end_offset
     )

@@ -15,10 +15,11 @@ only when this one is answered, so a producer's batches stay in order.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Access, Operation, ResourceType, on_topics
+from ottla.broker.authorization import Access, Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import ADMIN_CLIENT_ID, RequestContext
 from ottla.broker.current_leaders import CurrentLeaders
+from ottla.broker.replicas.partition import AwaitedOffsets, Partition
 from ottla.broker.replicas.purgatory import DelayedProduce
 from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
@@ -36,19 +37,9 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.wire.stepwise import mapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.context import RequestContext
-    from ottla.broker.replicas.awaited import AwaitedOffsets
-    from ottla.broker.replicas.partition import Partition
+from ottla.wire.sliced import mapped
 
 log = logging.getLogger("ottla.broker")
-
-MIN_VERSION = 0
-MAX_VERSION = 11
 
 #: The first version with record batches v2.
 BATCHES_SINCE = 3
@@ -69,8 +60,6 @@ LOG_START_UNKNOWN = frozenset(
 )
 #: A message set without a complete message is not an error: nothing is appended, and no offset returned.
 NOTHING_APPENDED = AppendInfo(-1, -1, -1, -1)
-#: Kafka's own tools may write to internal topics with this client id.
-ADMIN_CLIENT_ID = "__admin_client"
 
 
 class Rewriting:
@@ -106,8 +95,7 @@ class Rewriting:
 Done = AppendInfo | PartitionProduceResponse | ErrorCode | Rewriting
 
 
-def accesses(context: RequestContext, request: ProduceRequest) -> Iterable[Access]:
-    """WRITE of each topic, and of the transactional id."""
+def accesses(context: RequestContext, request: ProduceRequest) -> Accesses:
     if request.transactional_id is not None:
         yield Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     yield from on_topics(Operation.WRITE, (topic.name for topic in request.topic_data))
@@ -269,7 +257,7 @@ def _reply(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]
             name=name, partition_responses=mapped(answers, lambda item: partition_response(name, *item))
         )
 
-    context.reply_in_steps(ProduceResponse(responses=mapped(found, topic_response), node_endpoints=leaders.endpoints))
+    context.reply_in_slices(ProduceResponse(responses=mapped(found, topic_response), node_endpoints=leaders.endpoints))
 
 
 def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:

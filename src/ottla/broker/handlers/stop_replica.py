@@ -6,27 +6,18 @@ past epoch answers FENCED_LEADER_EPOCH; 4 says whether the controller is one of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from ottla.broker.authorization import CLUSTER_ACTION
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses
+from ottla.broker.context import RequestContext
 from ottla.broker.control.control_requests import header_of
 from ottla.cluster.control_batches import StopEntry
 from ottla.cluster.control_requests import NO_LEADER_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 4
-
-
-def accesses(context: RequestContext, request: StopReplicaRequest) -> Iterable[Access]:
-    """CLUSTER_ACTION."""
+def accesses(context: RequestContext, request: StopReplicaRequest) -> Accesses:
     return (CLUSTER_ACTION,)
 
 
@@ -41,14 +32,14 @@ def handle(context: RequestContext, request: StopReplicaRequest) -> None:
 async def _apply(context: RequestContext, request: StopReplicaRequest) -> None:
     slices = context.broker.slices
     entries: list[StopEntry] = []
-    async for part in slices.parts(_entries(request)):
-        entries += part
+    async for chunk in slices.chunks(_entries(request)):
+        entries += chunk
     errors = await context.broker.control_requests.stop(header_of(request), entries)
     response = StopReplicaResponse()
     if isinstance(errors, ErrorCode):
         response.error_code = int(errors)
         errors = []
-    async for results in slices.parts(zip(entries, errors, strict=False)):
+    async for results in slices.chunks(zip(entries, errors, strict=False)):
         response.partition_errors += [
             StopReplicaPartitionError(topic_name=entry.topic, partition_index=entry.partition, error_code=int(error))
             for entry, error in results

@@ -7,29 +7,19 @@ group's (KIP-559).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.context import RequestContext
 from ottla.groups.events import SyncGroup, SyncResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 5
-
 FIRST_VERSION_WITH_PROTOCOL = 5
 #: Assignments processed between two slices.
-ASSIGNMENTS_PER_STEP = 64
+ASSIGNMENTS_PER_SLICE = 64
 
 
-def accesses(context: RequestContext, request: SyncGroupRequest) -> Iterable[Access]:
-    """READ of the group."""
+def accesses(context: RequestContext, request: SyncGroupRequest) -> Accesses:
     return (on_group(Operation.READ, request.group_id),)
 
 
@@ -49,7 +39,7 @@ async def _sync(context: RequestContext, request: SyncGroupRequest) -> None:
     assignments: dict[str, bytes] = {}
     for number, entry in enumerate(request.assignments):
         assignments[entry.member_id] = entry.assignment
-        if number % ASSIGNMENTS_PER_STEP == 0:
+        if number % ASSIGNMENTS_PER_SLICE == 0:
             await context.broker.slices.point()
     context.broker.groups.submit(
         SyncGroup(

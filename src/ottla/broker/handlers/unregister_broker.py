@@ -5,25 +5,15 @@ Apache Kafka has this with KRaft only. Here any broker does it, for a broker tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.context import RequestContext
 from ottla.broker.control.unregistering import unregister
+from ottla.broker.error_answers import error_fields
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 0
-
-
-def accesses(context: RequestContext, request: UnregisterBrokerRequest) -> Iterable[Access]:
-    """ALTER of the cluster."""
+def accesses(context: RequestContext, request: UnregisterBrokerRequest) -> Accesses:
     yield on_cluster(Operation.ALTER)
 
 
@@ -39,5 +29,4 @@ def handle(context: RequestContext, request: UnregisterBrokerRequest) -> None:
 async def _unregister(context: RequestContext, broker_id: int) -> None:
     broker = context.broker
     refusal = await unregister(broker.control, broker_id, broker.slices)
-    error, message = (0, None) if refusal is None else (int(refusal.error), refusal.response_message)
-    await context.replied(UnregisterBrokerResponse(error_code=error, error_message=message))
+    await context.replied(UnregisterBrokerResponse(**error_fields(refusal)))

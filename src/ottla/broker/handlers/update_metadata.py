@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from uuid import UUID
 
-from ottla.broker.authorization import CLUSTER_ACTION
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses
+from ottla.broker.context import RequestContext
 from ottla.broker.control.control_requests import entries_by_topic, header_of
 from ottla.cluster.control_batches import PartitionEntry
 from ottla.cluster.image import BrokerImage, PartitionImage
@@ -24,19 +25,8 @@ from ottla.wire.messages.update_metadata import (
 )
 from ottla.zk.tree import ZkError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from uuid import UUID
 
-    from ottla.broker.authorization import Access
-    from ottla.broker.context import RequestContext
-
-MIN_VERSION = 0
-MAX_VERSION = 8
-
-
-def accesses(context: RequestContext, request: UpdateMetadataRequest) -> Iterable[Access]:
-    """CLUSTER_ACTION."""
+def accesses(context: RequestContext, request: UpdateMetadataRequest) -> Accesses:
     return (CLUSTER_ACTION,)
 
 

@@ -6,19 +6,14 @@ It runs on the broker's loop, where values are read; a thread formats the text. 
 from __future__ import annotations
 
 import logging
+from asyncio import TimerHandle
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.broker.metrics.registry import MetricsRegistry, text_of
-from ottla.env.network import NetworkError
+from ottla.config.broker import BrokerConfig
+from ottla.env.executor import Executor
+from ottla.env.network import EventLoop, ListeningSocket, NetworkError, ServerNetwork, StreamSocket
 from ottla.records.extras import MissingExtraError, require_extra
-
-if TYPE_CHECKING:
-    from asyncio import TimerHandle
-
-    from ottla.config.broker import BrokerConfig
-    from ottla.env.executor import Executor
-    from ottla.env.network import EventLoop, ListeningSocket, ServerNetwork, StreamSocket
 
 log = logging.getLogger("ottla.broker")
 
@@ -69,7 +64,6 @@ class MetricsEndpoint:
         return self._listening.port
 
     def close(self) -> None:
-        """Stop, and close all connections."""
         self._loop.remove_reader(self._listening.fd)
         self._listening.close()
         for scrape in list(self._open):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -20,23 +19,20 @@ Labelled = Iterable[tuple[tuple[str, ...], float]]
 """Label values, and the metric's value for them."""
 
 
-class MetricKind(Enum):
-    """Kinds of metrics."""
-
-    COUNTER = "counter"
-    """Grows until the broker restarts; its name ends in `_total`."""
-    GAUGE = "gauge"
-    """Can go up and down."""
-
-
 @dataclass(frozen=True, slots=True)
 class MetricDeclaration:
-    """A metric's name, kind, help text and labels."""
+    """A metric's name, help text and labels.
+
+    One whose name ends in `_total` is a counter, which grows until the broker restarts; a gauge can go up and down.
+    """
 
     name: str
-    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
+
+    @property
+    def is_counter(self) -> bool:
+        return self.name.endswith("_total")
 
 
 class MetricReading(NamedTuple):
@@ -55,14 +51,11 @@ class MetricsRegistry:
     def add(self, declaration: MetricDeclaration, read: Callable[[], Labelled]) -> None:
         """Add a metric; `read` returns one value per combination of labels (`()` for a metric without labels).
 
-        Raises ValueError for a duplicate name, and for a counter whose name does not end in `_total`.
+        Raises ValueError for a duplicate name.
         """
-        name = declaration.name
-        if name in self._metrics:
-            raise ValueError(f"two metrics are called {name}")
-        if (declaration.kind is MetricKind.COUNTER) != name.endswith("_total"):
-            raise ValueError(f"{name}: the names of counters, and no others, end in _total")
-        self._metrics[name] = (declaration, read)
+        if declaration.name in self._metrics:
+            raise ValueError(f"two metrics are called {declaration.name}")
+        self._metrics[declaration.name] = (declaration, read)
 
     def read(self) -> list[MetricReading]:
         """Read all metrics. One that fails is left out and logged."""
@@ -82,12 +75,11 @@ class _Families:
         self._readings = readings
 
     def collect(self) -> Iterator[Family]:
-        """See `prometheus_client.registry.Collector`."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        families = {MetricKind.COUNTER: CounterMetricFamily, MetricKind.GAUGE: GaugeMetricFamily}
         for declaration, values in self._readings:
-            family = families[declaration.kind](declaration.name, declaration.help, labels=declaration.labels)
+            kind = CounterMetricFamily if declaration.is_counter else GaugeMetricFamily
+            family = kind(declaration.name, declaration.help, labels=declaration.labels)
             for labels, value in values:
                 family.add_metric(labels, value)
             yield family

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.cluster.isr import InSyncReplicas
-
-if TYPE_CHECKING:
-    from ottla.cluster.image import PartitionImage
-    from ottla.cluster.isr import IsAlive
+from ottla.cluster.image import PartitionImage
+from ottla.cluster.isr import InSyncReplicas, IsAlive
 
 #: A follower counts as read by consumers for this long after one was sent there: twice their usual
 #: `metadata.max.age.ms`, after which they ask again.
@@ -42,7 +39,6 @@ class Leader:
 
     @property
     def isr(self) -> frozenset[int]:
-        """The committed ISR."""
         return self.replicas.committed
 
     def is_read_at(self, replica_id: int, now_ms: float) -> None:

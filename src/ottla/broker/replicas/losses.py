@@ -12,16 +12,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.env.disk import DiskError
+from ottla.broker.replicas.partition import Partition
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor
 from ottla.wire.errors import WireError
 from ottla.wire.lost_records import UNKNOWN, LostRecords, decode_lost_records, encode_lost_records
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.partition import Partition
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
 
 log = logging.getLogger("ottla.replicas")
 
@@ -121,14 +118,12 @@ class LossReports:
         self.store(self.encoded())
 
     def forget(self, topic: str, index: int) -> None:
-        """Forget a partition that was deleted."""
         if self._reports.pop((topic, index), None) is not None:
             self.store(self.encoded())
 
     # -- the file: a JSON list of topic, partition and reports
 
     def encoded(self) -> bytes:
-        """The content of the file."""
         lines = [
             json.dumps([topic, index, encode_lost_records(reports).decode()])
             for (topic, index), reports in self._reports.items()
@@ -172,7 +167,6 @@ class LossFile:
         self._write_next()
 
     def close(self) -> None:
-        """Write what is due."""
         self._is_writing = True
         self._write(self._due)
 

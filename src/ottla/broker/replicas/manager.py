@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from ottla.broker.replicas.losses import LossReports
-from ottla.broker.replicas.partition import Partition, Replication
-from ottla.broker.replicas.reports import is_report_due
+from ottla.broker.replicas.partition import Partition, Replication, is_report_due
 from ottla.cluster.image import NO_LEADER
 from ottla.config.topic import LONGEST, LogConfig
 from ottla.storage.following import append_as_follower
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: Partitions that background work looks at in one step.
-PARTITIONS_PER_STEP = 1_000
+#: Partitions that background work looks at in one slice.
+PARTITIONS_PER_SLICE = 1_000
 #: No timer is armed for longer intervals of `flush.ms`: the flush of all logs comes first.
 LATEST_FLUSH_MS = 24 * 3600 * 1000
 
@@ -38,11 +37,9 @@ class RoleListener(Protocol):
 
     def load(self, partition: int, leader_epoch: int) -> None:
         """Note that this broker leads the partition in `leader_epoch`, as it may have done before."""
-        ...
 
     def unload(self, partition: int, leader_epoch: int | None) -> None:
         """Note that this broker does not lead the partition in `leader_epoch`; None: its replica is deleted."""
-        ...
 
 
 class FlushTimer:
@@ -76,7 +73,6 @@ class FlushTimer:
             self._arm(log)
 
     def stop(self) -> None:
-        """Cancel all timers."""
         for handle in self._armed.values():
             handle.cancel()
         self._armed.clear()
@@ -129,12 +125,10 @@ class ReplicaManager:
             yield from partitions.values()
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None if this broker does not host it."""
         partitions = self._by_name.get(topic)
         return partitions.get(index) if partitions is not None else None
 
     def get_by_id(self, topic_id: UUID, index: int) -> Partition | None:
-        """As `get`, by topic id."""
         partitions = self._by_id.get(topic_id)
         return partitions.get(index) if partitions is not None else None
 
@@ -337,19 +331,19 @@ class ReplicaManager:
         self._stop_copying(partition)
         partition.end_role(error)
 
-    def maintain_in_steps(self) -> Generator[None, None, None]:
-        """Look for followers that lag, each half of `replica.lag.time.max.ms`, in steps of a few milliseconds."""
+    def maintain_in_slices(self) -> Generator[None, None, None]:
+        """Look for followers that lag, each half of `replica.lag.time.max.ms`, in slices."""
         now_ms = self.replication.monotonic_ms()
         if now_ms >= self._lags_due_ms:
             self._lags_due_ms = now_ms + self.replication.max_lag_ms / 2
             yield from self.check_lags()
 
     def check_lags(self) -> Generator[None, None, None]:
-        """Have the leaders propose to remove followers that lag, in steps."""
+        """Have the leaders propose to remove followers that lag, in slices."""
         for count, partition in enumerate(tuple(self.shared), 1):
             if partition in self.shared:
                 partition.check_lag(self.replication.monotonic_ms())
-            if count % PARTITIONS_PER_STEP == 0:
+            if count % PARTITIONS_PER_SLICE == 0:
                 yield
 
     # -- records

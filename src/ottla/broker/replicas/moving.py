@@ -11,33 +11,28 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
-from ottla.broker.replicas.reports import is_report_due
-from ottla.env.disk import DiskError
-from ottla.env.executor import NoThread
+from ottla.broker.quotas.replication import ReplicationQuota
+from ottla.broker.replicas.manager import ReplicaManager
+from ottla.broker.replicas.partition import is_report_due
+from ottla.broker.slices import LoopSlices
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor, NoThread
 from ottla.env.futures import settle
 from ottla.env.warmth import bring, without_waiting
 from ottla.records.errors import BatchError
-from ottla.storage.checkpoints import OFFSET_FILES
+from ottla.storage.checkpoints import OFFSET_FILES, forget_moves, read_moves, write_moves
 from ottla.storage.flushing import begin_flush, end_flush
 from ottla.storage.following import append_as_follower
-from ottla.storage.move_marker import forget_moves, read_moves, write_moves
-from ottla.storage.placement import can_be_moved, has_all
+from ottla.storage.log import PartitionLog
+from ottla.storage.log_directory import LogDirectory
+from ottla.storage.manager import LogManager
+from ottla.storage.placement import FutureLog, can_be_moved, has_all
 from ottla.storage.results import AppendRefusal, LogRead, ReadRefusal
 from ottla.storage.topic_settings import copy_topic_settings
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.manager import ReplicaManager
-    from ottla.broker.slices import LoopSlices
-    from ottla.env.clock import Clock
-    from ottla.env.disk import Disk
-    from ottla.env.executor import Executor
-    from ottla.storage.log import PartitionLog
-    from ottla.storage.log_directory import LogDirectory
-    from ottla.storage.manager import LogManager
-    from ottla.storage.placement import FutureLog
 
 log = logging.getLogger("ottla.broker")
 
@@ -63,34 +58,6 @@ LONGEST_WAIT_S: Final = 1.0
 MOST_COLD_ROUNDS: Final = 8
 
 
-class CopyLimit(Protocol):
-    """How many bytes a second may be copied: `ReplicationQuota`."""
-
-    @property
-    def wait_ms(self) -> float:
-        """How long to wait before more is copied; 0 if it may be now."""
-        ...
-
-    @property
-    def most_at_once(self) -> int:
-        """Most bytes of one slice."""
-        ...
-
-    def record(self, size: int) -> None:
-        """Note that bytes were copied."""
-        ...
-
-
-class NoLimit:
-    """Copying as fast as the disks are."""
-
-    wait_ms = 0.0
-    most_at_once = SLICE_BYTES
-
-    def record(self, size: int) -> None:
-        """Nothing to note."""
-
-
 class _Trouble(Exception):
     """A move cannot continue for now; the message says why."""
 
@@ -107,7 +74,7 @@ class ReplicaMover:
         clock: Clock,
         slices: LoopSlices,
         threads: int,
-        limit: CopyLimit | None = None,
+        limit: ReplicationQuota,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
@@ -116,7 +83,7 @@ class ReplicaMover:
         self._clock = clock
         self._slices = slices
         self._threads = threads
-        self._limit = limit if limit is not None else NoLimit()
+        self._limit = limit
         #: Moves that wait for their turn, those that wait for a time, and those being worked on.
         self._queue: dict[PartitionKey, None] = {}
         self._delayed: dict[PartitionKey, asyncio.TimerHandle] = {}
@@ -186,7 +153,7 @@ class ReplicaMover:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # -- turns
+    # -- the queue
 
     def _begin(self, key: PartitionKey) -> None:
         self._forget(key)
@@ -479,7 +446,7 @@ class _Move:
         self._mover.on_point("prepared")
 
     async def _store_checkpoints(self, log_dir: LogDirectory) -> None:
-        """Store all checkpoints, one in a turn of the loop: with many partitions each takes it tens of milliseconds."""
+        """Store all checkpoints, one in a slice: with many partitions each takes it tens of milliseconds."""
         for name in OFFSET_FILES:
             await self._mover._slices.pause()
             await self._stored(partial(self._logs.checkpoints.store, log_dir, name))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from ottla.broker.replicas.awaited import AwaitedOffsets, Committed
 from ottla.broker.replicas.leader import Leader
 from ottla.cluster.isr import UNKNOWN_BROKER_EPOCH
 from ottla.config.topic import LONGEST
@@ -437,3 +437,45 @@ class Partition:
             done(ErrorCode.NONE)
         else:
             self.committed.add(offset, done)
+
+
+#: Called once: with NONE when the record is committed, with an error if the wait has failed.
+Committed = Callable[[ErrorCode], None]
+
+
+class AwaitedOffsets:
+    """Waiters by offset, those of one offset in order. There are at most as many as requests in work."""
+
+    __slots__ = ("_heap", "_order")
+
+    def __init__(self) -> None:
+        self._order = 0
+        self._heap: list[tuple[int, int, Committed]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def add(self, offset: int, done: Committed) -> None:
+        """Call `done` once the record at `offset` is reached."""
+        self._order += 1
+        heappush(self._heap, (offset, self._order, done))
+
+    def reached(self, end: int) -> None:
+        """Notify the waiters below `end`."""
+        heap = self._heap
+        while heap and heap[0][0] < end:
+            heappop(heap)[2](ErrorCode.NONE)
+
+    def fail(self, error: ErrorCode) -> None:
+        heap, self._heap = self._heap, []
+        for _, _, done in heap:
+            done(error)
+
+
+#: The same trouble is logged again after this time.
+REPORT_AGAIN_MS: Final = 60_000
+
+
+def is_report_due(reported_ms: float | None, now_ms: float) -> bool:
+    """Whether trouble that was logged at `reported_ms`, or never (None), is logged at `now_ms`, of the same clock."""
+    return reported_ms is None or now_ms - reported_ms >= REPORT_AGAIN_MS

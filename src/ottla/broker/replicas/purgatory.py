@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from ottla.broker.context import ConnectionState, Pending
-from ottla.broker.replicas.awaited import AwaitedOffsets
+from ottla.broker.replicas.partition import AwaitedOffsets
 from ottla.wire.errors import ErrorCode
 
 

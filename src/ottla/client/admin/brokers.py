@@ -11,7 +11,13 @@ from ottla.client.model import TopicPartition
 from ottla.peer.arguments import MAX_INT32, several, whole_number
 from ottla.peer.errors import KNOWN_CODES
 from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.lost_records import LOST_RECORDS_TAG, LostRecords, decode_lost_records
+from ottla.wire.lost_records import (
+    LOST_RECORDS_TAG,
+    REFUSED_RECORDS_TAG,
+    LostRecords,
+    decode_lost_records,
+    decode_refusal,
+)
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -19,7 +25,6 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from ottla.wire.refused_records import REFUSED_RECORDS_TAG, decode_refusal
 
 
 class BrokerAdmin(AdminCalls):

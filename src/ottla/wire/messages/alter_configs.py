@@ -10,8 +10,6 @@ from ottla.wire.schema import BOOL, INT8, INT16, INT32, STRING, Message, Struct,
 
 @struct
 class AlterableConfig(Struct):
-    """A setting and its value."""
-
     name: str = field(STRING)
     value: str | None = field(STRING, nullable_since=0, default=None)
 
@@ -27,16 +25,12 @@ class AlterConfigsResource(Struct):
 
 @message(versions=(0, 2), flexible_since=2, api_key=33)
 class AlterConfigsRequest(Message):
-    """Resources and their new settings."""
-
     resources: list[AlterConfigsResource] = field(array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
 
 
 @struct
 class AlterConfigsResourceResponse(Struct):
-    """The result of one resource."""
-
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)
     resource_type: int = field(INT8)
@@ -45,7 +39,5 @@ class AlterConfigsResourceResponse(Struct):
 
 @message(versions=(0, 2), flexible_since=2, api_key=33)
 class AlterConfigsResponse(Message):
-    """The results by resource."""
-
     throttle_time_ms: int = field(INT32)
     responses: list[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))

@@ -33,8 +33,6 @@ class AlterPartitionRequestPartitionData(Struct):
 
 @struct
 class AlterPartitionRequestTopicData(Struct):
-    """Partitions of one topic."""
-
     topic_name: str = field(STRING, until=1, ignorable=True)
     topic_id: uuid.UUID = field(UUID, since=2, ignorable=True)
     partitions: list[AlterPartitionRequestPartitionData] = field(array(AlterPartitionRequestPartitionData))
@@ -42,8 +40,6 @@ class AlterPartitionRequestTopicData(Struct):
 
 @message(versions=(0, 3), flexible_since=0, api_key=56)
 class AlterPartitionRequest(Message):
-    """Proposals of one leader."""
-
     broker_id: int = field(INT32)
     broker_epoch: int = field(INT64, default=-1)  # The czxid of the leader's registration.
     topics: list[AlterPartitionRequestTopicData] = field(array(AlterPartitionRequestTopicData))
@@ -51,8 +47,6 @@ class AlterPartitionRequest(Message):
 
 @struct
 class AlterPartitionResponsePartitionData(Struct):
-    """The state of a partition after the proposal."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
     leader_id: int = field(INT32)
@@ -64,8 +58,6 @@ class AlterPartitionResponsePartitionData(Struct):
 
 @struct
 class AlterPartitionResponseTopicData(Struct):
-    """Partitions of one topic."""
-
     topic_name: str = field(STRING, until=1, ignorable=True)
     topic_id: uuid.UUID = field(UUID, since=2, ignorable=True)
     partitions: list[AlterPartitionResponsePartitionData] = field(array(AlterPartitionResponsePartitionData))
@@ -73,8 +65,6 @@ class AlterPartitionResponseTopicData(Struct):
 
 @message(versions=(0, 3), flexible_since=0, api_key=56)
 class AlterPartitionResponse(Message):
-    """The controller's decisions."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     topics: list[AlterPartitionResponseTopicData] = field(array(AlterPartitionResponseTopicData))

@@ -15,24 +15,18 @@ class ReassignablePartition(Struct):
 
 @struct
 class ReassignableTopic(Struct):
-    """Partitions of one topic."""
-
     name: str = field(STRING)
     partitions: list[ReassignablePartition] = field(array(ReassignablePartition))
 
 
 @message(versions=(0, 0), flexible_since=0, api_key=45)
 class AlterPartitionReassignmentsRequest(Message):
-    """Partitions to move."""
-
     timeout_ms: int = field(INT32, default=60000)
     topics: list[ReassignableTopic] = field(array(ReassignableTopic))
 
 
 @struct
 class ReassignablePartitionResponse(Struct):
-    """The result of one partition."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)
@@ -40,16 +34,12 @@ class ReassignablePartitionResponse(Struct):
 
 @struct
 class ReassignableTopicResponse(Struct):
-    """Results of one topic."""
-
     name: str = field(STRING)
     partitions: list[ReassignablePartitionResponse] = field(array(ReassignablePartitionResponse))
 
 
 @message(versions=(0, 0), flexible_since=0, api_key=45)
 class AlterPartitionReassignmentsResponse(Message):
-    """Whether the reassignments began."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)

@@ -10,8 +10,6 @@ from ottla.wire.schema import INT16, INT32, STRING, Message, Struct, array, fiel
 
 @struct
 class AlterReplicaLogDirTopic(Struct):
-    """Partitions of one topic."""
-
     name: str = field(STRING)
     partitions: list[int] = field(array(INT32))
 
@@ -26,30 +24,22 @@ class AlterReplicaLogDir(Struct):
 
 @message(versions=(0, 2), flexible_since=2, api_key=34)
 class AlterReplicaLogDirsRequest(Message):
-    """The replicas to move, by log directory."""
-
     dirs: list[AlterReplicaLogDir] = field(array(AlterReplicaLogDir))
 
 
 @struct
 class AlterReplicaLogDirPartitionResult(Struct):
-    """The result for one partition."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
 
 
 @struct
 class AlterReplicaLogDirTopicResult(Struct):
-    """The results of one topic."""
-
     topic_name: str = field(STRING)
     partitions: list[AlterReplicaLogDirPartitionResult] = field(array(AlterReplicaLogDirPartitionResult))
 
 
 @message(versions=(0, 2), flexible_since=2, api_key=34)
 class AlterReplicaLogDirsResponse(Message):
-    """The results."""
-
     throttle_time_ms: int = field(INT32)
     results: list[AlterReplicaLogDirTopicResult] = field(array(AlterReplicaLogDirTopicResult))

@@ -13,8 +13,6 @@ from ottla.wire.schema import BOOL, INT16, INT32, INT64, STRING, Message, Struct
 
 @message(versions=(0, 4), flexible_since=3, api_key=18)
 class ApiVersionsRequest(Message):
-    """Asks for the APIs."""
-
     client_software_name: str = field(STRING, since=3, ignorable=True)
     client_software_version: str = field(STRING, since=3, ignorable=True)
 
@@ -30,8 +28,6 @@ class FinalizedFeatureKey(Struct):
 
 @struct
 class SupportedFeatureKey(Struct):
-    """A feature that the broker could use."""
-
     name: str = field(STRING, since=3)
     min_version: int = field(INT16, since=3)
     max_version: int = field(INT16, since=3)
@@ -39,8 +35,6 @@ class SupportedFeatureKey(Struct):
 
 @struct
 class ApiVersion(Struct):
-    """The versions of one API."""
-
     api_key: int = field(INT16)
     min_version: int = field(INT16)
     max_version: int = field(INT16)
@@ -48,8 +42,6 @@ class ApiVersion(Struct):
 
 @message(versions=(0, 4), flexible_since=3, api_key=18)
 class ApiVersionsResponse(Message):
-    """The APIs that are served."""
-
     error_code: int = field(INT16)
     api_keys: list[ApiVersion] = field(array(ApiVersion))
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)

@@ -34,16 +34,12 @@ class ConsumerProtocolSubscription(Message):
 
 @struct
 class ConsumerProtocolAssignmentTopicPartition(Struct):
-    """Partitions of one topic that the member gets."""
-
     topic: str = field(STRING)
     partitions: list[int] = field(array(INT32))
 
 
 @message(versions=(0, 3))
 class ConsumerProtocolAssignment(Message):
-    """The partitions that a member gets."""
-
     assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = field(
         array(ConsumerProtocolAssignmentTopicPartition)
     )

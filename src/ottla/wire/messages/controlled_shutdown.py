@@ -10,8 +10,6 @@ from ottla.wire.schema import INT16, INT32, INT64, STRING, Message, Struct, arra
 
 @message(versions=(0, 3), flexible_since=3, api_key=7)
 class ControlledShutdownRequest(Message):
-    """The broker that wants to stop."""
-
     broker_id: int = field(INT32)
     broker_epoch: int = field(INT64, since=2, default=-1, ignorable=True)
 

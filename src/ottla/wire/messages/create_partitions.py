@@ -10,15 +10,11 @@ from ottla.wire.schema import BOOL, INT16, INT32, STRING, Message, Struct, array
 
 @struct
 class CreatePartitionsAssignment(Struct):
-    """The brokers of one new partition."""
-
     broker_ids: list[int] = field(array(INT32))
 
 
 @struct
 class CreatePartitionsTopic(Struct):
-    """The new total of partitions of a topic."""
-
     name: str = field(STRING)
     count: int = field(INT32)  # The new total.
     assignments: list[CreatePartitionsAssignment] | None = field(array(CreatePartitionsAssignment), nullable_since=0)
@@ -26,8 +22,6 @@ class CreatePartitionsTopic(Struct):
 
 @message(versions=(0, 3), flexible_since=2, api_key=37)
 class CreatePartitionsRequest(Message):
-    """Topics that shall grow."""
-
     topics: list[CreatePartitionsTopic] = field(array(CreatePartitionsTopic))
     timeout_ms: int = field(INT32)
     validate_only: bool = field(BOOL)
@@ -35,8 +29,6 @@ class CreatePartitionsRequest(Message):
 
 @struct
 class CreatePartitionsTopicResult(Struct):
-    """Result of one topic."""
-
     name: str = field(STRING)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)
@@ -44,7 +36,5 @@ class CreatePartitionsTopicResult(Struct):
 
 @message(versions=(0, 3), flexible_since=2, api_key=37)
 class CreatePartitionsResponse(Message):
-    """The results by topic."""
-
     throttle_time_ms: int = field(INT32)
     results: list[CreatePartitionsTopicResult] = field(array(CreatePartitionsTopicResult))

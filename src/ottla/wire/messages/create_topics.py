@@ -14,8 +14,6 @@ from ottla.wire.schema import BOOL, INT8, INT16, INT32, STRING, UUID, Message, S
 
 @struct
 class CreatableTopicConfig(Struct):
-    """A setting of the new topic."""
-
     name: str = field(STRING)
     value: str | None = field(STRING, nullable_since=0, default=None)
 
@@ -30,8 +28,6 @@ class CreatableReplicaAssignment(Struct):
 
 @struct
 class CreatableTopic(Struct):
-    """A topic to create."""
-
     name: str = field(STRING)
     num_partitions: int = field(INT32)  # -1 with assignments, or (version 4) for the broker's default.
     replication_factor: int = field(INT16)  # -1 with assignments, or (version 4) for the broker's default.
@@ -41,8 +37,6 @@ class CreatableTopic(Struct):
 
 @message(versions=(0, 7), flexible_since=5, api_key=19)
 class CreateTopicsRequest(Message):
-    """Topics to create."""
-
     topics: list[CreatableTopic] = field(array(CreatableTopic))
     timeout_ms: int = field(INT32, default=60000)
     validate_only: bool = field(BOOL, since=1)
@@ -50,8 +44,6 @@ class CreateTopicsRequest(Message):
 
 @struct
 class CreatableTopicConfigs(Struct):
-    """A setting that the topic has."""
-
     name: str = field(STRING, since=5)
     value: str | None = field(STRING, since=5, nullable_since=5, default=None)
     read_only: bool = field(BOOL, since=5)
@@ -77,7 +69,5 @@ class CreatableTopicResult(Struct):
 
 @message(versions=(0, 7), flexible_since=5, api_key=19)
 class CreateTopicsResponse(Message):
-    """The results by topic."""
-
     throttle_time_ms: int = field(INT32, since=2, ignorable=True)
     topics: list[CreatableTopicResult] = field(array(CreatableTopicResult))

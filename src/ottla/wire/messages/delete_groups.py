@@ -10,22 +10,16 @@ from ottla.wire.schema import INT16, INT32, STRING, Message, Struct, array, fiel
 
 @message(versions=(0, 2), flexible_since=2, api_key=42)
 class DeleteGroupsRequest(Message):
-    """Groups to delete."""
-
     groups_names: list[str] = field(array(STRING))
 
 
 @struct
 class DeletableGroupResult(Struct):
-    """Result of one group."""
-
     group_id: str = field(STRING)
     error_code: int = field(INT16)
 
 
 @message(versions=(0, 2), flexible_since=2, api_key=42)
 class DeleteGroupsResponse(Message):
-    """The results by group."""
-
     throttle_time_ms: int = field(INT32)
     results: list[DeletableGroupResult] = field(array(DeletableGroupResult))

@@ -18,24 +18,18 @@ class DeleteRecordsPartition(Struct):
 
 @struct
 class DeleteRecordsTopic(Struct):
-    """Partitions of one topic."""
-
     name: str = field(STRING)
     partitions: list[DeleteRecordsPartition] = field(array(DeleteRecordsPartition))
 
 
 @message(versions=(0, 2), flexible_since=2, api_key=21)
 class DeleteRecordsRequest(Message):
-    """Records to delete."""
-
     topics: list[DeleteRecordsTopic] = field(array(DeleteRecordsTopic))
     timeout_ms: int = field(INT32)
 
 
 @struct
 class DeleteRecordsPartitionResult(Struct):
-    """Result of one partition."""
-
     partition_index: int = field(INT32)
     low_watermark: int = field(INT64)
     error_code: int = field(INT16)
@@ -43,15 +37,11 @@ class DeleteRecordsPartitionResult(Struct):
 
 @struct
 class DeleteRecordsTopicResult(Struct):
-    """Results of one topic."""
-
     name: str = field(STRING)
     partitions: list[DeleteRecordsPartitionResult] = field(array(DeleteRecordsPartitionResult))
 
 
 @message(versions=(0, 2), flexible_since=2, api_key=21)
 class DeleteRecordsResponse(Message):
-    """The results by topic."""
-
     throttle_time_ms: int = field(INT32)
     topics: list[DeleteRecordsTopicResult] = field(array(DeleteRecordsTopicResult))

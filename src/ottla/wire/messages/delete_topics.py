@@ -12,16 +12,12 @@ from ottla.wire.schema import INT16, INT32, STRING, UUID, Message, Struct, array
 
 @struct
 class DeleteTopicState(Struct):
-    """A topic by name or id."""
-
     name: str | None = field(STRING, since=6, nullable_since=6, default=None)
     topic_id: uuid.UUID = field(UUID, since=6)
 
 
 @message(versions=(0, 6), flexible_since=4, api_key=20)
 class DeleteTopicsRequest(Message):
-    """Topics to delete."""
-
     topics: list[DeleteTopicState] = field(array(DeleteTopicState), since=6)
     topic_names: list[str] = field(array(STRING), until=5, ignorable=True)
     timeout_ms: int = field(INT32)
@@ -29,8 +25,6 @@ class DeleteTopicsRequest(Message):
 
 @struct
 class DeletableTopicResult(Struct):
-    """Result of one topic."""
-
     name: str | None = field(STRING, nullable_since=6)
     topic_id: uuid.UUID = field(UUID, since=6, ignorable=True)
     error_code: int = field(INT16)
@@ -39,7 +33,5 @@ class DeletableTopicResult(Struct):
 
 @message(versions=(0, 6), flexible_since=4, api_key=20)
 class DeleteTopicsResponse(Message):
-    """The results by topic."""
-
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     responses: list[DeletableTopicResult] = field(array(DeletableTopicResult))

@@ -10,16 +10,12 @@ from ottla.wire.schema import BOOL, INT8, INT16, INT32, STRING, Message, Struct,
 
 @message(versions=(0, 1), flexible_since=0, api_key=60)
 class DescribeClusterRequest(Message):
-    """Asks for the cluster."""
-
     include_cluster_authorized_operations: bool = field(BOOL)
     endpoint_type: int = field(INT8, since=1, default=1)  # 1 brokers, 2 controllers.
 
 
 @struct
 class DescribeClusterBroker(Struct):
-    """A broker."""
-
     broker_id: int = field(INT32)
     host: str = field(STRING)
     port: int = field(INT32)
@@ -28,8 +24,6 @@ class DescribeClusterBroker(Struct):
 
 @message(versions=(0, 1), flexible_since=0, api_key=60)
 class DescribeClusterResponse(Message):
-    """The cluster."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)

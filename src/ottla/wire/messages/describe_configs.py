@@ -19,8 +19,6 @@ class DescribeConfigsResource(Struct):
 
 @message(versions=(0, 4), flexible_since=4, api_key=32)
 class DescribeConfigsRequest(Message):
-    """Resources whose settings are asked for."""
-
     resources: list[DescribeConfigsResource] = field(array(DescribeConfigsResource))
     include_synonyms: bool = field(BOOL, since=1)
     include_documentation: bool = field(BOOL, since=3)
@@ -37,8 +35,6 @@ class DescribeConfigsSynonym(Struct):
 
 @struct
 class DescribeConfigsResourceResult(Struct):
-    """A setting."""
-
     name: str = field(STRING)
     value: str | None = field(STRING, nullable_since=0, default=None)
     read_only: bool = field(BOOL)
@@ -54,8 +50,6 @@ class DescribeConfigsResourceResult(Struct):
 
 @struct
 class DescribeConfigsResult(Struct):
-    """The settings of one resource."""
-
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)
     resource_type: int = field(INT8)
@@ -65,7 +59,5 @@ class DescribeConfigsResult(Struct):
 
 @message(versions=(0, 4), flexible_since=4, api_key=32)
 class DescribeConfigsResponse(Message):
-    """The settings."""
-
     throttle_time_ms: int = field(INT32)
     results: list[DescribeConfigsResult] = field(array(DescribeConfigsResult))

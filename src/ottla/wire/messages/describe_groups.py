@@ -10,16 +10,12 @@ from ottla.wire.schema import BOOL, BYTES, INT16, INT32, STRING, Message, Struct
 
 @message(versions=(0, 5), flexible_since=5, api_key=15)
 class DescribeGroupsRequest(Message):
-    """Groups asked for."""
-
     groups: list[str] = field(array(STRING))
     include_authorized_operations: bool = field(BOOL, since=3)
 
 
 @struct
 class DescribedGroupMember(Struct):
-    """A member."""
-
     member_id: str = field(STRING)
     group_instance_id: str | None = field(STRING, since=4, nullable_since=4, default=None, ignorable=True)
     client_id: str = field(STRING)
@@ -30,8 +26,6 @@ class DescribedGroupMember(Struct):
 
 @struct
 class DescribedGroup(Struct):
-    """State and members of one group."""
-
     error_code: int = field(INT16)
     group_id: str = field(STRING)
     group_state: str = field(STRING)
@@ -44,7 +38,5 @@ class DescribedGroup(Struct):
 
 @message(versions=(0, 5), flexible_since=5, api_key=15)
 class DescribeGroupsResponse(Message):
-    """The groups."""
-
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     groups: list[DescribedGroup] = field(array(DescribedGroup))

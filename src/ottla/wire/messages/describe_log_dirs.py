@@ -10,23 +10,17 @@ from ottla.wire.schema import BOOL, INT16, INT32, INT64, STRING, Message, Struct
 
 @struct
 class DescribableLogDirTopic(Struct):
-    """Partitions of one topic."""
-
     topic: str = field(STRING)
     partitions: list[int] = field(array(INT32))
 
 
 @message(versions=(0, 4), flexible_since=2, api_key=35)
 class DescribeLogDirsRequest(Message):
-    """The partitions asked for."""
-
     topics: list[DescribableLogDirTopic] | None = field(array(DescribableLogDirTopic), nullable_since=0)  # null: all
 
 
 @struct
 class DescribeLogDirsPartition(Struct):
-    """One partition's log."""
-
     partition_index: int = field(INT32)
     partition_size: int = field(INT64)  # Bytes of its segments.
     offset_lag: int = field(INT64)  # How far it is behind.
@@ -35,16 +29,12 @@ class DescribeLogDirsPartition(Struct):
 
 @struct
 class DescribeLogDirsTopic(Struct):
-    """The logs of one topic."""
-
     name: str = field(STRING)
     partitions: list[DescribeLogDirsPartition] = field(array(DescribeLogDirsPartition))
 
 
 @struct
 class DescribeLogDirsResult(Struct):
-    """One log directory."""
-
     error_code: int = field(INT16)
     log_dir: str = field(STRING)  # Its absolute path.
     topics: list[DescribeLogDirsTopic] = field(array(DescribeLogDirsTopic))
@@ -54,8 +44,6 @@ class DescribeLogDirsResult(Struct):
 
 @message(versions=(0, 4), flexible_since=2, api_key=35)
 class DescribeLogDirsResponse(Message):
-    """The log directories."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16, since=3, ignorable=True)
     results: list[DescribeLogDirsResult] = field(array(DescribeLogDirsResult))

@@ -7,16 +7,12 @@ from ottla.wire.schema import INT16, INT32, INT64, STRING, Message, Struct, arra
 
 @struct
 class TopicRequest(Struct):
-    """Partitions of one topic."""
-
     name: str = field(STRING)
     partition_indexes: list[int] = field(array(INT32))
 
 
 @message(versions=(0, 0), flexible_since=0, api_key=61)
 class DescribeProducersRequest(Message):
-    """The partitions asked about, of their leader."""
-
     topics: list[TopicRequest] = field(array(TopicRequest))
 
 
@@ -34,8 +30,6 @@ class ProducerState(Struct):
 
 @struct
 class PartitionResponse(Struct):
-    """The producers of one partition, or the error."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)
@@ -44,15 +38,11 @@ class PartitionResponse(Struct):
 
 @struct
 class TopicResponse(Struct):
-    """Results of one topic."""
-
     name: str = field(STRING)
     partitions: list[PartitionResponse] = field(array(PartitionResponse))
 
 
 @message(versions=(0, 0), flexible_since=0, api_key=61)
 class DescribeProducersResponse(Message):
-    """The producers of each partition."""
-
     throttle_time_ms: int = field(INT32)
     topics: list[TopicResponse] = field(array(TopicResponse))

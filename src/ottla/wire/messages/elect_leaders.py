@@ -10,8 +10,6 @@ from ottla.wire.schema import INT8, INT16, INT32, STRING, Message, Struct, array
 
 @struct
 class TopicPartitions(Struct):
-    """Partitions of one topic."""
-
     topic: str = field(STRING)
     partitions: list[int] = field(array(INT32))
 
@@ -27,8 +25,6 @@ class ElectLeadersRequest(Message):
 
 @struct
 class PartitionResult(Struct):
-    """The result of one partition."""
-
     partition_id: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)
@@ -36,8 +32,6 @@ class PartitionResult(Struct):
 
 @struct
 class ReplicaElectionResult(Struct):
-    """Results of one topic."""
-
     topic: str = field(STRING)
     partition_result: list[PartitionResult] = field(array(PartitionResult))
 

@@ -52,8 +52,6 @@ class FetchPartition(Struct):
 
 @struct
 class FetchTopic(Struct):
-    """Partitions of one topic to read."""
-
     topic: str = field(STRING, until=12, ignorable=True)
     topic_id: uuid.UUID = field(UUID, since=13, ignorable=True)
     partitions: list[FetchPartition] = field(array(FetchPartition))
@@ -61,8 +59,6 @@ class FetchTopic(Struct):
 
 @struct
 class ReplicaState(Struct):
-    """The follower that asks."""
-
     replica_id: int = field(INT32, since=15, default=-1)
     replica_epoch: int = field(INT64, since=15, default=-1)
 
@@ -122,16 +118,12 @@ class LeaderIdAndEpoch(Struct):
 
 @struct
 class EpochEndOffset(Struct):
-    """The end of a leader epoch."""
-
     epoch: int = field(INT32, since=12, default=-1)
     end_offset: int = field(INT64, since=12, default=-1)
 
 
 @struct
 class PartitionData(Struct):
-    """Batches of one partition."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
     high_watermark: int = field(INT64)
@@ -149,8 +141,6 @@ class PartitionData(Struct):
 
 @struct
 class FetchableTopicResponse(Struct):
-    """Partitions of one topic."""
-
     topic: str = field(STRING, until=12, ignorable=True)
     topic_id: uuid.UUID = field(UUID, since=13, ignorable=True)
     partitions: list[PartitionData] = field(array(PartitionData))
@@ -158,8 +148,6 @@ class FetchableTopicResponse(Struct):
 
 @message(versions=(0, 17), flexible_since=12, api_key=1)
 class FetchResponse(Message):
-    """The batches that were read."""
-
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16, since=7, ignorable=True)
     session_id: int = field(INT32, since=7)

@@ -11,8 +11,6 @@ from ottla.wire.schema import INT8, INT16, INT32, STRING, Message, Struct, array
 
 @message(versions=(0, 6), flexible_since=3, api_key=10)
 class FindCoordinatorRequest(Message):
-    """Whose coordinator is asked for."""
-
     key: str = field(STRING, until=3)
     key_type: int = field(INT8, since=1)  # 0 group, 1 transaction, 2 share.
     coordinator_keys: list[str] = field(array(STRING), since=4)
@@ -20,8 +18,6 @@ class FindCoordinatorRequest(Message):
 
 @struct
 class Coordinator(Struct):
-    """The coordinator of one key."""
-
     key: str = field(STRING, since=4)
     node_id: int = field(INT32, since=4)
     host: str = field(STRING, since=4)
@@ -32,8 +28,6 @@ class Coordinator(Struct):
 
 @message(versions=(0, 6), flexible_since=3, api_key=10)
 class FindCoordinatorResponse(Message):
-    """The coordinators."""
-
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16, until=3)
     error_message: str | None = field(STRING, since=1, until=3, nullable_since=1, default=None, ignorable=True)

@@ -28,16 +28,12 @@ class AlterConfigsResource(Struct):
 
 @message(versions=(0, 1), flexible_since=1, api_key=44)
 class IncrementalAlterConfigsRequest(Message):
-    """Resources and changes."""
-
     resources: list[AlterConfigsResource] = field(array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
 
 
 @struct
 class AlterConfigsResourceResponse(Struct):
-    """The result of one resource."""
-
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)
     resource_type: int = field(INT8)
@@ -46,7 +42,5 @@ class AlterConfigsResourceResponse(Struct):
 
 @message(versions=(0, 1), flexible_since=1, api_key=44)
 class IncrementalAlterConfigsResponse(Message):
-    """The results by resource."""
-
     throttle_time_ms: int = field(INT32)
     responses: list[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))

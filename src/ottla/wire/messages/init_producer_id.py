@@ -10,8 +10,6 @@ from ottla.wire.schema import INT16, INT32, INT64, STRING, Message, field, messa
 
 @message(versions=(0, 5), flexible_since=2, api_key=22)
 class InitProducerIdRequest(Message):
-    """A producer asks for an id."""
-
     transactional_id: str | None = field(STRING, nullable_since=0, default=None)
     transaction_timeout_ms: int = field(INT32)
     producer_id: int = field(INT64, since=3, default=-1)
@@ -20,8 +18,6 @@ class InitProducerIdRequest(Message):
 
 @message(versions=(0, 5), flexible_since=2, api_key=22)
 class InitProducerIdResponse(Message):
-    """The id and epoch."""
-
     throttle_time_ms: int = field(INT32, ignorable=True)
     error_code: int = field(INT16)
     producer_id: int = field(INT64, default=-1)

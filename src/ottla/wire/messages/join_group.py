@@ -20,8 +20,6 @@ class JoinGroupRequestProtocol(Struct):
 
 @message(versions=(0, 9), flexible_since=6, api_key=11)
 class JoinGroupRequest(Message):
-    """A member joins."""
-
     group_id: str = field(STRING)
     session_timeout_ms: int = field(INT32)  # Without a heartbeat for so long the member is dead.
     # How long the others wait for it; -1: the session timeout.

@@ -46,8 +46,6 @@ class LeaderAndIsrPartitionState(Struct):
 
 @struct
 class LeaderAndIsrTopicState(Struct):
-    """Partitions of one topic."""
-
     topic_name: str = field(STRING, since=2)
     topic_id: uuid.UUID = field(UUID, since=5, ignorable=True)  # Zero for a topic without an id.
     partition_states: list[LeaderAndIsrPartitionState] = field(array(LeaderAndIsrPartitionState), since=2)
@@ -64,8 +62,6 @@ class LeaderAndIsrLiveLeader(Struct):
 
 @message(versions=(0, 7), flexible_since=4, api_key=4)
 class LeaderAndIsrRequest(Message):
-    """Replicas to lead or to follow."""
-
     controller_id: int = field(INT32)
     is_kraft_controller: bool = field(BOOL, since=7, default=False)
     controller_epoch: int = field(INT32)
@@ -78,8 +74,6 @@ class LeaderAndIsrRequest(Message):
 
 @struct
 class LeaderAndIsrPartitionError(Struct):
-    """The result of one partition."""
-
     topic_name: str = field(STRING, until=4, ignorable=True)
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
@@ -87,16 +81,12 @@ class LeaderAndIsrPartitionError(Struct):
 
 @struct
 class LeaderAndIsrTopicError(Struct):
-    """Results of one topic."""
-
     topic_id: uuid.UUID = field(UUID, since=5)
     partition_errors: list[LeaderAndIsrPartitionError] = field(array(LeaderAndIsrPartitionError), since=5)
 
 
 @message(versions=(0, 7), flexible_since=4, api_key=4)
 class LeaderAndIsrResponse(Message):
-    """The results by partition."""
-
     error_code: int = field(INT16)
     partition_errors: list[LeaderAndIsrPartitionError] = field(array(LeaderAndIsrPartitionError), until=4)
     topics: list[LeaderAndIsrTopicError] = field(array(LeaderAndIsrTopicError), since=5)

@@ -11,8 +11,6 @@ from ottla.wire.schema import INT16, INT32, STRING, Message, Struct, array, fiel
 
 @struct
 class MemberIdentity(Struct):
-    """A member that leaves."""
-
     member_id: str = field(STRING, since=3)
     group_instance_id: str | None = field(STRING, since=3, nullable_since=3, default=None)
     reason: str | None = field(STRING, since=5, nullable_since=5, default=None, ignorable=True)
@@ -20,8 +18,6 @@ class MemberIdentity(Struct):
 
 @message(versions=(0, 5), flexible_since=4, api_key=13)
 class LeaveGroupRequest(Message):
-    """The members that leave."""
-
     group_id: str = field(STRING)
     member_id: str = field(STRING, until=2)
     members: list[MemberIdentity] = field(array(MemberIdentity), since=3)
@@ -29,8 +25,6 @@ class LeaveGroupRequest(Message):
 
 @struct
 class MemberResponse(Struct):
-    """Result of one member."""
-
     member_id: str = field(STRING, since=3)
     group_instance_id: str | None = field(STRING, since=3, nullable_since=3, default=None)
     error_code: int = field(INT16, since=3)
@@ -38,8 +32,6 @@ class MemberResponse(Struct):
 
 @message(versions=(0, 5), flexible_since=4, api_key=13)
 class LeaveGroupResponse(Message):
-    """The results by member."""
-
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16)
     members: list[MemberResponse] = field(array(MemberResponse), since=3)

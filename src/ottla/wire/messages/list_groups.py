@@ -18,8 +18,6 @@ class ListGroupsRequest(Message):
 
 @struct
 class ListedGroup(Struct):
-    """A group."""
-
     group_id: str = field(STRING)
     protocol_type: str = field(STRING)
     group_state: str = field(STRING, since=4, ignorable=True)
@@ -28,8 +26,6 @@ class ListedGroup(Struct):
 
 @message(versions=(0, 5), flexible_since=3, api_key=16)
 class ListGroupsResponse(Message):
-    """The groups."""
-
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16)
     groups: list[ListedGroup] = field(array(ListedGroup))

@@ -14,8 +14,6 @@ from ottla.wire.schema import INT8, INT16, INT32, INT64, STRING, Message, Struct
 
 @struct
 class ListOffsetsPartition(Struct):
-    """One look-up."""
-
     partition_index: int = field(INT32)
     current_leader_epoch: int = field(INT32, since=4, default=-1, ignorable=True)
     timestamp: int = field(INT64)
@@ -24,16 +22,12 @@ class ListOffsetsPartition(Struct):
 
 @struct
 class ListOffsetsTopic(Struct):
-    """Partitions of one topic."""
-
     name: str = field(STRING)
     partitions: list[ListOffsetsPartition] = field(array(ListOffsetsPartition))
 
 
 @message(versions=(0, 9), flexible_since=6, api_key=2)
 class ListOffsetsRequest(Message):
-    """Offsets to look up."""
-
     replica_id: int = field(INT32)  # -1 for consumers, who have to set it.
     isolation_level: int = field(INT8, since=2)  # 0 read uncommitted, 1 read committed.
     topics: list[ListOffsetsTopic] = field(array(ListOffsetsTopic))
@@ -53,15 +47,11 @@ class ListOffsetsPartitionResponse(Struct):
 
 @struct
 class ListOffsetsTopicResponse(Struct):
-    """Offsets of one topic."""
-
     name: str = field(STRING)
     partitions: list[ListOffsetsPartitionResponse] = field(array(ListOffsetsPartitionResponse))
 
 
 @message(versions=(0, 9), flexible_since=6, api_key=2)
 class ListOffsetsResponse(Message):
-    """The offsets."""
-
     throttle_time_ms: int = field(INT32, since=2, ignorable=True)
     topics: list[ListOffsetsTopicResponse] = field(array(ListOffsetsTopicResponse))

@@ -7,8 +7,6 @@ from ottla.wire.schema import INT16, INT32, STRING, Message, Struct, array, fiel
 
 @struct
 class ListPartitionReassignmentsTopics(Struct):
-    """Partitions of one topic."""
-
     name: str = field(STRING)
     partition_indexes: list[int] = field(array(INT32))
 
@@ -25,8 +23,6 @@ class ListPartitionReassignmentsRequest(Message):
 
 @struct
 class OngoingPartitionReassignment(Struct):
-    """A partition that moves."""
-
     partition_index: int = field(INT32)
     replicas: list[int] = field(array(INT32))  # All of them: old, added and removed ones.
     adding_replicas: list[int] = field(array(INT32))
@@ -35,16 +31,12 @@ class OngoingPartitionReassignment(Struct):
 
 @struct
 class OngoingTopicReassignment(Struct):
-    """Partitions of one topic."""
-
     name: str = field(STRING)
     partitions: list[OngoingPartitionReassignment] = field(array(OngoingPartitionReassignment))
 
 
 @message(versions=(0, 0), flexible_since=0, api_key=46)
 class ListPartitionReassignmentsResponse(Message):
-    """The reassignments."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0, default=None)

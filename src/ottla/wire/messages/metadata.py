@@ -32,8 +32,6 @@ class MetadataRequest(Message):
 
 @struct
 class MetadataResponsePartition(Struct):
-    """A partition and its replicas."""
-
     error_code: int = field(INT16)
     partition_index: int = field(INT32)
     leader_id: int = field(INT32)
@@ -68,8 +66,6 @@ class MetadataResponseBroker(Struct):
 
 @message(versions=(0, 12), flexible_since=9, api_key=3)
 class MetadataResponse(Message):
-    """Brokers and topics."""
-
     throttle_time_ms: int = field(INT32, since=3, ignorable=True)
     brokers: list[MetadataResponseBroker] = field(array(MetadataResponseBroker))
     cluster_id: str | None = field(STRING, since=2, nullable_since=2, default=None, ignorable=True)

@@ -12,8 +12,6 @@ from ottla.wire.schema import INT16, INT32, INT64, STRING, Message, Struct, arra
 
 @struct
 class OffsetCommitRequestPartition(Struct):
-    """The position in one partition."""
-
     partition_index: int = field(INT32)
     committed_offset: int = field(INT64)
     committed_leader_epoch: int = field(INT32, since=6, default=-1, ignorable=True)
@@ -23,16 +21,12 @@ class OffsetCommitRequestPartition(Struct):
 
 @struct
 class OffsetCommitRequestTopic(Struct):
-    """Positions in one topic."""
-
     name: str = field(STRING)
     partitions: list[OffsetCommitRequestPartition] = field(array(OffsetCommitRequestPartition))
 
 
 @message(versions=(0, 9), flexible_since=8, api_key=8)
 class OffsetCommitRequest(Message):
-    """Positions to keep."""
-
     group_id: str = field(STRING)
     generation_id_or_member_epoch: int = field(INT32, since=1, default=-1, ignorable=True)
     member_id: str = field(STRING, since=1, ignorable=True)
@@ -43,23 +37,17 @@ class OffsetCommitRequest(Message):
 
 @struct
 class OffsetCommitResponsePartition(Struct):
-    """Result of one partition."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
 
 
 @struct
 class OffsetCommitResponseTopic(Struct):
-    """Results of one topic."""
-
     name: str = field(STRING)
     partitions: list[OffsetCommitResponsePartition] = field(array(OffsetCommitResponsePartition))
 
 
 @message(versions=(0, 9), flexible_since=8, api_key=8)
 class OffsetCommitResponse(Message):
-    """The results by topic."""
-
     throttle_time_ms: int = field(INT32, since=3, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = field(array(OffsetCommitResponseTopic))

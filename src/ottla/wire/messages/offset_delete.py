@@ -10,39 +10,29 @@ from ottla.wire.schema import INT16, INT32, STRING, Message, Struct, array, fiel
 
 @struct
 class OffsetDeleteRequestPartition(Struct):
-    """A partition whose offset is to go."""
-
     partition_index: int = field(INT32)
 
 
 @struct
 class OffsetDeleteRequestTopic(Struct):
-    """Partitions of one topic."""
-
     name: str = field(STRING)
     partitions: list[OffsetDeleteRequestPartition] = field(array(OffsetDeleteRequestPartition))
 
 
 @message(versions=(0, 0), api_key=47)
 class OffsetDeleteRequest(Message):
-    """Offsets to forget."""
-
     group_id: str = field(STRING)
     topics: list[OffsetDeleteRequestTopic] = field(array(OffsetDeleteRequestTopic))
 
 
 @struct
 class OffsetDeleteResponsePartition(Struct):
-    """Result of one partition."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
 
 
 @struct
 class OffsetDeleteResponseTopic(Struct):
-    """Results of one topic."""
-
     name: str = field(STRING)
     partitions: list[OffsetDeleteResponsePartition] = field(array(OffsetDeleteResponsePartition))
 

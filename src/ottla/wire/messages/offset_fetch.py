@@ -69,8 +69,6 @@ class OffsetFetchResponseTopics(Struct):
 
 @struct
 class OffsetFetchResponseGroup(Struct):
-    """Positions of one group."""
-
     group_id: str = field(STRING, since=8)
     topics: list[OffsetFetchResponseTopics] = field(array(OffsetFetchResponseTopics), since=8)
     error_code: int = field(INT16, since=8)
@@ -97,8 +95,6 @@ class OffsetFetchResponseTopic(Struct):
 
 @message(versions=(0, 9), flexible_since=6, api_key=9)
 class OffsetFetchResponse(Message):
-    """The positions."""
-
     throttle_time_ms: int = field(INT32, since=3, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field(array(OffsetFetchResponseTopic), until=7)
     error_code: int = field(INT16, since=2, until=7, ignorable=True)

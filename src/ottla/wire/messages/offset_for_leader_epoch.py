@@ -10,8 +10,6 @@ from ottla.wire.schema import INT16, INT32, INT64, STRING, Message, Struct, arra
 
 @struct
 class OffsetForLeaderPartition(Struct):
-    """One look-up."""
-
     partition: int = field(INT32)
     current_leader_epoch: int = field(INT32, since=2, default=-1, ignorable=True)
     leader_epoch: int = field(INT32)
@@ -19,16 +17,12 @@ class OffsetForLeaderPartition(Struct):
 
 @struct
 class OffsetForLeaderTopic(Struct):
-    """Partitions of one topic."""
-
     topic: str = field(STRING)
     partitions: list[OffsetForLeaderPartition] = field(array(OffsetForLeaderPartition))
 
 
 @message(versions=(0, 4), flexible_since=4, api_key=23)
 class OffsetForLeaderEpochRequest(Message):
-    """Epochs to look up."""
-
     # -1 for consumers; -2 a consumer that may see beyond the high watermark.
     replica_id: int = field(INT32, since=3, default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = field(array(OffsetForLeaderTopic))
@@ -36,8 +30,6 @@ class OffsetForLeaderEpochRequest(Message):
 
 @struct
 class EpochEndOffset(Struct):
-    """The end of one epoch in one partition."""
-
     error_code: int = field(INT16)
     partition: int = field(INT32)
     leader_epoch: int = field(INT32, since=1, default=-1, ignorable=True)
@@ -46,15 +38,11 @@ class EpochEndOffset(Struct):
 
 @struct
 class OffsetForLeaderTopicResult(Struct):
-    """Ends in one topic."""
-
     topic: str = field(STRING)
     partitions: list[EpochEndOffset] = field(array(EpochEndOffset))
 
 
 @message(versions=(0, 4), flexible_since=4, api_key=23)
 class OffsetForLeaderEpochResponse(Message):
-    """The ends of the epochs."""
-
     throttle_time_ms: int = field(INT32, since=2, ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = field(array(OffsetForLeaderTopicResult))

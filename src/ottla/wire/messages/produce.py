@@ -27,24 +27,18 @@ from ottla.wire.schema import (
 
 @struct
 class PartitionProduceData(Struct):
-    """Batches for one partition."""
-
     index: int = field(INT32)
     records: Records = field(RECORDS, nullable_since=0)
 
 
 @struct
 class TopicProduceData(Struct):
-    """Batches for one topic."""
-
     name: str = field(STRING)
     partition_data: list[PartitionProduceData] = field(array(PartitionProduceData))
 
 
 @message(versions=(0, 11), flexible_since=9, api_key=0)
 class ProduceRequest(Message):
-    """Batches to append."""
-
     transactional_id: str | None = field(STRING, since=3, nullable_since=3, default=None)
     acks: int = field(INT16)  # 0 no response, 1 the leader has appended, -1 all in-sync replicas have.
     timeout_ms: int = field(INT32)  # How long to wait for the replicas.
@@ -79,8 +73,6 @@ class BatchIndexAndErrorMessage(Struct):
 
 @struct
 class PartitionProduceResponse(Struct):
-    """Result of one partition."""
-
     index: int = field(INT32)
     error_code: int = field(INT16)
     base_offset: int = field(INT64)
@@ -94,16 +86,12 @@ class PartitionProduceResponse(Struct):
 
 @struct
 class TopicProduceResponse(Struct):
-    """Results of one topic."""
-
     name: str = field(STRING)
     partition_responses: list[PartitionProduceResponse] = field(array(PartitionProduceResponse))
 
 
 @message(versions=(0, 11), flexible_since=9, api_key=0)
 class ProduceResponse(Message):
-    """The results of the batches."""
-
     responses: list[TopicProduceResponse] = field(array(TopicProduceResponse))
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), since=10, tag=0)

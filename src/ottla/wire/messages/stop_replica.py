@@ -27,8 +27,6 @@ class StopReplicaTopicV1(Struct):
 
 @struct
 class StopReplicaPartitionState(Struct):
-    """A partition to stop."""
-
     partition_index: int = field(INT32, since=3)
     leader_epoch: int = field(INT32, since=3, default=-1)  # -1 unknown, -2 the topic is deleted.
     delete_partition: bool = field(BOOL, since=3)
@@ -36,16 +34,12 @@ class StopReplicaPartitionState(Struct):
 
 @struct
 class StopReplicaTopicState(Struct):
-    """Partitions of one topic."""
-
     topic_name: str = field(STRING, since=3)
     partition_states: list[StopReplicaPartitionState] = field(array(StopReplicaPartitionState), since=3)
 
 
 @message(versions=(0, 4), flexible_since=2, api_key=5)
 class StopReplicaRequest(Message):
-    """Replicas to stop."""
-
     controller_id: int = field(INT32)
     is_kraft_controller: bool = field(BOOL, since=4, default=False)
     controller_epoch: int = field(INT32)
@@ -58,8 +52,6 @@ class StopReplicaRequest(Message):
 
 @struct
 class StopReplicaPartitionError(Struct):
-    """The result of one partition."""
-
     topic_name: str = field(STRING)
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
@@ -67,7 +59,5 @@ class StopReplicaPartitionError(Struct):
 
 @message(versions=(0, 4), flexible_since=2, api_key=5)
 class StopReplicaResponse(Message):
-    """The results by partition."""
-
     error_code: int = field(INT16)
     partition_errors: list[StopReplicaPartitionError] = field(array(StopReplicaPartitionError))

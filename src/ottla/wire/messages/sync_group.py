@@ -10,8 +10,6 @@ from ottla.wire.schema import BYTES, INT16, INT32, STRING, Message, Struct, arra
 
 @struct
 class SyncGroupRequestAssignment(Struct):
-    """The part of one member."""
-
     member_id: str = field(STRING)
     assignment: bytes = field(BYTES)
 
@@ -31,8 +29,6 @@ class SyncGroupRequest(Message):
 
 @message(versions=(0, 5), flexible_since=4, api_key=14)
 class SyncGroupResponse(Message):
-    """The part of the member that asked."""
-
     throttle_time_ms: int = field(INT32, since=1, ignorable=True)
     error_code: int = field(INT16)
     protocol_type: str | None = field(STRING, since=5, nullable_since=5, default=None, ignorable=True)

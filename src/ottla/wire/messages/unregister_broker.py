@@ -7,8 +7,6 @@ from ottla.wire.schema import INT16, INT32, STRING, Message, field, message
 
 @message(versions=(0, 0), flexible_since=0, api_key=64)
 class UnregisterBrokerRequest(Message):
-    """The broker to forget."""
-
     broker_id: int = field(INT32)
 
 

@@ -27,8 +27,6 @@ from ottla.wire.schema import (
 
 @struct
 class UpdateMetadataPartitionState(Struct):
-    """The state of a partition."""
-
     topic_name: str = field(STRING, until=4, ignorable=True)
     partition_index: int = field(INT32)
     controller_epoch: int = field(INT32)  # Of the controller that wrote the state.
@@ -42,8 +40,6 @@ class UpdateMetadataPartitionState(Struct):
 
 @struct
 class UpdateMetadataTopicState(Struct):
-    """Partitions of one topic."""
-
     topic_name: str = field(STRING, since=5)
     topic_id: uuid.UUID = field(UUID, since=7, ignorable=True)
     partition_states: list[UpdateMetadataPartitionState] = field(array(UpdateMetadataPartitionState), since=5)
@@ -86,6 +82,4 @@ class UpdateMetadataRequest(Message):
 
 @message(versions=(0, 8), flexible_since=6, api_key=6)
 class UpdateMetadataResponse(Message):
-    """Whether it was taken."""
-
     error_code: int = field(INT16)

@@ -13,7 +13,8 @@ from ottla.broker.control.channels.messages import deletion_answered, leader_and
 from ottla.broker.control.control_requests import TopicEntries, entries_by_topic
 from ottla.broker.control.hosting import Hosting
 from ottla.broker.handlers import leader_and_isr
-from ottla.broker.slices import PART_ITEMS, LoopSlices
+from ottla.broker.served import SERVED
+from ottla.broker.slices import CHUNK_ITEMS, LoopSlices
 from ottla.cluster.control_batches import LeaderAndIsrBatch, PartitionEntry, StopEntry, StopReplicaBatch
 from ottla.cluster.controller_events import DeletionAnswered, LeaderAndIsrAnswered, SendToBroker
 from ottla.cluster.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
@@ -28,14 +29,14 @@ from ottla.wire.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
-from ottla.wire.stepwise import Steps, decode_steps
+from ottla.wire.sliced import Sliced, decode_in_slices
 from support.turns import Ticking, turns
 
 pytestmark = pytest.mark.spec("R7")
 
 TOPIC_ID = UUID(int=7)
 #: In one topic, so that a turn for each topic is not enough.
-PARTITIONS = 160 * PART_ITEMS
+PARTITIONS = 160 * CHUNK_ITEMS
 
 
 def topic(leader_epoch: int) -> TopicImage:
@@ -83,7 +84,7 @@ def test_leaders_of_all_topics_are_made_before_followers() -> None:
     assert made == led + [(name, index, "follower") for name in "ab" for index in (0, 2)]
 
 
-@pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
+@pytest.mark.parametrize("version", [0, SERVED[4].max_version])
 def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     state = PartitionImage(1, 4, (1, 2), (1, 2))
     entries = [PartitionEntry("t", TOPIC_ID, index, state, 0, (), False, False) for index in range(PARTITIONS)]
@@ -98,7 +99,7 @@ def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     control_requests = SimpleNamespace(lead_or_follow=lead_or_follow)
     broker = SimpleNamespace(slices=Ticking().slices, control_requests=control_requests)
     context: Any = SimpleNamespace(broker=broker, replied=replied, api_version=version)
-    assert turns(leader_and_isr._apply(context, LeaderAndIsrRequest())) > PARTITIONS / PART_ITEMS / 4
+    assert turns(leader_and_isr._apply(context, LeaderAndIsrRequest())) > PARTITIONS / CHUNK_ITEMS / 4
     (response,) = replies
     found = response.topics[0].partition_errors if version else response.partition_errors
     assert [each.partition_index for each in found] == list(range(PARTITIONS))
@@ -114,11 +115,11 @@ def test_what_brokers_answer_about_many_partitions_is_understood_in_turns() -> N
     slices = Ticking().slices
     answers: list[object] = []
 
-    async def understand(steps: Steps[Any]) -> None:
+    async def understand(steps: Sliced[Any]) -> None:
         answers.append(await slices.through(steps))
 
     found = leader_and_isr_answered(sending, LeaderAndIsrBatch(entries), response)
-    assert turns(understand(found)) > PARTITIONS / PART_ITEMS / 4
+    assert turns(understand(found)) > PARTITIONS / CHUNK_ITEMS / 4
     online, offline = ([("t", index) for index in range(first, PARTITIONS, 2)] for first in (0, 1))
     assert answers == [LeaderAndIsrAnswered(2, 7, online, offline)]
     stops = StopReplicaBatch(tuple(StopEntry("t", index, 4, True) for index in range(PARTITIONS)))
@@ -127,28 +128,28 @@ def test_what_brokers_answer_about_many_partitions_is_understood_in_turns() -> N
         for index, code in enumerate(codes)
     ]
     deleted = deletion_answered(sending, stops, StopReplicaResponse(partition_errors=gone))
-    assert turns(understand(deleted)) > PARTITIONS / PART_ITEMS / 4
+    assert turns(understand(deleted)) > PARTITIONS / CHUNK_ITEMS / 4
     assert answers[1] == DeletionAnswered(2, 7, online, offline)
 
 
-@pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
+@pytest.mark.parametrize("version", [0, SERVED[4].max_version])
 def test_a_long_request_is_read_in_turns_as_it_arrives(version: int) -> None:
     """Its long arrays are not there as lists: they can only be iterated."""
     states = [LeaderAndIsrPartitionState(topic_name="t", partition_index=index) for index in range(PARTITIONS)]
     topic = LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=states)
-    is_grouped = version > leader_and_isr.MIN_VERSION
+    is_grouped = version > 0
     sent = (
         LeaderAndIsrRequest(topic_states=[topic])
         if is_grouped
         else LeaderAndIsrRequest(ungrouped_partition_states=states)
     )
-    steps = decode_steps(LeaderAndIsrRequest, memoryview(encode(sent, version)), version, 0, 2 * PARTITIONS)
+    steps = decode_in_slices(LeaderAndIsrRequest, memoryview(encode(sent, version)), version, 0, 2 * PARTITIONS)
     request, _ = asyncio.run(LoopSlices(lambda: 0.0).through(steps))
     found: list[TopicEntries] = []
 
     async def read() -> None:
         found.extend(await entries_by_topic(request, Ticking().slices, leader_and_isr._entry))
 
-    assert turns(read()) > PARTITIONS / PART_ITEMS / 4
+    assert turns(read()) > PARTITIONS / CHUNK_ITEMS / 4
     (read_topic,) = found
     assert [entry.partition for entry in read_topic.entries] == list(range(PARTITIONS))

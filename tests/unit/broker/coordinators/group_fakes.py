@@ -10,8 +10,8 @@ from uuid import UUID
 from ottla.broker.control.first_metadata import UnheardTopics
 from ottla.broker.coordinators.coordinator_log import Appended
 from ottla.broker.coordinators.groups import GroupCoordinatorService
-from ottla.broker.replicas.awaited import Committed
 from ottla.broker.replicas.manager import RoleListener
+from ottla.broker.replicas.partition import Committed
 from ottla.broker.slices import LoopSlices
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage

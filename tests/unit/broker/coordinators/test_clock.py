@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinators.clock import SteadyClock
+from ottla.broker.coordinators.runtime import SteadyClock
 
 
 class FakeClock:

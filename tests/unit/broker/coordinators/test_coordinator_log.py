@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.coordinators.coordinator_log import Appended, HostedLog
+from ottla.broker.coordinators.coordinator_log import Appended, CoordinatorLog
 from ottla.broker.replicas.partition import Partition, Replication
 from ottla.cluster.image import PartitionImage
 from ottla.storage.results import AppendInfo, AppendRefusal
@@ -29,9 +29,9 @@ class FakePartitions:
         return self.answer
 
 
-def hosted() -> tuple[HostedLog, FakePartitions]:
+def hosted() -> tuple[CoordinatorLog, FakePartitions]:
     partitions = FakePartitions()
-    return HostedLog(partitions), partitions  # type: ignore[arg-type]
+    return CoordinatorLog(partitions), partitions  # type: ignore[arg-type]
 
 
 def test_append():

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators.clock import SteadyClock
-from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime
+from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime, SteadyClock
 from ottla.broker.coordinators.shard import ShardState, UnreadableRecord
 from ottla.env.clock import SystemClock
 from ottla.records.compression import Compression

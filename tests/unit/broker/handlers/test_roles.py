@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.context import RequestContext
-from ottla.broker.fetches.versions import TOPIC_IDS_SINCE
+from ottla.broker.fetches.requested import TOPIC_IDS_SINCE
 from ottla.broker.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.server import Broker

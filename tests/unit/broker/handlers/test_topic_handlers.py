@@ -21,6 +21,7 @@ from ottla.broker.handlers import (
     describe_configs,
 )
 from ottla.broker.handlers.delete_topics import DELETED_AT_ONCE
+from ottla.broker.served import SERVED
 from ottla.broker.slices import LoopSlices
 from ottla.cluster.image import ClusterImage
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -44,7 +45,7 @@ from ottla.wire.messages.create_topics import (
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.wire.stepwise import decode_steps, encode_steps
+from ottla.wire.sliced import decode_in_slices, encode_in_slices
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
 from support.handler_context import HandlerContext
@@ -101,7 +102,8 @@ async def started(settings: dict[str, str] | None = None) -> FakeBroker:
 
 
 def versions(handler: ModuleType) -> range:
-    return range(handler.MIN_VERSION, handler.MAX_VERSION + 1)
+    (served,) = [each for each in SERVED.values() if handler.__name__.endswith(f".{each.module}")]
+    return range(served.min_version, served.max_version + 1)
 
 
 def run(scenario: Coroutine[object, object, None]) -> None:
@@ -302,12 +304,12 @@ def test_growing_very_many_topics_keeps_little_but_their_results() -> None:
         frame = encode(CreatePartitionsRequest(topics=topics), 0)
         del topics
         context = FakeContext(broker, 0)
-        steps = decode_steps(CreatePartitionsRequest, memoryview(frame), 0, 0, 10_000)
+        steps = decode_in_slices(CreatePartitionsRequest, memoryview(frame), 0, 0, 10_000)
         request, _ = result_of(steps)
         replied: list[int] = []
 
         async def encoded(response: Any) -> None:
-            _, size = result_of(encode_steps(response, 0))
+            _, size = result_of(encode_in_slices(response, 0))
             replied.append(size)
 
         context.replied = encoded  # type: ignore[method-assign]

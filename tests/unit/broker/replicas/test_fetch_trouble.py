@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.replicas.fetching.trouble import FetchTrouble
-from ottla.broker.replicas.reports import REPORT_AGAIN_MS
+from ottla.broker.replicas.fetching.fetcher import FetchTrouble
+from ottla.broker.replicas.partition import REPORT_AGAIN_MS
 from ottla.env.clock import VirtualClock
 from ottla.wire.errors import ErrorCode
 

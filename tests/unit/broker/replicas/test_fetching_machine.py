@@ -10,7 +10,7 @@ from ottla.broker.replicas.fetching.machine import (
     EARLIEST,
     LATEST,
     NO_TOPIC_ID,
-    PARTITIONS_PER_STEP,
+    PARTITIONS_PER_SLICE,
     AskOffset,
     FetcherMachine,
     FetchRound,
@@ -357,7 +357,7 @@ def test_where_a_log_is_cut(asked: TruncateByEpoch, own: tuple[int, int], log_en
 def test_roles_change_while_a_session_is_begun() -> None:
     """Everything is listed in steps: what comes meanwhile is asked for, what goes is not, nor is it forgotten."""
     machine = Machine()
-    keys = [("many", index) for index in range(2 * PARTITIONS_PER_STEP + 1)]
+    keys = [("many", index) for index in range(2 * PARTITIONS_PER_SLICE + 1)]
     for key in keys:
         machine.follow(key, ID_A, 3, LogEnds(5, 2, 0), 4)
     machine.round()

@@ -14,7 +14,7 @@ from ottla.env.clock import VirtualClock
 from ottla.storage.checkpoints import HIGH_WATERMARK_FILE
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
 from ottla.storage.manager import LogManager
-from ottla.storage.settings import StorageSettings
+from ottla.storage.upkeep import StorageSettings
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, HandExecutor, batch, log_config

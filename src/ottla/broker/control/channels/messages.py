@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from ottla.broker.slices import PART_ITEMS
+from ottla.broker.slices import CHUNK_ITEMS
 from ottla.cluster.control_batches import (
     ControlRequest,
     LeaderAndIsrBatch,
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from ottla.broker.slices import LoopSlices
     from ottla.cluster.image import BrokerImage
     from ottla.wire.schema import Message
-    from ottla.wire.stepwise import Steps
+    from ottla.wire.sliced import Sliced
 
 TopicState = TypeVar("TopicState", LeaderAndIsrTopicState, StopReplicaTopicState, UpdateMetadataTopicState)
 Entry = TypeVar("Entry", PartitionEntry, StopEntry)
 
 #: Partitions made into messages in one turn of the loop.
-PARTITIONS_PER_TURN = 1_000
+PARTITIONS_PER_SLICE = 1_000
 
 
 class ControlMessages:
@@ -104,7 +104,7 @@ class ControlMessages:
             if topic is None:
                 topic = topics[entry.topic] = topic_of(entry)
             topic.partition_states.append(state_of(entry))
-            if count % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
+            if count % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
                 await self.slices.point()
         return list(topics.values())
 
@@ -185,7 +185,7 @@ def _broker(broker: BrokerImage) -> UpdateMetadataBroker:
 
 def leader_and_isr_answered(
     sending: SendToBroker, request: LeaderAndIsrBatch, response: LeaderAndIsrResponse
-) -> Steps[LeaderAndIsrAnswered]:
+) -> Sliced[LeaderAndIsrAnswered]:
     """The partitions that a LeaderAndIsr response reports online or offline, found topic by topic."""
     names: dict[UUID, str] = {}
     for topic, entries in groupby(request.entries, attrgetter("topic")):
@@ -200,7 +200,7 @@ def leader_and_isr_answered(
                 offline.append((name, partition.partition_index))
             elif partition.error_code == ErrorCode.NONE:
                 online.append((name, partition.partition_index))
-            if not count % PART_ITEMS:
+            if not count % CHUNK_ITEMS:
                 yield
         yield
     return LeaderAndIsrAnswered(sending.broker_id, sending.broker_epoch, online, offline)
@@ -208,14 +208,14 @@ def leader_and_isr_answered(
 
 def deletion_answered(
     sending: SendToBroker, request: StopReplicaBatch, response: StopReplicaResponse
-) -> Steps[DeletionAnswered | None]:
+) -> Sliced[DeletionAnswered | None]:
     """The replicas that a StopReplica response reports deleted or not, in steps; None if none were to be deleted."""
     if not any(stop.is_deletion for stop in request.entries):
         return None
     errors: dict[PartitionKey, int] = {}
     for count, each in enumerate(response.partition_errors, 1):
         errors[each.topic_name, each.partition_index] = each.error_code
-        if not count % PART_ITEMS:
+        if not count % CHUNK_ITEMS:
             yield
     deleted: list[PartitionKey] = []
     failed: list[PartitionKey] = []
@@ -223,6 +223,6 @@ def deletion_answered(
         if stop.is_deletion:
             key = stop.topic, stop.partition
             (failed if response.error_code or errors.get(key, ErrorCode.NONE) else deleted).append(key)
-        if not count % PART_ITEMS:
+        if not count % CHUNK_ITEMS:
             yield
     return DeletionAnswered(sending.broker_id, sending.broker_epoch, deleted, failed)

@@ -31,8 +31,9 @@ from ottla.broker.replicas.fetching.machine import (
     truncation_offset,
 )
 from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings, fetch_request, list_offsets_request
-from ottla.broker.replicas.fetching.trouble import FetchTrouble
 from ottla.broker.replicas.losses import epochs_between
+from ottla.broker.replicas.partition import is_report_due
+from ottla.env.clock import Clock
 from ottla.env.disk import DiskError
 from ottla.env.futures import settle
 from ottla.peer.errors import KNOWN_CODES, ClientError
@@ -62,9 +63,11 @@ LONGEST_HOLD_S: Final = 1.0
 FETCH_VERSION: Final = 17
 FETCH_BY_NAME_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 9
+#: Most partitions that a line of the log names.
+MOST_NAMED: Final = 3
 
 
-class FetcherSurroundings(NamedTuple):
+class FetcherContext(NamedTuple):
     """The surroundings that all fetchers of a broker share."""
 
     broker_id: int
@@ -104,7 +107,7 @@ class ReplicaFetcher:
         self,
         leader_id: int,
         number: int,
-        surroundings: FetcherSurroundings,
+        surroundings: FetcherContext,
         catches_up: bool = False,
         moves: Callable[[ReplicaFetcher, Partition], None] = lambda _fetcher, _partition: None,
     ) -> None:
@@ -121,8 +124,8 @@ class ReplicaFetcher:
         self._task: asyncio.Task[None] | None = None
         self._connection: PeerConnection | None = None
         #: The request under way, when it was sent, and the timer that looks whether one is answered too late.
-        self._asked: Any = None
-        self._asked_ms = 0.0
+        self._in_flight: Any = None
+        self._sent_ms = 0.0
         self._late_timer: asyncio.TimerHandle | None = None
         self._trouble = FetchTrouble(leader_id, surroundings.clock)
         #: Whether logs were truncated whose recovery points are not stored yet.
@@ -146,7 +149,6 @@ class ReplicaFetcher:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def forget(self, key: PartitionKey) -> None:
-        """Fetch this partition no more."""
         self.machine.forget(key)
         self._trouble.forget(key)
 
@@ -198,19 +200,19 @@ class ReplicaFetcher:
         machine.hold(self._is_throttled if quota.is_exceeded else None)
         for _ in machine.prepare(self._now_ms()):
             await self._broker.slices.point()
-        asked = machine.plan()
-        if asked is None:
+        requested = machine.plan()
+        if requested is None:
             return False
         request = fetch_request(
-            asked,
+            requested,
             settings,
             self._topic_id_of,
             self._broker.broker_id,
             self._broker.broker_epoch(),
-            self._max_bytes_of(asked.changed) if quota.is_limited else None,
+            self._max_bytes_of(requested.changed) if quota.is_limited else None,
             math.ceil(quota.wait_ms) if machine.holds_any else None,
         )
-        version = FETCH_VERSION if asked.with_topic_ids else FETCH_BY_NAME_VERSION
+        version = FETCH_VERSION if requested.with_topic_ids else FETCH_BY_NAME_VERSION
         response: FetchResponse = await self._request(request, version)
         error = KNOWN_CODES.get(response.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
         if machine.received(error, response.session_id, self._now_ms()):
@@ -231,10 +233,10 @@ class ReplicaFetcher:
             return False
         return is_throttled(partition.log.config.follower_throttled, key[1], self._broker.broker_id)
 
-    def _max_bytes_of(self, asked: Iterable[PartitionKey]) -> Callable[[PartitionKey], int]:
+    def _max_bytes_of(self, requested: Iterable[PartitionKey]) -> Callable[[PartitionKey], int]:
         """How many bytes to ask for of each partition: all throttled ones together no more than the quota allows."""
         most = self._broker.settings.max_bytes
-        limited = {key for key in asked if self._is_throttled(key)}
+        limited = {key for key in requested if self._is_throttled(key)}
         share = max(1, min(most, self._broker.quota.most_at_once // max(1, len(limited))))
         return lambda key: share if key in limited else most
 
@@ -248,30 +250,30 @@ class ReplicaFetcher:
         # After the first request, whose failure is explained, in fewer steps: there are thousands a second.
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         connection.submit(message, partial(settle, answer), versions=versions)
-        self._asked, self._asked_ms = message, self._now_ms()
+        self._in_flight, self._sent_ms = message, self._now_ms()
         self._watch()
         try:
             return await answer
         finally:
-            self._asked = None
+            self._in_flight = None
 
     def _watch(self) -> None:
         """Close the connection if the present request is not answered in time; one timer watches many requests."""
         if self._late_timer is None:
-            left_ms = self._asked_ms + self._broker.settings.timeout_ms - self._now_ms()
+            left_ms = self._sent_ms + self._broker.settings.timeout_ms - self._now_ms()
             # What is rounded off must not bring the timer back at the same moment.
             self._late_timer = asyncio.get_running_loop().call_later(max(left_ms, 1.0) / 1000, self._check_late)
 
     def _check_late(self) -> None:
         self._late_timer = None
-        asked, connection = self._asked, self._connection
-        if asked is None or connection is None:
+        requested, connection = self._in_flight, self._connection
+        if requested is None or connection is None:
             return
         timeout_ms = self._broker.settings.timeout_ms
-        if self._now_ms() - self._asked_ms < timeout_ms:
+        if self._now_ms() - self._sent_ms < timeout_ms:
             self._watch()
         else:
-            connection.close_because(connection.late(asked, timeout_ms))
+            connection.close_because(connection.late(requested, timeout_ms))
 
     def _failed(self, error: ClientError) -> None:
         self._trouble.cannot_fetch(error)
@@ -441,21 +443,70 @@ class ReplicaFetcher:
     async def _ask_offsets(self, keys: list[PartitionKey]) -> None:
         """Ask for the ends of the leader's logs, then for the starts of some. Raises ClientError."""
         for timestamp in (LATEST, EARLIEST):
-            asked = {key: followed.position.leader_epoch for key in keys if (followed := self.machine.get(key))}
-            if not asked:
+            epochs = {key: followed.position.leader_epoch for key in keys if (followed := self.machine.get(key))}
+            if not epochs:
                 return
-            request = list_offsets_request(asked, timestamp, self._broker.broker_id)
+            request = list_offsets_request(epochs, timestamp, self._broker.broker_id)
             response: ListOffsetsResponse = await self._request(request, LIST_OFFSETS_VERSION)
             keys = []
             for topic in response.topics:
                 for found in topic.partitions:
                     await self._broker.slices.point()
                     key = (topic.name, found.partition_index)
-                    if key not in asked:
+                    if key not in epochs:
                         continue
                     error = KNOWN_CODES.get(found.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
-                    action = self.machine.offset_found(key, asked[key], timestamp, error, found.offset, self._now_ms())
+                    action = self.machine.offset_found(key, epochs[key], timestamp, error, found.offset, self._now_ms())
                     if isinstance(action, AskOffset):
                         keys.append(key)
                     elif action is not None:
-                        self._act(key, asked[key], action, None)
+                        self._act(key, epochs[key], action, None)
+
+
+class FetchTrouble:
+    """The log of one fetcher's failures: few lines, not repeated. What is remembered of a partition goes with `forget`.
+
+    After the death of a controller a leader refuses thousands of partitions for a moment: a response gives one line for
+    each kind of refusal, which names a few partitions and counts the others.
+    """
+
+    def __init__(self, leader_id: int, clock: Clock) -> None:
+        self._leader_id = leader_id
+        self._clock = clock
+        #: When trouble of a partition was logged last; None: of the connection.
+        self._logged_ms: dict[PartitionKey | None, float] = {}
+        #: What the leader refused in the response in work.
+        self._refused: dict[ErrorCode, list[PartitionKey]] = {}
+
+    def cannot_fetch(self, error: object) -> None:
+        """The leader cannot be reached, or its answer not be read."""
+        if self._is_due(None):
+            log.warning("cannot fetch from broker %d: %s", self._leader_id, error)
+
+    def cannot_follow(self, key: PartitionKey, error: object) -> None:
+        """The replica of this broker cannot take what the leader sent."""
+        if self._is_due(key):
+            log.warning("%s-%d cannot follow broker %d: %s", *key, self._leader_id, error)
+
+    def refused(self, key: PartitionKey, error: ErrorCode) -> None:
+        """The leader answered with an error; logged by `log_refused`."""
+        if self._is_due(key):
+            self._refused.setdefault(error, []).append(key)
+
+    def log_refused(self) -> None:
+        """Log what the response that was taken refused, in one line for each error."""
+        refused, self._refused = self._refused, {}
+        for error, keys in refused.items():
+            named = ", ".join(f"{topic}-{index}" for topic, index in keys[:MOST_NAMED])
+            more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+            log.warning("%s%s of broker %d: %s", named, more, self._leader_id, error.name)
+
+    def forget(self, key: PartitionKey) -> None:
+        self._logged_ms.pop(key, None)
+
+    def _is_due(self, key: PartitionKey | None) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        is_due = is_report_due(self._logged_ms.get(key), now_ms)
+        if is_due:
+            self._logged_ms[key] = now_ms
+        return is_due

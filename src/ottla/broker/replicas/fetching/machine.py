@@ -24,10 +24,10 @@ PartitionKey = tuple[str, int]
 NO_EPOCH: Final = -1
 NO_TOPIC_ID: Final = UUID(int=0)
 #: New or changed partitions in one request, where the leader grants a session: ten thousands would hold up both loops,
-#: and requests of several fetchers may come in one turn of a loop.
+#: and requests of several fetchers may come in one slice.
 MOST_NAMED: Final = 500
-#: Partitions that are looked at in one step of `prepare`.
-PARTITIONS_PER_STEP: Final = 1_000
+#: Partitions that are looked at in one slice of `prepare`.
+PARTITIONS_PER_SLICE: Final = 1_000
 #: Special timestamps of ListOffsets: the leader's log end, and its log start.
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -131,7 +131,7 @@ class FollowedPartition:
     #: Records that the leader has committed and this replica lacks; None before the first answer.
     lag: int | None = None
     #: The position that the leader's session has; None if the session does not name it.
-    asked: ReplicaPosition | None = None
+    requested: ReplicaPosition | None = None
     #: Not asked for before this time.
     delayed_until_ms: float | None = None
     #: The end of the log that was asked for, after the offset was out of range.
@@ -146,7 +146,7 @@ class FollowedPartition:
     seen: set[LogEnds] = field(default_factory=set)
 
     @property
-    def is_asked_for(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether the next request asks the leader for it."""
         return self.delayed_until_ms is None and self.first_cut is None and not self.is_held
 
@@ -156,17 +156,17 @@ class FollowedPartition:
         return self.lag is None or self.lag > 0
 
 
-def truncation_offset(asked: TruncateByEpoch, own_epoch: int, own_end: int, log_end: int) -> int:
+def truncation_offset(requested: TruncateByEpoch, own_epoch: int, own_end: int, log_end: int) -> int:
     """The offset where a log that ends at `log_end` is cut (`AbstractFetcherThread.getOffsetTruncationState`).
 
     `own_epoch` is the largest epoch of the log not above the leader's, and `own_end` its end, -1 where there is none.
     If the follower does not know the leader's epoch, this is not the last truncation.
     """
     if own_epoch == NO_EPOCH:
-        return min(asked.end_offset, log_end)
-    if own_epoch != asked.epoch:
+        return min(requested.end_offset, log_end)
+    if own_epoch != requested.epoch:
         return min(own_end, log_end)
-    return min(own_end, asked.end_offset, log_end)
+    return min(own_end, requested.end_offset, log_end)
 
 
 class FetcherMachine:
@@ -200,7 +200,6 @@ class FetcherMachine:
         return key in self._followed
 
     def get(self, key: PartitionKey) -> FollowedPartition | None:
-        """A partition's state; None if it is not fetched here."""
         return self._followed.get(key)
 
     @property
@@ -241,8 +240,8 @@ class FetcherMachine:
 
     def _leave_session(self, key: PartitionKey, followed: FollowedPartition) -> None:
         self._changed.pop(key, None)
-        if followed.asked is not None:
-            followed.asked = None
+        if followed.requested is not None:
+            followed.requested = None
             self._forgotten[key, followed.topic_id] = None
 
     # -- requests
@@ -267,7 +266,7 @@ class FetcherMachine:
             for key in held or ():
                 followed = self._followed[key]
                 followed.is_held = False
-                if followed.is_asked_for:
+                if followed.is_requested:
                     self._changed[key] = None
             return
         if held is None:
@@ -288,16 +287,16 @@ class FetcherMachine:
         return bool(self._held)
 
     def prepare(self, now_ms: float) -> Iterator[None]:
-        """End the delays that are over, and list everything for a new session, in steps between which roles change."""
+        """End the delays that are over, and list everything for a new session, in slices between which roles change."""
         while self._deadlines and self._deadlines[0] <= now_ms:
             for count, key in enumerate(self._delayed.pop(heappop(self._deadlines)), 1):
                 followed = self._followed.get(key)
                 until_ms = followed.delayed_until_ms if followed is not None else None
                 if followed is not None and until_ms is not None and until_ms <= now_ms:
                     followed.delayed_until_ms = None
-                    if followed.is_asked_for:
+                    if followed.is_requested:
                         self._changed[key] = None
-                if not count % PARTITIONS_PER_STEP:
+                if not count % PARTITIONS_PER_SLICE:
                     yield
         if self._session.is_new:
             yield from self._list_all()
@@ -306,10 +305,10 @@ class FetcherMachine:
         self._changed.clear()
         for count, key in enumerate(list(self._followed), 1):
             followed = self._followed.get(key)
-            if followed is not None and followed.is_asked_for:
-                followed.asked = None
+            if followed is not None and followed.is_requested:
+                followed.requested = None
                 self._changed[key] = None
-            if not count % PARTITIONS_PER_STEP:
+            if not count % PARTITIONS_PER_SLICE:
                 yield
         self._forgotten.clear()
 
@@ -321,12 +320,12 @@ class FetcherMachine:
             for _ in self._list_all():  # once, when the last topic without an id is gone, or the first one has come
                 pass
         named = tuple(islice(self._changed, MOST_NAMED if self._is_granted else None))
-        if not named and not any(each.asked is not None for each in self._followed.values()):
+        if not named and not any(each.requested is not None for each in self._followed.values()):
             return None
         changed = {}
         for key in named:
             each = self._followed[key]
-            each.asked = changed[key] = each.position
+            each.requested = changed[key] = each.position
             self._forgotten.pop((key, each.topic_id), None)
             del self._changed[key]
         forgotten = list(self._forgotten)
@@ -354,7 +353,7 @@ class FetcherMachine:
         until_ms = now_ms + self._backoff_ms
         waiting = self._waiting_until(until_ms)
         for key, followed in self._followed.items():
-            followed.asked = None
+            followed.requested = None
             if followed.delayed_until_ms is None:
                 followed.delayed_until_ms = until_ms
                 waiting.append(key)
@@ -369,7 +368,7 @@ class FetcherMachine:
         The answer to an outdated request is dropped.
         """
         followed = self._followed.get(key)
-        if followed is None or followed.asked is not followed.position or followed.delayed_until_ms is not None:
+        if followed is None or followed.requested is not followed.position or followed.delayed_until_ms is not None:
             return None
         error = answer.error
         if error is ErrorCode.NONE:
@@ -432,7 +431,7 @@ class FetcherMachine:
         self._to_cut.pop(key, None)
         if was_uncut or log != followed.position.log:
             followed.position = ReplicaPosition(leader_epoch, log)
-            if followed.is_asked_for:
+            if followed.is_requested:
                 self._changed[key] = None
 
     def refused(self, key: PartitionKey, leader_epoch: int, now_ms: float) -> None:
@@ -494,13 +493,13 @@ class FetcherMachine:
         assert self._without_ids == sum(each.topic_id == NO_TOPIC_ID for each in self._followed.values())
         for key, each in self._followed.items():
             if each.delayed_until_ms is not None:
-                assert each.asked is None
+                assert each.requested is None
                 assert key in self._delayed[each.delayed_until_ms]
             elif each.is_held:
-                assert each.asked is None
+                assert each.requested is None
                 assert self._held is not None
                 assert key in self._held
             elif each.first_cut is not None:
                 assert key in self._to_cut
             else:
-                assert each.asked is each.position or key in self._changed or self._session.is_new, key
+                assert each.requested is each.position or key in self._changed or self._session.is_new, key

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.replicas.fetching.machine import NO_TOPIC_ID, FetchRound, PartitionKey
+from ottla.config.broker import BrokerConfig
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
 
 #: The replica id in versions that name the replica elsewhere.
 CONSUMER = -1
@@ -31,7 +28,6 @@ class ReplicaFetcherSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ReplicaFetcherSettings:
-        """The settings of a broker."""
         return cls(
             config.get_int("replica.fetch.max.bytes"),
             config.get_int("replica.fetch.response.max.bytes"),
@@ -43,7 +39,7 @@ class ReplicaFetcherSettings:
 
 
 def fetch_request(
-    asked: FetchRound,
+    fetch_round: FetchRound,
     settings: ReplicaFetcherSettings,
     topic_id_of: Callable[[PartitionKey], UUID],
     broker_id: int,
@@ -56,11 +52,11 @@ def fetch_request(
     `max_bytes_of` says how many bytes of a partition are asked for, where a quota limits some; `most_wait_ms` is given
     where the leader is not to wait as long as usual, since partitions are left out that may be asked for sooner.
     """
-    by_id = asked.with_topic_ids
+    by_id = fetch_round.with_topic_ids
     wait_ms = settings.max_wait_ms if most_wait_ms is None else min(settings.max_wait_ms, most_wait_ms)
     topics: list[FetchTopic] = []
     by_name: dict[str, FetchTopic] = {}
-    for key, (leader_epoch, hosted) in asked.changed.items():
+    for key, (leader_epoch, hosted) in fetch_round.changed.items():
         name = key[0]
         topic_id = topic_id_of(key) if by_id else NO_TOPIC_ID
         topic = by_name.get(name)
@@ -78,27 +74,27 @@ def fetch_request(
             )
         )
     forgotten: dict[tuple[str, UUID], ForgottenTopic] = {}
-    for key, old_id in asked.forgotten:
+    for key, old_id in fetch_round.forgotten:
         name, topic_id = ("", old_id) if by_id else (key[0], NO_TOPIC_ID)
         leaving = forgotten.setdefault((name, topic_id), ForgottenTopic(topic=name, topic_id=topic_id, partitions=[]))
         leaving.partitions.append(key[1])
     return FetchRequest(
         replica_id=CONSUMER if by_id else broker_id,
         replica_state=ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch) if by_id else ReplicaState(),
-        max_wait_ms=0 if asked.is_partial else wait_ms,
+        max_wait_ms=0 if fetch_round.is_partial else wait_ms,
         min_bytes=settings.min_bytes,
         max_bytes=settings.response_max_bytes,
-        session_id=asked.session_id,
-        session_epoch=asked.session_epoch,
+        session_id=fetch_round.session_id,
+        session_epoch=fetch_round.session_epoch,
         topics=topics,
         forgotten_topics_data=list(forgotten.values()),
     )
 
 
-def list_offsets_request(asked: Mapping[PartitionKey, int], timestamp: int, broker_id: int) -> ListOffsetsRequest:
-    """The request for the ends or starts of the leader's logs; `asked` has the partitions' leader epochs."""
+def list_offsets_request(epochs: Mapping[PartitionKey, int], timestamp: int, broker_id: int) -> ListOffsetsRequest:
+    """The request for the ends or starts of the leader's logs."""
     topics: dict[str, ListOffsetsTopic] = {}
-    for (name, index), leader_epoch in asked.items():
+    for (name, index), leader_epoch in epochs.items():
         topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
         topic.partitions.append(
             ListOffsetsPartition(partition_index=index, current_leader_epoch=leader_epoch, timestamp=timestamp)

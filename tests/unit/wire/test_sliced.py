@@ -29,13 +29,13 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from ottla.wire.stepwise import (
+from ottla.wire.sliced import (
     LAZY_ELEMENTS,
     GrowingArray,
     LazyArray,
-    Steps,
-    decode_steps,
-    encode_steps,
+    Sliced,
+    decode_in_slices,
+    encode_in_slices,
     encoded_array,
     joined,
     mapped,
@@ -44,7 +44,7 @@ from ottla.wire.stepwise import (
 LIMIT = 1_000_000
 
 
-def finish(steps: Steps[Any]) -> tuple[Any, int]:
+def finish(steps: Sliced[Any]) -> tuple[Any, int]:
     """Runs steps to their end: the result and how many there were."""
     count = 0
     try:
@@ -85,7 +85,7 @@ def plain(value: Any) -> Any:
 def test_a_request_is_decoded_as_the_codec_does(version: int, partitions: int, topics: int) -> None:
     request = commit(partitions, topics)
     data = encode(request, version)
-    (decoded, end), _ = finish(decode_steps(OffsetCommitRequest, memoryview(b"??" + data), version, 2, LIMIT))
+    (decoded, end), _ = finish(decode_in_slices(OffsetCommitRequest, memoryview(b"??" + data), version, 2, LIMIT))
     assert end == len(data) + 2
     assert plain(decoded) == plain(decode(OffsetCommitRequest, data, version))
     assert plain(decoded) == plain(decoded), "it can be iterated again"
@@ -94,7 +94,7 @@ def test_a_request_is_decoded_as_the_codec_does(version: int, partitions: int, t
 def test_long_arrays_are_not_kept() -> None:
     data = memoryview(encode(commit(100_000), 8))
     tracemalloc.start()
-    (decoded, _), steps = finish(decode_steps(OffsetCommitRequest, data, 8, 0, LIMIT))
+    (decoded, _), steps = finish(decode_in_slices(OffsetCommitRequest, data, 8, 0, LIMIT))
     held = sum(partition.committed_offset for topic in decoded.topics for partition in topic.partitions)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -105,12 +105,12 @@ def test_long_arrays_are_not_kept() -> None:
 
 def test_too_many_elements_are_refused_before_they_are_read() -> None:
     data = memoryview(encode(commit(1_000, 3), 8))
-    finish(decode_steps(OffsetCommitRequest, data, 8, 0, 3_003))
-    walk = decode_steps(OffsetCommitRequest, data, 8, 0, 3_002)
+    finish(decode_in_slices(OffsetCommitRequest, data, 8, 0, 3_003))
+    walk = decode_in_slices(OffsetCommitRequest, data, 8, 0, 3_002)
     with pytest.raises(TooManyElementsError, match="at most 3002"):
         finish(walk)
     names = MetadataRequest(topics=[MetadataRequestTopic(name="x")] * 100_000)
-    walk = decode_steps(MetadataRequest, memoryview(encode(names, 12)), 12, 0, 99_999)
+    walk = decode_in_slices(MetadataRequest, memoryview(encode(names, 12)), 12, 0, 99_999)
     with pytest.raises(TooManyElementsError):
         next(walk)
 
@@ -132,7 +132,7 @@ def test_a_damaged_request_fails_as_with_the_codec(version: int) -> None:
                 continue
         found: Any = None
         with suppress(WireError):
-            found = plain(finish(decode_steps(OffsetCommitRequest, memoryview(damaged), version, 0, LIMIT))[0][0])
+            found = plain(finish(decode_in_slices(OffsetCommitRequest, memoryview(damaged), version, 0, LIMIT))[0][0])
         assert found == expected
 
 
@@ -149,7 +149,7 @@ def test_a_response_is_encoded_as_the_codec_does_with_elements_made_meanwhile() 
         )
 
     expected = encode(topics(lambda items, make: [make(item) for item in items]), 4)
-    (parts, size), steps = finish(encode_steps(topics(mapped), 4))
+    (parts, size), steps = finish(encode_in_slices(topics(mapped), 4))
     assert b"".join(parts) == expected
     assert size == len(expected)
     assert steps > 15_000 / 20
@@ -165,7 +165,7 @@ def test_an_array_is_encoded_once_for_many_uses(version: int, value_bytes: int) 
     response = DescribeConfigsResponse(
         results=mapped(range(1_000), lambda index: DescribeConfigsResult(resource_name=str(index), configs=shared))
     )
-    (parts, size), _ = finish(encode_steps(response, version))
+    (parts, size), _ = finish(encode_in_slices(response, version))
     (data,) = shared.parts
     assert len(data) > 1_000
     assert len({id(part) for part in parts if len(part) >= len(data)}) == 1
@@ -189,7 +189,7 @@ def test_an_array_is_encoded_while_its_elements_come(version: int, count: int) -
     for result in results:
         growing.add(result)
     response = CreatePartitionsResponse(results=growing.encoded())
-    (parts, size), _ = finish(encode_steps(response, version))
+    (parts, size), _ = finish(encode_in_slices(response, version))
     assert b"".join(parts) == encode(CreatePartitionsResponse(results=results), version)
     assert size == sum(map(len, parts))
 
@@ -206,10 +206,10 @@ def test_every_message_of_every_version_can_be_read_and_written_in_steps(key: in
     for version in range(api.min_version, api.max_version + 1):
         for cls in (api.request, api.response):
             data = encode(cls(), version)
-            (decoded, end), _ = finish(decode_steps(cls, memoryview(data), version, 0, LIMIT))
+            (decoded, end), _ = finish(decode_in_slices(cls, memoryview(data), version, 0, LIMIT))
             assert end == len(data)
             assert plain(decoded) == plain(decode(cls, data, version))
-            (parts, _), _ = finish(encode_steps(decoded, version))
+            (parts, _), _ = finish(encode_in_slices(decoded, version))
             assert b"".join(parts) == data
 
 
@@ -224,6 +224,6 @@ def test_joined_arrays_are_encoded_as_one(version: int) -> None:
 
     whole = response([partition(index) for index in range(100)])
     several = response(joined([partition(0)], mapped(range(1, 99), partition), [], [partition(99)]))
-    (parts, length), _ = finish(encode_steps(several, version))
+    (parts, length), _ = finish(encode_in_slices(several, version))
     assert b"".join(parts) == encode(whole, version)
     assert length == len(encode(whole, version))

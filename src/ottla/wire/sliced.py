@@ -1,4 +1,4 @@
-"""Large messages, step by step: decoded and encoded by generators that yield every few elements of arrays.
+"""Large messages, in slices: decoded and encoded by generators that yield every few elements of arrays.
 
 A request with very many elements must neither hold the event loop nor fill the memory with objects. So
 
@@ -27,8 +27,8 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Elements between two yields: a step costs some 10 µs, and where elements are dear it must not cost too much.
-STEP_ELEMENTS: Final = 16
+#: Elements between two yields: a yield costs some 10 µs, and where elements are dear it must not cost too much.
+ELEMENTS_PER_SLICE: Final = 16
 #: Arrays of structs with more elements are not kept as objects.
 LAZY_ELEMENTS: Final = 64
 #: Parts of an encoded message up to this size are joined with their neighbours; larger ones are sent as they are. What
@@ -37,7 +37,7 @@ JOINED_BYTES: Final = 512
 #: Small parts are joined when there are more.
 JOINED_PARTS: Final = 4096
 
-Steps = Generator[None, None, T]
+Sliced = Generator[None, None, T]
 
 
 class LazyArray:
@@ -131,7 +131,7 @@ def encoded_array(cls: type[Message], field: str, items: Collection[Struct], ver
 class GrowingArray:
     """The array `field` of a message, encoded element by element: `add` keeps bytes, not objects.
 
-    For a response to very many elements that takes many turns of the loop. WireError if an element cannot be encoded.
+    For a response to very many elements that takes many slices. WireError if an element cannot be encoded.
     """
 
     __slots__ = ("_count", "_encode", "_flexible", "_name", "_parts", "_small")
@@ -145,7 +145,6 @@ class GrowingArray:
         self._small: list[bytes] = []
 
     def add(self, element: Struct) -> None:
-        """Encode the next element."""
         try:
             self._encode(element, self._small.append)
         except (struct.error, UnicodeEncodeError, WireError) as error:
@@ -155,7 +154,7 @@ class GrowingArray:
             self._join()
 
     def encoded(self) -> Any:
-        """The array, for a message that is encoded in steps. Nothing may be added afterwards."""
+        """The array, for a message that is encoded in slices. Nothing may be added afterwards."""
         self._join()
         head = varint(self._count + 1) if self._flexible else self._count.to_bytes(4, "big")
         return EncodedArray([head, *self._parts])
@@ -165,8 +164,8 @@ class GrowingArray:
         self._small.clear()
 
 
-def decode_steps(cls: type[M], frame: memoryview, version: int, offset: int, limit: int) -> Steps[tuple[M, int]]:
-    """As `codec.decode_prefix`, in steps, for a message of at most `limit` elements in all its arrays together.
+def decode_in_slices(cls: type[M], frame: memoryview, version: int, offset: int, limit: int) -> Sliced[tuple[M, int]]:
+    """As `codec.decode_prefix`, in slices, for a message of at most `limit` elements in all its arrays together.
 
     Raises `TooManyElementsError` beyond that, before anything is made of them, and WireError as the codec does.
     """
@@ -184,8 +183,8 @@ def decode_steps(cls: type[M], frame: memoryview, version: int, offset: int, lim
         raise WireError(f"{name} version {version} is malformed: {error}") from None
 
 
-def encode_steps(message: Message, version: int) -> Steps[tuple[list[Any], int]]:
-    """The parts of an encoded message and their bytes together, in steps; raises WireError as the codec does."""
+def encode_in_slices(message: Message, version: int) -> Sliced[tuple[list[Any], int]]:
+    """The parts of an encoded message and their bytes together, in slices; raises WireError as the codec does."""
     name = message.SCHEMA.name
     parts: list[Any] = []
     total = 0
@@ -232,18 +231,18 @@ def _once(function: F) -> F:
 
 
 @_once
-def _walker(cls: type[Message], version: int) -> Callable[..., Steps[Any]]:
+def _walker(cls: type[Message], version: int) -> Callable[..., Sliced[Any]]:
     """A generator `walk(buf, p, ends, limit)` that reads a message of a version."""
     writer = _WalkWriter(version, version >= cls.SCHEMA.flexible_since, True)
     writer.line("def walk(buf, p, ends, limit):")
     writer.indent += 1
     writer.line("end = len(buf)")
-    writer.line(f"seen, left = 0, {STEP_ELEMENTS}")
+    writer.line(f"seen, left = 0, {ELEMENTS_PER_SLICE}")
     target = writer.struct(cls)
     writer.flush()
     writer.line("yield")
     writer.line(f"return {target}, p")
-    walk: Callable[..., Steps[Any]] = writer.build(f"walker of {cls.SCHEMA.name} version {version}", "walk")
+    walk: Callable[..., Sliced[Any]] = writer.build(f"walker of {cls.SCHEMA.name} version {version}", "walk")
     return walk
 
 
@@ -266,15 +265,15 @@ def _element_decoder(cls: type[Struct], version: int, flexible: bool) -> Callabl
 @_once
 def _encoder(cls: type[Message], version: int) -> Callable[[Any, Callable[[Any], None]], Iterator[None]]:
     """A generator `encode(o, w)` that writes a message of a version."""
-    writer = _StepEncoderWriter(version, version >= cls.SCHEMA.flexible_since)
+    writer = _SlicedEncoderWriter(version, version >= cls.SCHEMA.flexible_since)
     writer.line("def encode(o, w):")
     writer.indent += 1
-    writer.line(f"left = {STEP_ELEMENTS}")
+    writer.line(f"left = {ELEMENTS_PER_SLICE}")
     writer.struct(cls, "o")
     writer.flush()
     writer.line("yield")
     encode: Callable[..., Iterator[None]] = writer.build(
-        f"step encoder of {cls.SCHEMA.name} version {version}", "encode"
+        f"sliced encoder of {cls.SCHEMA.name} version {version}", "encode"
     )
     return encode
 
@@ -356,7 +355,7 @@ class _WalkWriter(DecoderWriter):
     def each(self, n: str, element: Kind | type[Struct], name: str, add: str) -> None:
         super().each(n, element, name, add)
         self.indent += 1
-        _step(self)
+        _yield_at_times(self)
         self.indent -= 1
 
 
@@ -376,7 +375,7 @@ class _ElementWriter(DecoderWriter):
         self.indent -= 1
 
 
-class _StepEncoderWriter(EncoderWriter):
+class _SlicedEncoderWriter(EncoderWriter):
     """Writes, and yields between elements of arrays."""
 
     def array(self, kind: ArrayKind, value: str, nullable: bool) -> None:
@@ -384,19 +383,19 @@ class _StepEncoderWriter(EncoderWriter):
             super().array(kind, value, nullable)
             return
         self.names["EncodedArray"] = EncodedArray
-        given = self.fresh("given")
+        array = self.fresh("array")
         self.flush()
-        self.line(f"{given} = {value}")
-        self.line(f"if type({given}) is EncodedArray:")
-        self.line(f"    for part in {given}.parts: {self.write}(part)")
+        self.line(f"{array} = {value}")
+        self.line(f"if type({array}) is EncodedArray:")
+        self.line(f"    for part in {array}.parts: {self.write}(part)")
         self.line("else:")
         self.indent += 1
-        super().array(kind, given, nullable)
+        super().array(kind, array, nullable)
         self.flush()
         self.indent -= 1
 
     def element_written(self) -> None:
-        _step(self)
+        _yield_at_times(self)
 
 
 def _lazy_array(writer: DecoderWriter, element: type[Struct], start: str, n: str) -> str:
@@ -406,8 +405,8 @@ def _lazy_array(writer: DecoderWriter, element: type[Struct], start: str, n: str
     return f"LazyArray(buf, {start}, {n}, {decode}, ends)"
 
 
-def _step(writer: DecoderWriter | EncoderWriter) -> None:
+def _yield_at_times(writer: DecoderWriter | EncoderWriter) -> None:
     writer.line("left -= 1")
     writer.line("if left < 0:")
-    writer.line(f"    left = {STEP_ELEMENTS}")
+    writer.line(f"    left = {ELEMENTS_PER_SLICE}")
     writer.line("    yield")
