@@ -10,7 +10,7 @@ import typer
 
 from ottla.cli.command import NOT_CONFIRMED, ClusterOptions, Command, CommandError, confirmed
 from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes
-from ottla.cli.terminal import Cell, Column, Style, Terminal, count, write_json
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, numbers, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
 
 COMMAND = Command("ottla leader-election")
-_RESULTS = (Column("TOPIC", may_shrink=True), Column("PARTITION", is_number=True), Column("RESULT"))
 ELECTED, NOT_NEEDED = "elected", "not needed"
+_STYLES = {ELECTED: Style.GOOD, NOT_NEEDED: Style.FAINT}
+_RESULTS: tuple[Column[tuple[TopicPartition, str]], ...] = (
+    Column("TOPIC", lambda each: each[0].topic, may_shrink=True),
+    numbers("PARTITION", lambda each: each[0].partition),
+    Column("RESULT", lambda each: Cell(each[1], _STYLES.get(each[1], Style.BAD))),
+)
 NOTHING_PREFERRED = "all preferred replicas lead, or there is nothing to elect"
 NOTHING_UNCLEAN = "all partitions have a leader: there is nothing to elect"
 
@@ -128,14 +133,8 @@ def _show(
     results.update(dict.fromkeys(errors, "failed"))
     if as_json:
         for key, result in sorted(results.items()):
-            write_json({"topic": key.topic, "partition": key.partition, "result": result})
-        return
-    styles = {ELECTED: Style.GOOD, NOT_NEEDED: Style.FAINT}
-    rows = [
-        (key.topic, str(key.partition), Cell(result, styles.get(result, Style.BAD)))
-        for key, result in sorted(results.items())
-    ]
-    if rows:
-        Terminal.standard_output().table(_RESULTS, rows)
+            write_json({**key._asdict(), "result": result})
+    elif results:
+        Terminal.standard_output().table(_RESULTS, sorted(results.items()))
     else:
         sys.stdout.write(f"{nothing}\n")

@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.client.admin.brokers import described_log_dir
 from ottla.client.admin.configs import config_entry
@@ -178,7 +178,7 @@ class BrokerStatus:
     @property
     def size_bytes(self) -> int:
         """Bytes of all logs in its log directories."""
-        return sum(each.size_bytes for found in self.log_dirs.values() for each in found.replicas.values())
+        return sum(each.size_bytes for each in self.log_dirs.values())
 
 
 class LossStatus(NamedTuple):
@@ -187,6 +187,22 @@ class LossStatus(NamedTuple):
     partition: TopicPartition
     broker: int
     report: LostRecords
+
+
+class BrokerRow(NamedTuple):
+    """A broker and what it has; `host` is None for one that has replicas and is not registered."""
+
+    broker: int
+    host: str | None
+    port: int | None
+    rack: str | None
+    is_controller: bool
+    leads: int
+    replicas: int
+    in_sync: int
+    size_bytes: int | None
+    log_dirs: Sequence[Mapping[str, Any]]
+    problem: str | None
 
 
 @dataclass(slots=True, frozen=True)
@@ -204,6 +220,27 @@ class ClusterStatus:
         """Ids of brokers that have replicas and are not registered, sorted."""
         registered = {each.node.node_id for each in self.brokers}
         return sorted({each.broker for partition in self.partitions for each in partition.replicas} - registered)
+
+    def broker_row(self, broker: int) -> BrokerRow:
+        """A broker with the number of partitions that it leads, of its replicas, and of those in sync."""
+        known = next((each for each in self.brokers if each.node.node_id == broker), None)
+        replicas = [each for partition in self.partitions for each in partition.replicas if each.broker == broker]
+        return BrokerRow(
+            broker=broker,
+            host=None if known is None else known.node.host,
+            port=None if known is None else known.node.port,
+            rack=None if known is None else known.node.rack,
+            is_controller=broker == self.controller,
+            leads=sum(each.leader == broker for each in self.partitions),
+            replicas=len(replicas),
+            in_sync=sum(each.is_in_sync for each in replicas),
+            size_bytes=None if known is None or known.problem else known.size_bytes,
+            log_dirs=[
+                {name: getattr(each, name) for name in ("path", "total_bytes", "usable_bytes", "error")}
+                for each in (known.log_dirs.values() if known else ())
+            ],
+            problem=None if known is None else known.problem,
+        )
 
     @property
     def is_well(self) -> bool:

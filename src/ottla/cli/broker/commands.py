@@ -23,14 +23,14 @@ def list_brokers(
     servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False
 ) -> None:
     """List brokers: what they lead, hold, and have room for; also those that have replicas and are not there."""
-    from ottla.cli.cluster.status_views import broker_rows, show_brokers
+    from ottla.cli.cluster.status_views import broker_row, show_brokers
     from ottla.ops.cluster_status import read_cluster_status
 
     async def work(cluster: Cluster) -> int:
         status = await read_cluster_status(cluster, offsets=False)
         if as_json:
-            for row in broker_rows(status):
-                write_json(row)
+            for each in status.brokers:
+                write_json(broker_row(status, each.node.node_id))
         else:
             show_brokers(Terminal.standard_output(), status)
         return 0

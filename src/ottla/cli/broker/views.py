@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.cli.broker import COMMAND
-from ottla.cli.cluster.status_views import broker_rows, show_brokers
+from ottla.cli.cluster.status_views import broker_row, show_brokers
 from ottla.cli.command import CommandError
 from ottla.cli.config.views import setting_row, show_settings
 from ottla.cli.log.output import instant
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, write_json
+from ottla.cli.terminal import PARTITION, TOPIC, Cell, Column, Style, Terminal, count, data_size, numbers, write_json
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ActiveProducer, ConfigEntry, ConfigResource, LogDirDescription
 from ottla.client.admin.partitions import PartitionAdmin
@@ -20,22 +20,29 @@ from ottla.ops.cluster_status import ClusterStatus, read_cluster_status
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import BrokerError
 
-_LOG_DIRS = (
-    Column("LOG DIRECTORY", may_shrink=True),
-    Column("REPLICAS", is_number=True),
-    Column("SIZE", is_number=True),
-    Column("FREE", is_number=True),
-    Column("NOTE"),
+_LOG_DIRS: tuple[Column[LogDirDescription], ...] = (
+    Column("LOG DIRECTORY", lambda each: each.path, may_shrink=True),
+    numbers("REPLICAS", lambda each: len(each.replicas)),
+    numbers("SIZE", lambda each: data_size(each.size_bytes)),
+    numbers("FREE", lambda each: data_size(each.usable_bytes) if each.usable_bytes >= 0 else None),
+    Column("NOTE", lambda each: Cell(each.error or "", Style.BAD)),
 )
-_PRODUCERS = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITION", is_number=True),
-    Column("PRODUCER", is_number=True),
-    Column("EPOCH", is_number=True),
-    Column("LAST SEQUENCE", is_number=True),
-    Column("LAST BATCH"),
-    Column("COORDINATOR EPOCH", is_number=True),
-    Column("OPEN TRANSACTION", is_number=True),
+
+
+class _Producer(NamedTuple):
+    partition: TopicPartition
+    producer: ActiveProducer
+
+
+_PRODUCERS: tuple[Column[_Producer], ...] = (
+    TOPIC,
+    PARTITION,
+    numbers("PRODUCER", lambda each: each.producer.producer_id),
+    numbers("EPOCH", lambda each: each.producer.producer_epoch),
+    numbers("LAST SEQUENCE", lambda each: _known(each.producer.last_sequence)),
+    Column("LAST BATCH", lambda each: instant(each.producer.last_timestamp)),
+    numbers("COORDINATOR EPOCH", lambda each: _known(each.producer.coordinator_epoch)),
+    numbers("OPEN TRANSACTION", lambda each: _known(each.producer.transaction_start_offset)),
 )
 
 
@@ -55,13 +62,14 @@ async def describe_brokers(cluster: Cluster, asked: Sequence[int] | None, *, as_
         resource = ConfigResource.broker(broker.node.node_id)
         given = [each for _, each in sorted(settings[resource].items()) if each.source.startswith("DYNAMIC")]
         if as_json:
-            (row,) = [row for row in broker_rows(status) if row["broker"] == broker.node.node_id]
-            write_json({**row, "settings": [_setting(resource, each) for each in given]})
+            write_json(
+                {**broker_row(status, broker.node.node_id), "settings": [_setting(resource, each) for each in given]}
+            )
             continue
         if at:
             terminal.line()
         show_brokers(terminal, status, only=broker.node.node_id)
-        terminal.table(_LOG_DIRS, [_log_dir_cells(each) for each in broker.log_dirs.values()])
+        terminal.table(_LOG_DIRS, broker.log_dirs.values())
         if given:
             show_settings(terminal, resource, given)
     return code
@@ -75,16 +83,6 @@ def _setting(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
 def _absent(status: ClusterStatus, broker: int) -> str:
     held = sum(broker in [each.broker for each in partition.replicas] for partition in status.partitions)
     return f"broker {broker} is not there" + (f", and has replicas of {count(held, 'partition')}" if held else "")
-
-
-def _log_dir_cells(log_dir: LogDirDescription) -> Row:
-    return (
-        log_dir.path,
-        str(len(log_dir.replicas)),
-        data_size(sum(each.size_bytes for each in log_dir.replicas.values())),
-        data_size(log_dir.usable_bytes) if log_dir.usable_bytes >= 0 else "-",
-        Cell(log_dir.error or "", Style.BAD),
-    )
 
 
 def parse_partitions(given: Sequence[str]) -> list[TopicPartition | str]:
@@ -121,29 +119,16 @@ async def describe_producers(cluster: Cluster, given: Sequence[str], *, as_json:
             code = COMMAND.report(str(problem))
     except (BrokerError, UnknownTopicError) as error:
         return COMMAND.report(str(error))
-    rows = [(partition, producer) for partition, producers in sorted(found.items()) for producer in producers]
+    rows = [_Producer(partition, producer) for partition, producers in sorted(found.items()) for producer in producers]
     if as_json:
         for partition, producer in rows:
-            write_json({"topic": partition.topic, "partition": partition.partition, **producer._asdict()})
+            write_json({**partition._asdict(), **producer._asdict()})
     elif rows:
-        Terminal.standard_output().table(_PRODUCERS, [_producer_cells(*row) for row in rows], indent="")
+        Terminal.standard_output().table(_PRODUCERS, rows, indent="")
     else:
         Terminal.standard_output().line("no producers")
     return code
 
 
-def _producer_cells(partition: TopicPartition, producer: ActiveProducer) -> Row:
-    return (
-        partition.topic,
-        str(partition.partition),
-        str(producer.producer_id),
-        str(producer.producer_epoch),
-        _known(producer.last_sequence),
-        instant(producer.last_timestamp),
-        _known(producer.coordinator_epoch),
-        _known(producer.transaction_start_offset),
-    )
-
-
-def _known(number: int) -> str:
-    return "-" if number < 0 else str(number)
+def _known(value: int) -> int | None:
+    return None if value < 0 else value

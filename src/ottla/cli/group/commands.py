@@ -48,17 +48,18 @@ def list_groups(
     as_json: Json = False,
 ) -> None:
     """List groups: state, members, assignor, coordinator."""
-    from ottla.cli.group.views import list_row, show_list
+    from ottla.cli.group.views import ListedGroup, list_row, show_list
     from ottla.client.groups import Groups
 
     async def work(cluster: Cluster) -> int:
         groups = [each for each in await Groups(cluster).list_all() if not state or each.state in state]
         lags = await _lags(cluster, groups) if lag else {}
+        listed = [ListedGroup(each, lags.get(each.group_id)) for each in groups]
         if as_json:
-            for group in groups:
-                write_json(list_row(group, lags.get(group.group_id)))
+            for each in listed:
+                write_json(list_row(each))
         else:
-            show_list(Terminal.standard_output(), groups, lags)
+            show_list(Terminal.standard_output(), listed)
         return 0
 
     COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)

@@ -163,8 +163,8 @@ def example(
     def work() -> int:
         terminal = Terminal.standard_output()
         if name is None:
-            rows = [(key, each.title) for key, each in EXAMPLES.items()]
-            terminal.table([Column("EXAMPLE"), Column("ABOUT")], rows, indent="")
+            columns = [Column("EXAMPLE", lambda key: key), Column("ABOUT", lambda key: EXAMPLES[key].title)]
+            terminal.table(columns, list(EXAMPLES), indent="")
             terminal.line()
             terminal.line("Play one: ottla rebalance example NAME")
         elif name in EXAMPLES:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
-from ottla.cli.config.care import mistyped, reason_for_care
-from ottla.cli.config.unset import own_names, why_not_unset
-from ottla.cli.terminal import Terminal, count, printable, write_json
+from ottla.cli.config.checks import mistyped, own_names, risk_of_change, why_not_unset
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, printable, write_json
 from ottla.cli.topic import COMMAND
-from ottla.cli.topic.views import show_changes, show_deletion
+from ottla.cli.topic.views import DELETION
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import BROKER_DEFAULT, ConfigOperation, ConfigResource, NewPartitions, NewTopic
 from ottla.client.admin.outcomes import topic_error
@@ -73,6 +73,23 @@ CURES: Sequence[tuple[ErrorCode, str, str]] = (
     ),
     (ErrorCode.TOPIC_ALREADY_EXISTS, "already exists", "choose another name, or give --if-not-exists"),
     (ErrorCode.TOPIC_DELETION_DISABLED, "", "set delete.topic.enable=true for the brokers"),
+)
+
+
+class TopicChange(NamedTuple):
+    """A change of a topic; `new` is None where a setting gets its default again."""
+
+    topic: str
+    what: str
+    now: str | None
+    new: str | None
+
+
+_CHANGES: tuple[Column[TopicChange], ...] = (
+    Column("TOPIC", lambda each: Cell(each.topic, Style.NAME), may_shrink=True),
+    Column("WHAT", lambda each: each.what),
+    Column("NOW", lambda each: each.now or None, may_shrink=True),
+    Column("NEW", lambda each: Cell("(default)" if each.new is None else each.new, Style.BUSY)),
 )
 
 
@@ -191,7 +208,7 @@ async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, a
     if as_json and not yes:
         _write_changes(changes, done=False)
     elif not as_json and changes:
-        show_changes(Terminal.standard_output(), changes)
+        Terminal.standard_output().table(_CHANGES, changes)
     if changes and not confirmed(_question(topics, alteration, changes), yes=yes, as_json=as_json):
         return COMMAND.report(NOT_CONFIRMED)
     for topic in topics:
@@ -212,7 +229,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bo
             for topic in topics:
                 write_json({"topic": topic.name, "deleted": False})
         else:
-            show_deletion(Terminal.standard_output(), topics)
+            Terminal.standard_output().table(DELETION, topics)
         question = f"Delete {count(len(topics), 'topic')} with all records?"
         if not confirmed(question, yes=False, as_json=as_json):
             return COMMAND.report(NOT_CONFIRMED)
@@ -269,31 +286,27 @@ def _why_not_reset(topic: TopicStatus, names: Sequence[str]) -> str | None:
     return why_not_unset(resource, names, topic.configs, own_names(topic.configs, resource)) if topic.configs else None
 
 
-def _changes(
-    topic: TopicStatus, partitions: int | None, configs: Mapping[str, str | None]
-) -> list[tuple[str, str, str | None, str | None]]:
-    changes: list[tuple[str, str, str | None, str | None]] = []
+def _changes(topic: TopicStatus, partitions: int | None, configs: Mapping[str, str | None]) -> list[TopicChange]:
+    changes = []
     if partitions is not None:
-        changes.append((topic.name, "partitions", str(len(topic.partitions)), str(partitions)))
+        changes.append(TopicChange(topic.name, "partitions", str(len(topic.partitions)), str(partitions)))
     for name, value in configs.items():
         now = topic.configs.get(name)
-        changes.append((topic.name, name, None if now is None else now.value, value))
+        changes.append(TopicChange(topic.name, name, now and now.value, value))
     return changes
 
 
-def _question(
-    topics: Sequence[TopicStatus], alteration: Alteration, changes: Sequence[tuple[str, str, str | None, str | None]]
-) -> str:
-    reasons = dict.fromkeys(reason_for_care(what, now, new) for _, what, now, new in changes)
-    told = [f" {reason[0].upper()}{reason[1:]}." for reason in reasons if reason]
+def _question(topics: Sequence[TopicStatus], alteration: Alteration, changes: Sequence[TopicChange]) -> str:
+    reasons = dict.fromkeys(risk_of_change(each.what, each.now, each.new) for each in changes)
+    warnings = [f" {reason[0].upper()}{reason[1:]}." for reason in reasons if reason]
     if alteration.partitions is not None:
-        told.append(" Partitions cannot be taken away again, and keys go to other partitions.")
-    return f"Change {count(len(topics), 'topic')}?{''.join(told)}"
+        warnings.append(" Partitions cannot be taken away again, and keys go to other partitions.")
+    return f"Change {count(len(topics), 'topic')}?{''.join(warnings)}"
 
 
-def _write_changes(changes: Sequence[tuple[str, str, str | None, str | None]], *, done: bool) -> None:
-    for topic, what, now, new in changes:
-        write_json({"topic": topic, "what": what, "now": now, "new": new, "changed": done})
+def _write_changes(changes: Sequence[TopicChange], *, done: bool) -> None:
+    for each in changes:
+        write_json({**each._asdict(), "changed": done})
 
 
 async def _alter(

@@ -6,34 +6,43 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, printable
+from ottla.cli.terminal import PARTITION, Cell, Column, Style, Terminal, count, data_size, numbers, printable
 from ottla.cluster.ids import format_uuid
 from ottla.ops.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 
-_LIST = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITIONS", is_number=True),
-    Column("REPLICAS", is_number=True),
-    Column("HEALTH"),
+NAME: Column[TopicStatus] = Column(
+    "TOPIC", lambda each: Cell(each.name, Style.FAINT if each.is_internal else Style.NAME), may_shrink=True
 )
-_PARTITIONS = (
-    Column("PARTITION", is_number=True),
-    Column("LEADER", is_number=True),
-    Column("REPLICAS"),
-    Column("ISR"),
-    Column("START", is_number=True),
-    Column("END", is_number=True),
-    Column("SIZE", is_number=True),
-    Column("LAG", may_shrink=True),
-    Column("NOTE"),
+COUNTS: tuple[Column[TopicStatus], ...] = (
+    numbers("PARTITIONS", lambda each: len(each.partitions)),
+    numbers("REPLICAS", lambda each: each.replication_factor),
 )
-_CHANGES = (Column("TOPIC", may_shrink=True), Column("WHAT"), Column("NOW", may_shrink=True), Column("NEW"))
-_DELETION = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITIONS", is_number=True),
-    Column("REPLICAS", is_number=True),
-    Column("RECORDS", is_number=True),
-    Column("SIZE", is_number=True),
+RECORDS: tuple[Column[TopicStatus], ...] = (
+    numbers("RECORDS", lambda each: f"{each.records:,}"),
+    numbers("SIZE", lambda each: data_size(each.size_bytes)),
+)
+HEALTH: Column[TopicStatus] = Column("HEALTH", lambda each: partitions_health(each.partitions))
+DELETION: tuple[Column[TopicStatus], ...] = (
+    Column("TOPIC", lambda each: Cell(each.name, Style.NAME), may_shrink=True),
+    *COUNTS,
+    *RECORDS,
+)
+REPLICAS: tuple[Column[PartitionStatus], ...] = (
+    numbers("LEADER", lambda each: leader_cell(each.leader)),
+    Column("REPLICAS", lambda each: _ids(replica.broker for replica in each.replicas)),
+    Column("ISR", lambda each: _ids(each.isr)),
+)
+NOTES: tuple[Column[PartitionStatus], ...] = (
+    Column("LAG", lambda each: _lag_text(each.replicas, each.leader), may_shrink=True),
+    Column("NOTE", lambda each: _partition_note(each)),
+)
+_PARTITIONS: tuple[Column[PartitionStatus], ...] = (
+    PARTITION,
+    *REPLICAS,
+    numbers("START", lambda each: each.log_start_offset),
+    numbers("END", lambda each: each.high_watermark),
+    numbers("SIZE", lambda each: None if each.size_bytes is None else data_size(each.size_bytes)),
+    *NOTES,
 )
 
 
@@ -78,7 +87,7 @@ class Filters:
         return any(wanted and check() for wanted, check in checks)
 
 
-def health(partitions: Iterable[PartitionStatus]) -> Cell:
+def partitions_health(partitions: Iterable[PartitionStatus]) -> Cell:
     """Count the faults of partitions, in Kafka's words, the worst first; "ok" where there are none."""
     counts = {
         "offline": 0,
@@ -104,17 +113,8 @@ def health(partitions: Iterable[PartitionStatus]) -> Cell:
 
 def show_list(terminal: Terminal, topics: Sequence[TopicStatus]) -> None:
     """One line for each topic."""
-    rows: list[Row] = [
-        (
-            Cell(topic.name, Style.FAINT if topic.is_internal else Style.NAME),
-            str(len(topic.partitions)),
-            str(topic.replication_factor),
-            health(topic.partitions),
-        )
-        for topic in topics
-    ]
-    if rows:
-        terminal.table(_LIST, rows, indent="")
+    if topics:
+        terminal.table((NAME, *COUNTS, HEALTH), topics, indent="")
     else:
         terminal.line("no topics")
 
@@ -141,7 +141,7 @@ def show_description(terminal: Terminal, topic: TopicStatus, *, with_partitions:
     for name, value in topic.overrides.items():
         terminal.line(f"  {printable(f'{name}={value}')}")
     if with_partitions:
-        terminal.table(_PARTITIONS, [_partition_cells(each) for each in topic.partitions])
+        terminal.table(_PARTITIONS, topic.partitions)
 
 
 def description_row(topic: TopicStatus) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def partition_row(each: PartitionStatus) -> dict[str, Any]:
     }
 
 
-def lag_text(replicas: Sequence[ReplicaStatus], leader: int) -> str:
+def _lag_text(replicas: Sequence[ReplicaStatus], leader: int) -> str:
     """Lag of the followers: "-" where all have everything, else of those that do not: `2: 1,500, 3: ?`."""
     behind = [
         f"{each.broker}: {'?' if each.lag is None else f'{each.lag:,}'}"
@@ -186,7 +186,7 @@ def lag_text(replicas: Sequence[ReplicaStatus], leader: int) -> str:
     return ", ".join(behind) or "-"
 
 
-def partition_note(each: PartitionStatus) -> Cell:
+def _partition_note(each: PartitionStatus) -> Cell:
     """Note what is unusual about a partition."""
     if each.is_offline:
         return Cell("offline", Style.BAD)
@@ -204,30 +204,6 @@ def partition_note(each: PartitionStatus) -> Cell:
     if each.replicas and each.leader != each.replicas[0].broker:
         return Cell(f"preferred leader {each.replicas[0].broker}", Style.FAINT)
     return Cell("")
-
-
-def show_changes(terminal: Terminal, changes: Sequence[tuple[str, str, str | None, str | None]]) -> None:
-    """Show the changes of `ottla topic alter`: topic, what, the value now and the new one (None: the default)."""
-    rows: list[Row] = [
-        (Cell(topic, Style.NAME), what, now or "-", Cell("(default)" if new is None else new, Style.BUSY))
-        for topic, what, now, new in changes
-    ]
-    terminal.table(_CHANGES, rows)
-
-
-def show_deletion(terminal: Terminal, topics: Sequence[TopicStatus]) -> None:
-    """The topics that would be deleted, with what would be lost."""
-    rows: list[Row] = [
-        (
-            Cell(topic.name, Style.NAME),
-            str(len(topic.partitions)),
-            str(topic.replication_factor),
-            f"{topic.records:,}",
-            data_size(topic.size_bytes),
-        )
-        for topic in topics
-    ]
-    terminal.table(_DELETION, rows)
 
 
 def _topic_row(topic: TopicStatus) -> dict[str, Any]:
@@ -250,23 +226,10 @@ def _replica_row(each: ReplicaStatus) -> dict[str, Any]:
     }
 
 
-def _partition_cells(each: PartitionStatus) -> Row:
-    return (
-        str(each.partition.partition),
-        Cell("none", Style.BAD) if each.leader < 0 else str(each.leader),
-        ",".join(str(replica.broker) for replica in each.replicas),
-        ",".join(map(str, each.isr)),
-        _number(each.log_start_offset),
-        _number(each.high_watermark),
-        "-" if each.size_bytes is None else data_size(each.size_bytes),
-        lag_text(each.replicas, each.leader),
-        partition_note(each),
-    )
-
-
-def _ids(brokers: Sequence[int]) -> str:
+def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
+def leader_cell(leader: int) -> int | Cell:
+    """The leader's id; "none" where there is none."""
+    return Cell("none", Style.BAD) if leader < 0 else leader
