@@ -28,6 +28,7 @@ from ottla.cli.terminal import printable
 from ottla.records.extras import missing_extra
 
 if TYPE_CHECKING:
+    from ottla.cli.options import ClusterOptions
     from ottla.peer.cluster import Cluster
 
 EXIT_REFUSED = 1
@@ -39,14 +40,6 @@ NOT_CONFIRMED = "nothing was changed: --yes does it"
 
 class CommandError(Exception):
     """The command cannot be carried out; the message names the cause and the cure. It ends with EXIT_FAILED."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
-    """Which cluster a command works with: `servers` as host:port with commas between; `timeout_s` to answer."""
-
-    servers: str
-    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import NOT_CONFIRMED, ClusterOptions, Command, CommandError, confirmed
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes
+from ottla.cli.command import NOT_CONFIRMED, Command, CommandError, confirmed
+from ottla.cli.options import (
+    ClusterOptions,
+    Yes,
+)
 from ottla.cli.terminal import Cell, Column, Style, Terminal, count, numbers, write_json
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class ElectionType(StrEnum):
 
 
 def leader_election(
+    shared: ClusterOptions,
     partitions: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="Partitions, as in orders-0.")
     ] = None,
@@ -52,9 +56,6 @@ def leader_election(
     ] = None,
     all_partitions: Annotated[bool, typer.Option("--all-topic-partitions", "--all", help="All partitions.")] = False,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Elect leaders: give partitions back to their preferred replicas, or elect replicas that are not in sync.
 
@@ -80,11 +81,11 @@ def leader_election(
             raise CommandError("name partitions, in a file with --path-to-json-file, or give --all-topic-partitions")
         what = "all partitions without a leader" if all_partitions else count(len(named), "partition")
         question = f"Elect leaders for {what} that may lack records, which are lost then?"
-        if election_type is ElectionType.unclean and not confirmed(question, yes=yes, as_json=as_json):
+        if election_type is ElectionType.unclean and not confirmed(question, yes=yes, as_json=shared.as_json):
             return COMMAND.report(NOT_CONFIRMED)
-        return await _elect(cluster, election_type, None if all_partitions else named, as_json=as_json)
+        return await _elect(cluster, election_type, None if all_partitions else named, as_json=shared.as_json)
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
 def _partition(given: str) -> TopicPartition:

@@ -16,7 +16,7 @@ from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
 from ottla.cli.leader_election import leader_election
 from ottla.cli.log.commands import app as log
-from ottla.cli.options import make_app
+from ottla.cli.options import cluster_command, make_app
 from ottla.cli.pipeline.commands import app as pipeline
 from ottla.cli.profile.commands import profile
 from ottla.cli.reassign.commands import app as reassign
@@ -159,7 +159,7 @@ def broker_for_tests(
 app.command()(demo)
 app.command()(backfill)
 app.command()(profile)
-app.command("leader-election")(leader_election)
+cluster_command(app, "leader-election")(leader_election)
 app.add_typer(pipeline)
 app.add_typer(log)
 app.add_typer(rebalance)

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.command import ClusterOptions
 from ottla.cli.group import COMMAND
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes
+from ottla.cli.options import (
+    ClusterOptions,
+    Yes,
+)
 
 GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of groups.")]
 Topics = Annotated[
@@ -18,6 +20,7 @@ Topics = Annotated[
 
 
 def reset_offsets(
+    shared: ClusterOptions,
     groups: GroupIds,
     topic: Topics = None,
     all_topics: Annotated[
@@ -44,9 +47,6 @@ def reset_offsets(
     ] = False,
     yes: Yes = False,
     export: Annotated[bool, typer.Option("--export", help="Write the new offsets as CSV instead of a table.")] = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Set the committed offsets of groups.
 
@@ -67,16 +67,10 @@ def reset_offsets(
         by_duration=by_duration,
         from_file=from_file,
     )
-    reset(options, ResetOutput(yes, create, export, as_json), ClusterOptions(servers, timeout_s))
+    reset(options, ResetOutput(yes, create, export, shared.as_json), shared)
 
 
-def delete_groups(
-    groups: GroupIds,
-    yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
-) -> None:
+def delete_groups(shared: ClusterOptions, groups: GroupIds, yes: Yes = False) -> None:
     """Delete groups without members, and their offsets.
 
     The groups and offsets are shown first.
@@ -87,20 +81,16 @@ def delete_groups(
     from ottla.cli.group.deletion import delete_each
 
     names = list(dict.fromkeys(groups))
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s), lambda cluster: delete_each(cluster, names, yes=yes, as_json=as_json)
-    )
+    COMMAND.run_with_cluster(shared, lambda cluster: delete_each(cluster, names, yes=yes, as_json=shared.as_json))
 
 
 def delete_offsets(
+    shared: ClusterOptions,
     group: Annotated[str, typer.Argument(help="The group's id.")],
     topic: Annotated[
         list[str], typer.Option("--topic", "-t", help="A topic (orders), or some partitions of it (orders:0,3).")
     ],
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Delete the offsets of a group for some topics.
 
@@ -117,6 +107,5 @@ def delete_offsets(
     except InvalidArgumentError as problem:
         COMMAND.fail(str(problem))
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: delete_committed(cluster, group, scope, yes=yes, as_json=as_json),
+        shared, lambda cluster: delete_committed(cluster, group, scope, yes=yes, as_json=shared.as_json)
     )

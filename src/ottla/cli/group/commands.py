@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import ClusterOptions
 from ottla.cli.group import COMMAND
 from ottla.cli.group.changes import delete_groups, delete_offsets, reset_offsets
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, make_app
+from ottla.cli.options import (
+    ClusterOptions,
+    cluster_command,
+    make_app,
+)
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
@@ -36,16 +39,14 @@ class ListedState(StrEnum):
     DEAD = "Dead"
 
 
-@app.command("list")
+@cluster_command(app, "list")
 def list_groups(
+    shared: ClusterOptions,
     state: Annotated[
         list[ListedState] | None,
         typer.Option("--state", help="Only groups in this state; may be repeated.", case_sensitive=False),
     ] = None,
     lag: Annotated[bool, typer.Option("--lag", help="With the lag of each group (takes longer).")] = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """List groups: state, members, assignor, coordinator."""
     from ottla.cli.group.views import ListedGroup, list_row, show_list
@@ -55,23 +56,21 @@ def list_groups(
         groups = [each for each in await Groups(cluster).list_all() if not state or each.state in state]
         lags = await _lags(cluster, groups) if lag else {}
         listed = [ListedGroup(each, lags.get(each.group_id)) for each in groups]
-        if as_json:
+        if shared.as_json:
             for each in listed:
                 write_json(list_row(each))
         else:
             show_list(Terminal.standard_output(), listed)
         return 0
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command()
+@cluster_command(app)
 def describe(
+    shared: ClusterOptions,
     groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="Ids of groups.")] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups of the cluster.")] = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Show groups: members, committed offsets, lag.
 
@@ -94,7 +93,7 @@ def describe(
             lag = lags[group.group_id]
             if group.state == DEAD and not lag.partitions:
                 code = COMMAND.report(f"there is no group {group.group_id} at {cluster.name}")
-            elif as_json:
+            elif shared.as_json:
                 write_json(description_row(group, lag))
             else:
                 if at:
@@ -102,17 +101,15 @@ def describe(
                 show_description(terminal, group, lag)
         return code
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command()
+@cluster_command(app)
 def why(
+    shared: ClusterOptions,
     group: Annotated[str, typer.Argument(help="The group's id.")],
     last: Annotated[int, typer.Option("--last", "-n", help="So many of its last rebalances.", min=1, max=10_000)] = 5,
     generation: Annotated[int | None, typer.Option(help="Only rebalances that led to this generation.")] = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Show why a group rebalanced.
 
@@ -135,28 +132,26 @@ def why(
             return COMMAND.report(f"no rebalance of group {group}{which} is recorded at {cluster.name}")
         terminal = Terminal.standard_output()
         for each in found:
-            if as_json:
+            if shared.as_json:
                 write_json(each.value)
             else:
                 show_rebalance(terminal, each)
                 terminal.line()
-        if not as_json:
+        if not shared.as_json:
             terminal.line(terminal.paint(LEGEND, Style.HEADING))
         return 0
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command()
+@cluster_command(app)
 def watch(
+    shared: ClusterOptions,
     groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Ids of groups [all].")] = None,
     count: Annotated[
         int | None, typer.Option("--count", help="End after so many rebalances [go on until Ctrl-C].", min=1)
     ] = None,
     interval_s: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.05)] = 0.5,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Follow groups live.
 
@@ -165,10 +160,10 @@ def watch(
     from ottla.cli.group.watch import JsonWatcher, TextWatcher, follow
 
     async def work(cluster: Cluster) -> int:
-        watcher = JsonWatcher(write_json) if as_json else TextWatcher(Terminal.standard_output())
+        watcher = JsonWatcher(write_json) if shared.as_json else TextWatcher(Terminal.standard_output())
         return await follow(cluster, list(dict.fromkeys(groups or ())), watcher, interval_s, count, COMMAND.report)
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work, until_closed=True)
+    COMMAND.run_with_cluster(shared, work, until_closed=True)
 
 
 def no_evidence(cluster: Cluster) -> str:
@@ -195,6 +190,6 @@ async def _lags(cluster: Cluster, groups: list[GroupDescription]) -> dict[str, G
     return {group.group_id: lag for group, lag in zip(groups, found, strict=True)}
 
 
-app.command("reset-offsets")(reset_offsets)
-app.command("delete")(delete_groups)
-app.command("delete-offsets")(delete_offsets)
+cluster_command(app, "reset-offsets")(reset_offsets)
+cluster_command(app, "delete")(delete_groups)
+cluster_command(app, "delete-offsets")(delete_offsets)

@@ -9,10 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from ottla.cli.command import NOT_CONFIRMED, ClusterOptions, confirmed
+from ottla.cli.command import NOT_CONFIRMED, confirmed
 from ottla.cli.group import COMMAND
 from ottla.cli.group.offset_options import parse_datetime, parse_duration_ms, parse_topic
 from ottla.cli.group.views import planned_row, show_plan
+from ottla.cli.options import ClusterOptions
 from ottla.cli.terminal import Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import BrokerError, InvalidArgumentError

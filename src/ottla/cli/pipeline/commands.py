@@ -192,8 +192,8 @@ def submit(
         from ottla.cli.pipeline.submitting import SubmitCommand, submit_command
 
         settings = load(file, servers)
-        asked = SubmitCommand(file, servers, deploy_mode.value, pack, archive, program, execute)
+        options = SubmitCommand(file, servers, deploy_mode.value, pack, archive, program, execute)
         with refusals(settings):
-            return submit_command(settings, asked)
+            return submit_command(settings, options)
 
     COMMAND.run(work)

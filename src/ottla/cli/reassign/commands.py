@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import ClusterOptions
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
+from ottla.cli.options import (
+    ClusterOptions,
+    Yes,
+    cluster_command,
+    make_app,
+)
 from ottla.cli.reassign import COMMAND
 from ottla.cli.reassign.plan_command import plan
 from ottla.cli.terminal import Terminal, write_json
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
 
 app = make_app("reassign", "Move replicas to other brokers.")
-app.command("plan")(plan)
+cluster_command(app, "plan")(plan)
 
 MovesFile = Annotated[
     str,
@@ -25,28 +29,27 @@ MovesFile = Annotated[
 PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Leave throttles as they are.")]
 
 
-@app.command("list")
-def list_moves(
-    servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False
-) -> None:
+@cluster_command(app, "list")
+def list_moves(shared: ClusterOptions) -> None:
     """List partitions whose replicas move now: those that are added, and those that are removed at the end."""
     from ottla.cli.reassign.views import show_moves, under_way_row
     from ottla.client.admin.reassignments import ReassignmentAdmin
 
     async def work(cluster: Cluster) -> int:
         moves = await ReassignmentAdmin(cluster).list_partition_reassignments()
-        if as_json:
+        if shared.as_json:
             for partition, move in sorted(moves.items()):
                 write_json(under_way_row(partition, move))
         else:
             show_moves(Terminal.standard_output(), moves)
         return 0
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command()
+@cluster_command(app)
 def generate(
+    shared: ClusterOptions,
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Names of topics.")] = None,
     topics_file: Annotated[
         str | None,
@@ -59,9 +62,6 @@ def generate(
     output: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the proposal to this file, for `execute`.")
     ] = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Propose new places for all replicas of topics on some brokers.
 
@@ -70,13 +70,12 @@ def generate(
     from ottla.cli.reassign.changes import ProposalOptions, generate_moves
 
     options = ProposalOptions(tuple(topics or ()), topics_file, brokers, disable_rack_aware, output)
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s), lambda cluster: generate_moves(cluster, options, as_json=as_json)
-    )
+    COMMAND.run_with_cluster(shared, lambda cluster: generate_moves(cluster, options, as_json=shared.as_json))
 
 
-@app.command("execute")
+@cluster_command(app, "execute")
 def execute_command(
+    shared: ClusterOptions,
     file: MovesFile,
     throttle: Annotated[
         int | None, typer.Option(min=1, metavar="BYTES", help="Most bytes per second that a broker copies for moves.")
@@ -98,9 +97,6 @@ def execute_command(
         str | None, typer.Option("--save-current", metavar="FILE", help="Write the way back to this file.")
     ] = None,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Begin to move partitions to the brokers that a file names.
 
@@ -112,19 +108,15 @@ def execute_command(
     from ottla.cli.reassign.changes import Execution, execute_moves
 
     options = Execution(file, throttle, log_dir_throttle, additional, save)
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s), lambda cluster: execute_moves(cluster, options, yes=yes, as_json=as_json)
-    )
+    COMMAND.run_with_cluster(shared, lambda cluster: execute_moves(cluster, options, yes=yes, as_json=shared.as_json))
 
 
-@app.command()
+@cluster_command(app)
 def verify(
+    shared: ClusterOptions,
     file: MovesFile,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all are done, or nothing moves any more.")] = False,
     preserve_throttles: PreserveThrottles = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Show how the moves of a file stand; where no partition moves any more, take the throttles away.
 
@@ -134,19 +126,19 @@ def verify(
     from ottla.cli.reassign.changes import verify_moves
 
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: verify_moves(cluster, file, wait=wait, preserve_throttles=preserve_throttles, as_json=as_json),
+        shared,
+        lambda cluster: verify_moves(
+            cluster, file, wait=wait, preserve_throttles=preserve_throttles, as_json=shared.as_json
+        ),
     )
 
 
-@app.command()
+@cluster_command(app)
 def cancel(
+    shared: ClusterOptions,
     file: MovesFile,
     preserve_throttles: PreserveThrottles = False,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Cancel the moves of a file that are under way: replicas that they add are deleted, the former ones stay.
 
@@ -155,6 +147,8 @@ def cancel(
     from ottla.cli.reassign.changes import cancel_moves
 
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: cancel_moves(cluster, file, preserve_throttles=preserve_throttles, yes=yes, as_json=as_json),
+        shared,
+        lambda cluster: cancel_moves(
+            cluster, file, preserve_throttles=preserve_throttles, yes=yes, as_json=shared.as_json
+        ),
     )

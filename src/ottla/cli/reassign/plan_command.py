@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import ClusterOptions
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout
+from ottla.cli.options import (
+    ClusterOptions,
+)
 from ottla.cli.reassign import COMMAND
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def plan(
+    shared: ClusterOptions,
     even: Annotated[
         bool, typer.Option("--even", help="Even bytes, replicas and leaders out over all brokers.")
     ] = False,
@@ -53,9 +55,6 @@ def plan(
             metavar="FILE", help="Write the moves for `execute` here: FILE, or FILE-1, FILE-2, … before its ending."
         ),
     ] = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Propose moves of replicas to a goal, of several goals at once, and show what they would do. Changes nothing.
 
@@ -81,6 +80,6 @@ def plan(
             tolerance=tolerance / 100,
             by_capacity=by_capacity,
         )
-        return await propose(cluster, PlanOptions(goal, tuple(topic or ()), at_once, throttle, output, as_json))
+        return await propose(cluster, PlanOptions(goal, tuple(topic or ()), at_once, throttle, output, shared.as_json))
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)

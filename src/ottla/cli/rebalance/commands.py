@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ottla.cli.command import ClusterOptions, CommandError
+from ottla.cli.command import CommandError
 from ottla.cli.options import (
-    DEFAULT_SERVERS,
-    DEFAULT_TIMEOUT_S,
+    ClusterOptions,
     Format,
     Json,
     OutputFormat,
-    Servers,
-    Timeout,
+    cluster_command,
     make_app,
 )
 from ottla.cli.rebalance import COMMAND
@@ -41,8 +39,9 @@ class _ChangeOptions(NamedTuple):
     partitions: Sequence[str]
 
 
-@app.command()
+@cluster_command(app)
 def simulate(
+    shared: ClusterOptions,
     group: Annotated[str | None, typer.Option("--group", "-g", help="A live group, as it is now.")] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="A JSON file that describes a group.")] = None,
     add: Annotated[int, typer.Option(help="So many members join.", min=0, max=MOST_NEWCOMERS)] = 0,
@@ -57,9 +56,6 @@ def simulate(
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw it, too, as SVG into this file.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the group as it is now to this JSON file.")] = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
     output: Format = OutputFormat.table,
 ) -> None:
     """Show what a change of a group would move. Changes nothing.
@@ -73,7 +69,7 @@ def simulate(
             _save(before, save)
         change = _change(before, _ChangeOptions(add, remove or (), partitions or ()))
         outcomes = _outcomes(before, change, assignor or ())
-        _write(outcomes, as_json=as_json or output is OutputFormat.json)
+        _write(outcomes, as_json=shared.as_json or output is OutputFormat.json)
         if picture is not None:
             _draw(outcomes, picture)
         return 0
@@ -88,7 +84,7 @@ def simulate(
     async def work(cluster: Cluster) -> int:
         return show(await read_live(cluster, name))
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work, (BadSource,))
+    COMMAND.run_with_cluster(shared, work, (BadSource,))
 
 
 @app.command()
