@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.command import NOT_CONFIRMED, Command, CommandError, confirmed
-from ottla.cli.options import (
-    ClusterOptions,
-    Yes,
-)
+from ottla.cli.options import ClusterOptions, Yes
 from ottla.cli.terminal import Cell, Column, Style, Terminal, count, numbers, write_json
 
 if TYPE_CHECKING:

@@ -9,12 +9,7 @@ import typer
 
 from ottla.cli.broker import COMMAND
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
-from ottla.cli.options import (
-    ClusterOptions,
-    Yes,
-    cluster_command,
-    make_app,
-)
+from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:

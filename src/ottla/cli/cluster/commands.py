@@ -8,12 +8,7 @@ import typer
 
 from ottla.cli.cluster import COMMAND
 from ottla.cli.cluster.plan import DEFAULT_BROKERS, DEFAULT_DATA, MOST_BROKERS, ClusterPlanOptions
-from ottla.cli.options import (
-    ClusterOptions,
-    Yes,
-    cluster_command,
-    make_app,
-)
+from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.config import COMMAND
-from ottla.cli.options import (
-    ClusterOptions,
-    Yes,
-    cluster_command,
-    make_app,
-)
+from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from ottla.cli.command import CommandError
-from ottla.cli.options import (
-    ClusterOptions,
-    Format,
-    Json,
-    OutputFormat,
-    cluster_command,
-    make_app,
-)
+from ottla.cli.options import ClusterOptions, Format, Json, OutputFormat, cluster_command, make_app
 from ottla.cli.rebalance import COMMAND
 from ottla.cli.terminal import Column, Terminal, write_json
 
