@@ -84,12 +84,12 @@ def run(options: TestBrokerOptions) -> int:
         broker.stop()
 
 
-def parse_topics(given: Sequence[str]) -> dict[str, int]:
+def parse_topics(arguments: Sequence[str]) -> dict[str, int]:
     """Topics with their numbers of partitions, of NAME and NAME:PARTITIONS. Raises `TestBrokerError`."""
     from ottla.testing.errors import TestBrokerError
 
     topics: dict[str, int] = {}
-    for each in given:
+    for each in arguments:
         name, colon, partitions = each.partition(":")
         if colon and not (partitions.isascii() and partitions.isdigit() and int(partitions) > 0):
             raise TestBrokerError(f"--topic {each}: expected NAME or NAME:PARTITIONS, as in --topic orders:3")
@@ -97,13 +97,13 @@ def parse_topics(given: Sequence[str]) -> dict[str, int]:
     return topics
 
 
-def parse_settings(given: Sequence[str]) -> dict[str, str]:
+def parse_settings(arguments: Sequence[str]) -> dict[str, str]:
     """Settings of KEY=VALUE. Raises `TestBrokerError`."""
     from ottla.testing.declarations import LOG_DIRS
     from ottla.testing.errors import TestBrokerError
 
     settings: dict[str, str] = {}
-    for each in given:
+    for each in arguments:
         name, equals, value = each.partition("=")
         if not equals or not name.strip():
             raise TestBrokerError(f"-c {each}: expected key=value, as in -c message.max.bytes=1000000")

@@ -51,7 +51,7 @@ def plain_serve_options(arguments: Sequence[str]) -> ServeOptions | None:
     numbers: dict[str, int] = {}
     settings: list[str] = []
     durable = False
-    for name, value in _given(arguments[1:]):
+    for name, value in _options(arguments[1:]):
         if value is None:
             if name != FLAG:
                 return None
@@ -86,7 +86,7 @@ def plain_zookeeper_options(arguments: Sequence[str]) -> ZooKeeperOptions | None
     from ottla.cli.zookeeper import ZooKeeperOptions
 
     options = ZooKeeperOptions()
-    for name, value in _given(arguments[1:]):
+    for name, value in _options(arguments[1:]):
         if name == "--host" and value is not None:
             options = replace(options, host=value)
         elif name == "--data" and value is not None:
@@ -100,7 +100,7 @@ def plain_zookeeper_options(arguments: Sequence[str]) -> ZooKeeperOptions | None
     return options
 
 
-def _given(arguments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Options with their values, in order; None where there is none."""
     left = iter(arguments)
     for argument in left:

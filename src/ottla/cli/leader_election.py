@@ -85,10 +85,10 @@ def leader_election(
     COMMAND.run_with_cluster(shared, work)
 
 
-def _partition(given: str) -> TopicPartition:
-    topic, dash, number = given.rpartition("-")
+def _partition(name: str) -> TopicPartition:
+    topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isascii() or not number.isdecimal():
-        raise CommandError(f"{given}: expected a topic and the number of a partition, as in orders-0")
+        raise CommandError(f"{name}: expected a topic and the number of a partition, as in orders-0")
     return _named(topic, int(number))
 
 

@@ -153,8 +153,10 @@ def read_config(options: ServeOptions) -> BrokerConfig:
             raise UsageProblem(f"cannot read {options.properties_file}: {error.strerror}") from error
         except PropertiesError as error:
             raise UsageProblem(f"cannot read {options.properties_file}: {error}") from error
-    given = _given(options)
-    parsed = parse_broker_config({**_defaults(from_file | given), **from_file, **given}, strict=frozenset(given))
+    settings = _settings(options)
+    parsed = parse_broker_config(
+        {**_defaults(from_file | settings), **from_file, **settings}, strict=frozenset(settings)
+    )
     if isinstance(parsed, ConfigRefusal):
         raise UsageProblem("\n".join(parsed.problems))
     return parsed
@@ -170,50 +172,52 @@ def _text(data: bytes, path: str) -> str:
         return data.decode("latin-1")
 
 
-def _given(options: ServeOptions) -> dict[str, str]:
+def _settings(options: ServeOptions) -> dict[str, str]:
     """Return the command line's settings, in Kafka's names."""
-    given: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for setting in options.settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
             raise UsageProblem(f"-c {setting}: expected key=value, as in -c num.partitions=4")
-        given[name.strip()] = value.strip()
+        settings[name.strip()] = value.strip()
     if options.host is not None or options.port is not None:
-        if "listeners" in given:
+        if "listeners" in settings:
             raise UsageProblem("--host/--port and -c listeners=… both say where to listen; give one of them")
         host = options.host if options.host is not None else DEFAULT_HOST
         port = options.port if options.port is not None else DEFAULT_PORT
         if not 0 <= port <= 65535:
             raise UsageProblem(f"--port {port}: a port is a number from 0 to 65535")
-        given["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
+        settings["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
     if options.data is not None:
         for name in ("log.dirs", "log.dir"):
-            if name in given:
+            if name in settings:
                 raise UsageProblem(f"--data and -c {name}=… both say where the data is; give one of them")
-        given["log.dirs"] = options.data
-    if options.durable and given.setdefault(FLUSH_ON_ACK, "true").lower() != "true":
-        raise UsageProblem(f"--durable and -c {FLUSH_ON_ACK}={given[FLUSH_ON_ACK]} contradict each other")
+        settings["log.dirs"] = options.data
+    if options.durable and settings.setdefault(FLUSH_ON_ACK, "true").lower() != "true":
+        raise UsageProblem(f"--durable and -c {FLUSH_ON_ACK}={settings[FLUSH_ON_ACK]} contradict each other")
     if options.zookeeper is not None:
-        if given.get("zookeeper.connect", options.zookeeper) != options.zookeeper:
+        if settings.get("zookeeper.connect", options.zookeeper) != options.zookeeper:
             raise UsageProblem("--zookeeper and -c zookeeper.connect=… both say where ZooKeeper is; give one of them")
-        given["zookeeper.connect"] = options.zookeeper
+        settings["zookeeper.connect"] = options.zookeeper
     if options.zookeeper_port is not None:
         port_text = str(options.zookeeper_port)
-        if given.setdefault(ZOOKEEPER_PORT, port_text) != port_text:
+        if settings.setdefault(ZOOKEEPER_PORT, port_text) != port_text:
             raise UsageProblem(f"--zookeeper-port {port_text} and -c {ZOOKEEPER_PORT}=… contradict each other")
     if options.broker_id is not None:
-        if given.get("broker.id", str(options.broker_id)) != str(options.broker_id):
-            raise UsageProblem(f"--id {options.broker_id} and -c broker.id={given['broker.id']} contradict each other")
-        given["broker.id"] = str(options.broker_id)
-    return given
+        if settings.get("broker.id", str(options.broker_id)) != str(options.broker_id):
+            raise UsageProblem(
+                f"--id {options.broker_id} and -c broker.id={settings['broker.id']} contradict each other"
+            )
+        settings["broker.id"] = str(options.broker_id)
+    return settings
 
 
-def _defaults(given: dict[str, str]) -> dict[str, str]:
+def _defaults(settings: dict[str, str]) -> dict[str, str]:
     """Return defaults that are local and in sight; Apache Kafka listens on every interface and keeps data in /tmp."""
     defaults: dict[str, str] = {}
-    if "listeners" not in given:
+    if "listeners" not in settings:
         defaults["listeners"] = f"PLAINTEXT://{DEFAULT_HOST}:{DEFAULT_PORT}"
-    if "log.dirs" not in given and "log.dir" not in given:
+    if "log.dirs" not in settings and "log.dir" not in settings:
         defaults["log.dirs"] = DEFAULT_DATA
     return defaults
 

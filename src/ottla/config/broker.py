@@ -262,10 +262,10 @@ def _settle_ids(config: BrokerConfig) -> list[str]:
     values, overridden = config._static, config.overridden
     if "node.id" in values and "broker.id" in values and values["node.id"] != values["broker.id"]:
         return ["You must set `node.id` to the same value as `broker.id`."]
-    for given, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
-        if given in values and other not in values:
-            values[other] = config._values[other] = values[given]
-            overridden[other] = overridden[given]
+    for set_name, other_name in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if set_name in values and other_name not in values:
+            values[other_name] = config._values[other_name] = values[set_name]
+            overridden[other_name] = overridden[set_name]
     return []
 
 

@@ -175,10 +175,10 @@ def plot_throughput(axes: Axes, results: Results) -> None:
     """How many records were loaded and processed, over time."""
     names = list(results.samples[-1].done) if results.samples else []
     for number, name in enumerate(names):
-        points = [(sample.at_s, sample.done.get(name, 0)) for sample in results.samples]
+        progress = [(sample.at_s, sample.done.get(name, 0)) for sample in results.samples]
         axes.plot(
-            [at for at, _ in points],
-            [done / 1_000 for _, done in points],
+            [at for at, _ in progress],
+            [done / 1_000 for _, done in progress],
             label=name,
             color=_INK if number == 0 else COLOURS[number - 1],
             linewidth=2.4 if number == 0 else 1.8,

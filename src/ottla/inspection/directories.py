@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.env.disk import Disk, DiskError
-from ottla.inspection.kinds import FileKind, FileName, read_name
+from ottla.inspection.file_names import FileKind, FileName, read_name
 from ottla.storage.checkpoints import META_FILE, RECOVERY_POINT_FILE, TopicPartitionKey
 from ottla.storage.files import offset_file_name
 from ottla.storage.log_directory import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_partition_directory
@@ -85,11 +85,11 @@ def look(disk: Disk, path: str) -> LogDirectoryListing | PartitionDirectory:
     """Identify a directory. Raises DiskError, NothingThere."""
     names = disk.listdir(path)
     key = parse_partition_directory(base_name(path))
-    kinds = {name: read_name(name) for name in names}
+    parsed = {name: read_name(name) for name in names}
     holds_segments = any(
-        each.kind in (FileKind.LOG, FileKind.OFFSET_INDEX) and each.offset is not None for each in kinds.values()
+        each.kind in (FileKind.LOG, FileKind.OFFSET_INDEX) and each.offset is not None for each in parsed.values()
     )
-    if holds_segments or (key is not None and not {META_FILE, RECOVERY_POINT_FILE} & kinds.keys()):
+    if holds_segments or (key is not None and not {META_FILE, RECOVERY_POINT_FILE} & parsed.keys()):
         topic, partition = key or (base_name(path), -1)
         return _partition(disk, path, topic, partition, names)
     directory = LogDirectoryListing(path)
@@ -101,7 +101,7 @@ def look(disk: Disk, path: str) -> LogDirectoryListing | PartitionDirectory:
             directory.partitions.append(_partition(disk, below, *found, _listed(disk, below)))
         elif name.endswith(_PASSING_DIRECTORIES):
             directory.passing.append(name)
-    known = any(kinds[name].kind is not FileKind.UNKNOWN for name in directory.names)
+    known = any(parsed[name].kind is not FileKind.UNKNOWN for name in directory.names)
     if not directory.partitions and not known and not directory.passing:
         raise NothingThere(f"{path}: no log directory: neither partitions (TOPIC-NUMBER) nor files of a log are in it")
     directory.partitions.sort(key=lambda each: each.key)

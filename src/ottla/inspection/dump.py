@@ -14,8 +14,8 @@ from ottla.env.disk import Disk, DiskError
 from ottla.env.file_reader import ReadableFile
 from ottla.inspection.batch_rows import RecordWish, Row, log_rows
 from ottla.inspection.directories import LogDirectoryListing, PartitionDirectory, base_name, look, topic_of
+from ottla.inspection.file_names import FileKind, read_name
 from ottla.inspection.internal_topics import Decoder, decoder_for
-from ottla.inspection.kinds import FileKind, read_name
 from ottla.inspection.small_files import (
     AbortedEntry,
     TooLarge,

@@ -28,9 +28,9 @@ from ottla.inspection.file_checks import (
     check_snapshot,
     with_topic_id,
 )
+from ottla.inspection.file_names import CLEANER_CHECKPOINT_FILE, FileKind, read_name
 from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity, Tally
 from ottla.inspection.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.inspection.kinds import CLEANER_CHECKPOINT_FILE, FileKind, read_name
 from ottla.inspection.log_checks import LogCheck, LogFacts, SegmentFiles
 from ottla.storage.checkpoints import LOCK_FILE, META_FILE, PARTITION_METADATA_FILE, TopicPartitionKey
 from ottla.storage.files import DAMAGED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX

@@ -299,7 +299,7 @@ class ClusterStatus:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Reply:
     """The answers of one broker."""
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -315,7 +315,7 @@ async def read_cluster_status(
     names: Sequence[str] | None = None,
     *,
     configs: Sequence[str] | None = (MIN_ISR,),
-    figures: bool = True,
+    sizes: bool = True,
     offsets: bool = True,
 ) -> ClusterStatus:
     """Ask all brokers for these topics, None for all of them.
@@ -324,7 +324,7 @@ async def read_cluster_status(
         cluster: connections to it.
         names: the topics; those that do not exist are in `missing`.
         configs: names of the settings to ask for, None for all of them.
-        figures: ask every broker for offsets and sizes; without, only what metadata and settings say.
+        sizes: ask every broker for offsets and sizes; without, only what metadata and settings say.
         offsets: ask for the offsets, too, of which there is one for each replica.
 
     Raises ClientError where no broker answers at all; a single broker's failure is its `problem`.
@@ -340,15 +340,17 @@ async def read_cluster_status(
     settings = await _configs(cluster, wanted, configs)
     # As they are in this answer: a request to the controller that fails has it looked up again.
     nodes, controller = dict(metadata.nodes), metadata.controller_id
-    moving = await _reassignments(cluster) if figures else {}
-    asked: dict[int, _Asked] = {}
-    if figures:
-        asked = await _ask_all(cluster, list(nodes), topics, all_topics=names is None, offsets=offsets)
+    moving = await _reassignments(cluster) if sizes else {}
+    replies = {each: _Reply() for each in nodes}
+    if sizes:
+        replies = await _ask_all(cluster, list(nodes), topics, all_topics=names is None, offsets=offsets)
     return ClusterStatus(
         cluster_id=metadata.cluster_id,
         controller=controller if controller in nodes else None,
-        brokers=tuple(_broker_status(nodes[each], asked.get(each, _Asked())) for each in sorted(nodes)),
-        topics=tuple(_topic_status(each, settings.get(each.name, {}), nodes, asked, moving) for each in topics),
+        brokers=tuple(
+            BrokerStatus(nodes[each], replies[each].log_dirs, replies[each].problem) for each in sorted(nodes)
+        ),
+        topics=tuple(_topic_status(each, settings.get(each.name, {}), nodes, replies, moving) for each in topics),
         missing=missing,
     )
 
@@ -398,7 +400,7 @@ async def _reassignments(cluster: Cluster) -> _Moving:
 
 async def _ask_all(
     cluster: Cluster, brokers: Sequence[int], topics: Sequence[TopicMetadata], *, all_topics: bool, offsets: bool
-) -> dict[int, _Asked]:
+) -> dict[int, _Reply]:
     """Ask each broker.
 
     Ends of logs are asked for after all leaders have given their high watermarks: no replica in sync is behind those.
@@ -409,32 +411,32 @@ async def _ask_all(
             for broker in each.replicas:
                 if broker in hosted:
                     hosted[broker][TopicPartition(topic.name, each.partition)] = each
-    asked = {broker: _Asked() for broker in brokers}
+    replies = {broker: _Reply() for broker in brokers}
 
     async def ask_first(broker: int) -> None:
-        await _ask_log_dirs(cluster, broker, hosted[broker], all_topics, asked[broker])
+        await _ask_log_dirs(cluster, broker, hosted[broker], all_topics, replies[broker])
         if offsets:
             led = [partition for partition, each in hosted[broker].items() if each.leader == broker]
-            asked[broker].high_watermarks = await _offsets(cluster, broker, led, LATEST, CONSUMER)
-            asked[broker].starts = await _offsets(cluster, broker, led, EARLIEST, CONSUMER)
+            replies[broker].high_watermarks = await _offsets(cluster, broker, led, LATEST, CONSUMER)
+            replies[broker].starts = await _offsets(cluster, broker, led, EARLIEST, CONSUMER)
 
     async def ask_ends(broker: int) -> None:
-        asked[broker].ends = await _offsets(cluster, broker, list(hosted[broker]), LATEST, ANY_REPLICA)
+        replies[broker].ends = await _offsets(cluster, broker, list(hosted[broker]), LATEST, ANY_REPLICA)
 
     async def noted(broker: int, work: Awaitable[None]) -> None:
         try:
             await work
         except ClientError as error:
-            asked[broker].problem = str(error)
+            replies[broker].problem = str(error)
 
     await asyncio.gather(*(noted(each, ask_first(each)) for each in brokers))
     if offsets:
-        await asyncio.gather(*(noted(each, ask_ends(each)) for each in brokers if asked[each].problem is None))
-    return asked
+        await asyncio.gather(*(noted(each, ask_ends(each)) for each in brokers if replies[each].problem is None))
+    return replies
 
 
 async def _ask_log_dirs(
-    cluster: Cluster, broker: int, hosted: Mapping[TopicPartition, object], all_topics: bool, asked: _Asked
+    cluster: Cluster, broker: int, hosted: Mapping[TopicPartition, object], all_topics: bool, reply: _Reply
 ) -> None:
     wanted = [
         DescribableLogDirTopic(topic=name, partitions=partitions)
@@ -445,9 +447,9 @@ async def _ask_log_dirs(
     )
     if answer.error_code != ErrorCode.NONE:
         raise BrokerError(answer.error_code, f"broker {broker} does not describe its log directories")
-    asked.log_dirs = {each.log_dir: described_log_dir(each) for each in answer.results}
-    for found in asked.log_dirs.values():
-        asked.sizes |= {each: replica.size_bytes for each, replica in found.replicas.items() if not replica.is_future}
+    reply.log_dirs = {each.log_dir: described_log_dir(each) for each in answer.results}
+    for found in reply.log_dirs.values():
+        reply.sizes |= {each: replica.size_bytes for each, replica in found.replicas.items() if not replica.is_future}
 
 
 async def _offsets(
@@ -461,22 +463,18 @@ async def _offsets(
     return {each: offset.offset for each, offset in found.items() if offset is not None}
 
 
-def _broker_status(node: Node, asked: _Asked) -> BrokerStatus:
-    return BrokerStatus(node, asked.log_dirs, asked.problem)
-
-
 def _topic_status(
     topic: TopicMetadata,
     configs: Mapping[str, ConfigEntry],
     nodes: Mapping[int, Node],
-    asked: Mapping[int, _Asked],
+    replies: Mapping[int, _Reply],
     moving: _Moving,
 ) -> TopicStatus:
     min_isr = configs[MIN_ISR].value if MIN_ISR in configs else None
     return TopicStatus(
         name=topic.name,
         partitions=tuple(
-            _partition_status(topic.name, each, None if min_isr is None else int(min_isr), nodes, asked, moving)
+            _partition_status(topic.name, each, None if min_isr is None else int(min_isr), nodes, replies, moving)
             for each in topic.partitions
         ),
         is_internal=topic.is_internal,
@@ -490,16 +488,16 @@ def _partition_status(
     known: PartitionMetadata,
     min_isr: int | None,
     nodes: Mapping[int, Node],
-    asked: Mapping[int, _Asked],
+    replies: Mapping[int, _Reply],
     moving: _Moving,
 ) -> PartitionStatus:
     partition = TopicPartition(topic, known.partition)
-    leader = asked.get(known.leader, _Asked())
+    leader = replies.get(known.leader, _Reply())
     end = leader.ends.get(partition)
 
     def replica(broker: int) -> ReplicaStatus:
-        told = asked.get(broker, _Asked())
-        own_end = told.ends.get(partition)
+        reply = replies.get(broker, _Reply())
+        own_end = reply.ends.get(partition)
         return ReplicaStatus(
             broker=broker,
             is_in_sync=broker in known.isr,
@@ -507,7 +505,7 @@ def _partition_status(
             log_end_offset=own_end,
             # The leader may have been asked first and have grown since.
             lag=None if end is None or own_end is None else max(0, end - own_end),
-            size_bytes=told.sizes.get(partition),
+            size_bytes=reply.sizes.get(partition),
         )
 
     adding, removing = moving.get(partition, ((), ()))

@@ -34,7 +34,7 @@ async def timestamps_at(cluster: Cluster, positions: Mapping[TopicPartition, int
         leader = cluster.metadata.leader(*partition)
         if leader is not None and leader >= 0:
             grouped.setdefault(leader, {})[partition] = offset
-    answers = await asyncio.gather(*(_of_leader(cluster, leader, asked) for leader, asked in grouped.items()))
+    answers = await asyncio.gather(*(_of_leader(cluster, leader, wanted) for leader, wanted in grouped.items()))
     return {partition: at for answer in answers for partition, at in answer.items()}
 
 

@@ -47,8 +47,8 @@ def describe(
     """
     from ottla.cli.broker.views import describe_brokers
 
-    asked = list(dict.fromkeys(brokers)) if brokers else None
-    COMMAND.run_with_cluster(shared, lambda cluster: describe_brokers(cluster, asked, as_json=shared.as_json))
+    ids = list(dict.fromkeys(brokers)) if brokers else None
+    COMMAND.run_with_cluster(shared, lambda cluster: describe_brokers(cluster, ids, as_json=shared.as_json))
 
 
 @cluster_command(app)

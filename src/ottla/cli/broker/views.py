@@ -46,32 +46,32 @@ _PRODUCERS: tuple[Column[_Producer], ...] = (
 )
 
 
-async def describe_brokers(cluster: Cluster, asked: Sequence[int] | None, *, as_json: bool) -> int:
+async def describe_brokers(cluster: Cluster, ids: Sequence[int] | None, *, as_json: bool) -> int:
     """Show brokers with their log directories and the settings given while they run; returns the exit code."""
     status = await read_cluster_status(cluster, offsets=False)
     alive = [each.node.node_id for each in status.brokers]
-    wanted = alive if asked is None else [number for number in asked if number in alive]
+    wanted = alive if ids is None else [broker_id for broker_id in ids if broker_id in alive]
     code = 0
-    for number in asked or ():
-        if number not in alive:
-            code = COMMAND.report(_absent(status, number))
-    resources = [ConfigResource.broker(number) for number in wanted]
+    for broker_id in ids or ():
+        if broker_id not in alive:
+            code = COMMAND.report(_absent(status, broker_id))
+    resources = [ConfigResource.broker(broker_id) for broker_id in wanted]
     settings = await ConfigAdmin(cluster).describe_configs(resources, include_synonyms=True) if resources else {}
     terminal = Terminal.standard_output()
     for at, broker in enumerate(each for each in status.brokers if each.node.node_id in wanted):
         resource = ConfigResource.broker(broker.node.node_id)
-        given = [each for _, each in sorted(settings[resource].items()) if each.source.startswith("DYNAMIC")]
+        dynamic = [each for _, each in sorted(settings[resource].items()) if each.source.startswith("DYNAMIC")]
         if as_json:
             write_json(
-                {**broker_row(status, broker.node.node_id), "settings": [_setting(resource, each) for each in given]}
+                {**broker_row(status, broker.node.node_id), "settings": [_setting(resource, each) for each in dynamic]}
             )
             continue
         if at:
             terminal.line()
         show_brokers(terminal, status, only=broker.node.node_id)
         terminal.table(_LOG_DIRS, broker.log_dirs.values())
-        if given:
-            show_settings(terminal, resource, given)
+        if dynamic:
+            show_settings(terminal, resource, dynamic)
     return code
 
 
@@ -85,10 +85,10 @@ def _absent(status: ClusterStatus, broker: int) -> str:
     return f"broker {broker} is not there" + (f", and has replicas of {count(held, 'partition')}" if held else "")
 
 
-def parse_partitions(given: Sequence[str]) -> list[TopicPartition | str]:
+def parse_partitions(names: Sequence[str]) -> list[TopicPartition | str]:
     """Topics and partitions of TOPIC[:PARTITION]. Raises CommandError."""
     found: list[TopicPartition | str] = []
-    for each in given:
+    for each in names:
         topic, colon, number = each.rpartition(":")
         if not colon:
             found.append(each)
@@ -99,14 +99,14 @@ def parse_partitions(given: Sequence[str]) -> list[TopicPartition | str]:
     return found
 
 
-async def describe_producers(cluster: Cluster, given: Sequence[str], *, as_json: bool) -> int:
+async def describe_producers(cluster: Cluster, names: Sequence[str], *, as_json: bool) -> int:
     """Show the producers of partitions; returns the exit code."""
     wanted: dict[TopicPartition, None] = {}
-    for each in parse_partitions(given):
+    for each in parse_partitions(names):
         if isinstance(each, TopicPartition):
             wanted[each] = None
             continue
-        status = await read_cluster_status(cluster, [each], figures=False)
+        status = await read_cluster_status(cluster, [each], sizes=False)
         if status.missing:
             return COMMAND.report(str(UnknownTopicError(each, cluster.name, await cluster.nearest_topic(each))))
         wanted |= {partition.partition: None for topic in status.topics for partition in topic.partitions}

@@ -52,9 +52,9 @@ def run(options: ClusterPlanOptions) -> int:
 
 def _check_settings(options: ClusterPlanOptions) -> None:
     """Refuse settings that a broker would refuse, before anything is started. Raises CommandError."""
-    given = ServeOptions(options.host, 0, options.data, 0, options.settings, None, zookeeper="127.0.0.1:2181")
+    serve_options = ServeOptions(options.host, 0, options.data, 0, options.settings, None, zookeeper="127.0.0.1:2181")
     try:
-        read_config(given)
+        read_config(serve_options)
     except UsageProblem as problem:
         raise CommandError("; ".join(str(problem).splitlines())) from problem
 
@@ -211,7 +211,7 @@ class LocalCluster:
                 socket_connection_setup_timeout_ms=STATUS_TIMEOUT_MS,
             )
             self._cluster = Cluster(settings)
-        reading = asyncio.ensure_future(read_cluster_status(self._cluster, configs=(), figures=False))
+        reading = asyncio.ensure_future(read_cluster_status(self._cluster, configs=(), sizes=False))
         stopping = asyncio.ensure_future(self._stop.wait())
         await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

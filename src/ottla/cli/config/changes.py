@@ -41,10 +41,10 @@ class Entities:
         return found
 
 
-def parse_changes(given: Sequence[str]) -> list[ConfigOperation]:
+def parse_changes(arguments: Sequence[str]) -> list[ConfigOperation]:
     """Changes of KEY=VALUE, KEY+=VALUE and KEY-=VALUE, the latter for lists. Raises CommandError."""
     operations = []
-    for each in given:
+    for each in arguments:
         name, equals, value = each.partition("=")
         operator = f"{name[-1:]}=" if name[-1:] in ("+", "-") else "="
         name = name.removesuffix(operator.removesuffix("=")).strip()
@@ -63,14 +63,14 @@ async def change_settings(
     if twice is not None:
         raise CommandError(f"{twice} is named twice; name each setting once")
     resources, admin = entities.resources(), ConfigAdmin(cluster)
-    asked = {resource: list(operations) for resource in resources}
+    wanted = {resource: list(operations) for resource in resources}
     try:
         present, own = await _present(cluster, admin, resources)
         removed = [each.name for each in operations if each.operation == "delete"]
         refusals = [why_not_unset(each, removed, present[each], own[each]) for each in resources]
         if any(refusals):
             return max(COMMAND.report(each) for each in refusals if each)
-        await admin.incremental_alter_configs(asked, validate_only=True)
+        await admin.incremental_alter_configs(wanted, validate_only=True)
     except ClientError as error:
         return report_errors(error, names)
     changes = [_change(each, operation, present[each]) for each in resources for operation in operations]
@@ -84,7 +84,7 @@ async def change_settings(
         return COMMAND.report(NOT_CONFIRMED)
     code, failed = 0, set()
     try:
-        await admin.incremental_alter_configs(asked)
+        await admin.incremental_alter_configs(wanted)
     except PartlyFailedError as error:
         failed, code = set(error.errors), report_errors(error, names)
     except ClientError as error:
@@ -158,9 +158,9 @@ def _new_value(operation: ConfigOperation, entry: ConfigEntry | None, now: str |
     if operation.operation == "delete":
         inherited = [each.value for each in entry.synonyms[1:]] if entry is not None else []
         return inherited[0] if inherited else None
-    words, value = (now or "").split(",") if now else [], operation.value or ""
+    items, value = (now or "").split(",") if now else [], operation.value or ""
     if operation.operation == "append":
-        return ",".join(words + [word for word in value.split(",") if word not in words])
+        return ",".join(items + [item for item in value.split(",") if item not in items])
     if operation.operation == "subtract":
-        return ",".join(word for word in words if word not in value.split(","))
+        return ",".join(item for item in items if item not in value.split(","))
     return value

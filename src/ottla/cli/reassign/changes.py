@@ -124,11 +124,11 @@ def _write_wanted(plan: MovePlan, begun: Sequence[TopicPartition]) -> None:
 async def verify_moves(cluster: Cluster, path: str, *, wait: bool, preserve_throttles: bool, as_json: bool) -> int:
     """Show how the moves stand, and take the throttles away where nothing moves; 0 if all are done, else 1."""
     moves = read_file(path, parse_moves)
-    standing = await read_standing(cluster, moves, figures=False)
+    standing = await read_standing(cluster, moves, sizes=False)
     looks_at_rest = 0
     while wait and not standing.is_done and looks_at_rest < LOOKS_AT_REST:
         await asyncio.sleep(ASK_AGAIN_S)
-        standing = await read_standing(cluster, moves, figures=False)
+        standing = await read_standing(cluster, moves, sizes=False)
         looks_at_rest = 0 if standing.goes_on else looks_at_rest + 1
     if as_json:
         for row in (*map(move_row, standing.moves), *map(move_row, standing.replicas)):
@@ -146,7 +146,7 @@ async def verify_moves(cluster: Cluster, path: str, *, wait: bool, preserve_thro
 async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool, yes: bool, as_json: bool) -> int:
     """Show the moves under way, confirm, and cancel them; returns the exit code."""
     moves: list[WantedMove] = read_file(path, parse_moves)
-    standing = await read_standing(cluster, moves, figures=False)
+    standing = await read_standing(cluster, moves, sizes=False)
     moving = [each for each in standing.moves if each.partition in standing.under_way]
     if not as_json:
         show_standing(Terminal.standard_output(), standing)

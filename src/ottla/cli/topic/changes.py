@@ -122,13 +122,13 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     """Brokers by partition, of Kafka's `1:2,2:3`. Raises CommandError in Kafka's words."""
     assignment: dict[int, list[int]] = {}
     for partition, brokers in enumerate(text.split(",")):
-        given = [each.strip() for each in brokers.split(":")]
-        if not all(each.isascii() and each.isdigit() for each in given):
+        texts = [each.strip() for each in brokers.split(":")]
+        if not all(each.isascii() and each.isdigit() for each in texts):
             raise CommandError(
                 f"--replica-assignment {text}: expected ids of brokers, partitions by commas and brokers by colons, as "
                 "in 1:2,2:3"
             )
-        assignment[partition] = ids = [int(each) for each in given]
+        assignment[partition] = ids = [int(each) for each in texts]
         if len(set(ids)) < len(ids):
             twice = ",".join(str(each) for each in dict.fromkeys(ids) if ids.count(each) > 1)
             raise CommandError(
@@ -143,10 +143,10 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     return assignment
 
 
-def parse_configs(given: Sequence[str]) -> dict[str, str]:
+def parse_configs(settings: Sequence[str]) -> dict[str, str]:
     """Settings of KEY=VALUE. Raises CommandError."""
     configs: dict[str, str] = {}
-    for each in given:
+    for each in settings:
         name, equals, value = each.partition("=")
         if not equals or not name.strip():
             raise CommandError(f"--config {each}: expected key=value, as in --config retention.ms=86400000")
@@ -223,7 +223,7 @@ async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, a
 
 async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bool, yes: bool, as_json: bool) -> int:
     """Show the topics, confirm, and delete those that can be deleted; returns the exit code."""
-    topics, code = await _existing(cluster, names, "is not deleted", if_exists=if_exists, figures=not yes)
+    topics, code = await _existing(cluster, names, "is not deleted", if_exists=if_exists, sizes=not yes)
     if topics and not yes:
         if as_json:
             for topic in topics:
@@ -250,7 +250,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bo
 def with_cure(error: BrokerError, settings: Iterable[str] = ()) -> str:
     """The error's message, with what helps against its cause; `settings` are the names of those that were given."""
     message = str(error)
-    cure = next((cure for code, words, cure in CURES if code == error.code and words in message), "")
+    cure = next((cure for code, phrase, cure in CURES if code == error.code and phrase in message), "")
     return f"{message}; {mistyped(message, settings)}{cure}" if cure and cure not in message else message
 
 
@@ -269,10 +269,10 @@ async def _done(
 
 
 async def _existing(
-    cluster: Cluster, names: Sequence[str], what: str, *, if_exists: bool, figures: bool = False
+    cluster: Cluster, names: Sequence[str], what: str, *, if_exists: bool, sizes: bool = False
 ) -> tuple[list[TopicStatus], int]:
     """The topics that exist, and the exit code so far: others are reported, but for missing ones with `if_exists`."""
-    state = await read_cluster_status(cluster, names, configs=None, figures=figures)
+    state = await read_cluster_status(cluster, names, configs=None, sizes=sizes)
     code = 0
     for name, problem in state.missing.items():
         if not (if_exists and problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):

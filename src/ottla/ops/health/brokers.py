@@ -9,8 +9,7 @@ from ottla.client.admin.model import ConfigEntry, LogDirDescription
 from ottla.client.model import TopicPartition
 from ottla.ops.cluster_status import BrokerStatus, LossStatus
 from ottla.ops.health.facts import HealthFacts
-from ottla.ops.health.findings import ClusterFinding, HealthKind
-from ottla.ops.health.words import ids, named
+from ottla.ops.health.findings import ClusterFinding, HealthKind, ids, named
 
 NOBODY = -1
 FILLING, FULL = 0.15, 0.05
@@ -76,8 +75,8 @@ def _controller(now: HealthFacts, before: HealthFacts | None) -> Iterator[Cluste
     if former not in (None, controller):
         what = f"the controller changed from broker {former} to broker {controller} while this was looked at"
     elif len(set(views.values()) - {NOBODY}) > 1:
-        told = ", ".join(f"broker {broker} says {view}" for broker, view in sorted(views.items()))
-        what = f"brokers do not agree on the controller: {told}"
+        shown = ", ".join(f"broker {broker} says {view}" for broker, view in sorted(views.items()))
+        what = f"brokers do not agree on the controller: {shown}"
     else:
         return
     yield ClusterFinding(
@@ -274,10 +273,10 @@ def _loads(now: HealthFacts) -> Iterator[ClusterFinding]:
         return
     uneven = tuple(broker for broker in sorted(sizes) if abs(sizes[broker] - mean) > UNEVEN * mean)
     if uneven:
-        told = ", ".join(f"{broker}: {sizes[broker] / mean - 1:+.0%}" for broker in uneven)
+        shown = ", ".join(f"{broker}: {sizes[broker] / mean - 1:+.0%}" for broker in uneven)
         yield ClusterFinding(
             HealthKind.UNEVEN_LOAD,
-            f"brokers have more or fewer bytes than the mean: {told}",
+            f"brokers have more or fewer bytes than the mean: {shown}",
             "`ottla reassign plan --even --output moves.json` shows which moves would even them out.",
             brokers=uneven,
         )

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ottla.client.model import TopicPartition
 from ottla.ops.cluster_status import PartitionStatus
 from ottla.ops.health.facts import HealthFacts, lagging
-from ottla.ops.health.findings import ClusterFinding, HealthKind
-from ottla.ops.health.words import ids, named
+from ottla.ops.health.findings import ClusterFinding, HealthKind, ids, named
 from ottla.ops.planning.layout import Layout
 from ottla.ops.planning.model import PlannedBroker, PlannedPartition
 

@@ -116,12 +116,12 @@ class MovePlan:
         return {move.partition: move.replicas for move in self.moves}
 
 
-async def read_standing(cluster: Cluster, moves: Sequence[WantedMove], *, figures: bool = True) -> Standing:
+async def read_standing(cluster: Cluster, moves: Sequence[WantedMove], *, sizes: bool = True) -> Standing:
     """How these moves stand. Raises ClientError."""
     names = sorted({move.partition.topic for move in moves})
     under_way = await ReassignmentAdmin(cluster).list_partition_reassignments()
     directories = replica_directories(moves)
-    status = await read_cluster_status(cluster, names, configs=[], figures=figures or bool(directories))
+    status = await read_cluster_status(cluster, names, configs=[], sizes=sizes or bool(directories))
     known = {each.partition: each for each in status.partitions}
     found = [_partition_move(move, known.get(move.partition), under_way.get(move.partition)) for move in moves]
     replicas = [_replica_move(each, status, is_there=each.partition in known) for each in directories]
