@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Final
 
 from ottla.env.disk import Disk, DiskError
@@ -33,10 +34,6 @@ class PartitionDirectory:
         """Topic and partition."""
         return self.topic, self.partition
 
-    def is_among(self, topic: str | None, partition: int | None) -> bool:
-        """Whether it matches this topic and partition; None matches any."""
-        return topic in (None, self.topic) and partition in (None, self.partition)
-
     def file(self, name: str) -> str:
         """The path of one of its files."""
         return f"{self.path}/{name}"
@@ -52,6 +49,23 @@ class PartitionDirectory:
             for each in self.names.values()
             if each.kind is kind and each.offset is not None and not each.passing
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChoice:
+    """The partitions to look at: those of `topic` with the number `partition`, of which None matches any."""
+
+    topic: str | None = None
+    partition: int | None = None
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether certain partitions are selected."""
+        return self.topic is not None or self.partition is not None
+
+    def wants(self, partition_dir: PartitionDirectory) -> bool:
+        """Whether a partition is selected."""
+        return self.topic in (None, partition_dir.topic) and self.partition in (None, partition_dir.partition)
 
 
 @dataclass(slots=True)
@@ -108,13 +122,20 @@ def look(disk: Disk, path: str) -> LogDirectoryListing | PartitionDirectory:
     return directory
 
 
+class UnlessMissing:
+    """Passes over a file or directory that is not there, as after a broker has removed it."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        return isinstance(error, DiskError) and error.missing
+
+
 def _listed(disk: Disk, path: str) -> list[str]:
-    try:
+    with UnlessMissing():
         return disk.listdir(path)
-    except DiskError as error:
-        if error.missing:
-            return []  # deleted meanwhile
-        raise
+    return []
 
 
 def _partition(disk: Disk, path: str, topic: str, partition: int, names: list[str]) -> PartitionDirectory:

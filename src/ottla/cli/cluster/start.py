@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.cluster import COMMAND
@@ -267,14 +268,5 @@ def _shown_broker(member: ClusterProcess, status: ClusterStatus | None) -> Shown
     shown = ShownBroker(broker, member.address or "-", member.process.pid, member.ending())
     if status is None:
         return shown
-    leads, replicas, in_sync = _figures(status, broker)
-    return ShownBroker(
-        broker, shown.address, shown.pid, shown.state, status.controller == broker, leads, replicas, in_sync
-    )
-
-
-def _figures(status: ClusterStatus, broker: int) -> Sequence[int]:
-    """Partitions that the broker leads, those it has a replica of, and in-sync ones among them."""
-    partitions = status.partitions
-    mine = [each for partition in partitions for each in partition.replicas if each.broker == broker]
-    return sum(each.leader == broker for each in partitions), len(mine), sum(each.is_in_sync for each in mine)
+    row = status.broker_row(broker)
+    return replace(shown, is_controller=row.is_controller, leads=row.leads, replicas=row.replicas, in_sync=row.in_sync)
