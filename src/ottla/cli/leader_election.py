@@ -130,8 +130,7 @@ def _show(
     results = {key: ELECTED if is_new else NOT_NEEDED for key, is_new in elected.items()}
     results.update(dict.fromkeys(errors, "failed"))
     if as_json:
-        for key, result in sorted(results.items()):
-            write_json({**key._asdict(), "result": result})
+        write_json(*({**key._asdict(), "result": result} for key, result in sorted(results.items())))
     elif results:
         Terminal.standard_output().table(_RESULTS, sorted(results.items()))
     else:

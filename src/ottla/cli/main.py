@@ -160,16 +160,8 @@ app.command()(demo)
 app.command()(backfill)
 app.command()(profile)
 cluster_command(app, "leader-election")(leader_election)
-app.add_typer(pipeline)
-app.add_typer(log)
-app.add_typer(rebalance)
-app.add_typer(group)
-app.add_typer(topic)
-app.add_typer(reassign)
-app.add_typer(replica)
-app.add_typer(cluster)
-app.add_typer(config_app)
-app.add_typer(broker)
+for group_app in (pipeline, log, rebalance, group, topic, reassign, replica, cluster, config_app, broker):
+    app.add_typer(group_app)
 
 
 def main() -> None:

@@ -147,14 +147,19 @@ class Terminal:
         return (indent + "  ".join(shown)).rstrip()
 
 
+def attributes(row: object, *names: str) -> dict[str, Any]:
+    """These attributes by their names, for JSON."""
+    return {name: getattr(row, name) for name in names}
+
+
 def json_line(row: Mapping[str, Any]) -> str:
     """The object as JSON in one line, with its newline."""
     return json.dumps(row, ensure_ascii=False, separators=(", ", ": ")) + "\n"
 
 
-def write_json(row: Mapping[str, Any]) -> None:
-    """Write an object as a line of JSON to standard output and flush it."""
-    sys.stdout.write(json_line(row))
+def write_json(*rows: Mapping[str, Any]) -> None:
+    """Write each object as a line of JSON to standard output and flush it."""
+    sys.stdout.writelines(map(json_line, rows))
     sys.stdout.flush()
 
 

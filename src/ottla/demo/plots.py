@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 COLOURS = ("#2f6fb0", "#e07b39", "#3a9a6b", "#8a5fb0", "#c44d58", "#6b7a86")
 _INK = "#22303c"
-_FAINT = "#d9dfe4"
 _MOST_ROWS = 20
 _MOST_COLUMNS = 48
 _STYLE: Any = {

@@ -20,8 +20,6 @@ from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 PARTITION_MAX_BYTES = 64 * 1024
 """Enough for an ordinary batch; larger ones are fetched one per request, as the first one is always sent whole."""
 MAX_BYTES = 4 * 1024 * 1024
-NO_SESSION = 0
-NO_SESSION_EPOCH = -1
 
 
 async def timestamps_at(cluster: Cluster, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -121,8 +121,7 @@ async def describe_producers(cluster: Cluster, names: Sequence[str], *, as_json:
         return COMMAND.report(str(error))
     rows = [_Producer(partition, producer) for partition, producers in sorted(found.items()) for producer in producers]
     if as_json:
-        for partition, producer in rows:
-            write_json({**partition._asdict(), **producer._asdict()})
+        write_json(*({**partition._asdict(), **producer._asdict()} for partition, producer in rows))
     elif rows:
         Terminal.standard_output().table(_PRODUCERS, rows, indent="")
     else:

@@ -67,8 +67,7 @@ def status(shared: ClusterOptions) -> None:
     async def work(cluster: Cluster) -> int:
         found = await read_cluster_status(cluster)
         if shared.as_json:
-            for row in status_rows(found):
-                write_json(row)
+            write_json(*status_rows(found))
         else:
             show_status(Terminal.standard_output(), found)
         for broker in found.brokers:

@@ -76,8 +76,7 @@ async def change_settings(
     changes = [_change(each, operation, present[each]) for each in resources for operation in operations]
     needs_care = any(change.care for change in changes)
     if as_json and needs_care and not yes:
-        for change in changes:
-            write_json(change_row(change, done=False))
+        write_json(*(change_row(change, done=False) for change in changes))
     elif not as_json:
         Terminal.standard_output().table(CHANGES, changes)
     if needs_care and not confirmed("Make these changes?", yes=yes, as_json=as_json):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.cli.terminal import Cell, Column, Style, Terminal, printable
+from ottla.cli.terminal import Cell, Column, Style, Terminal, attributes, printable
 from ottla.client.admin.model import ConfigEntry, ConfigResource, ResourceType
 
 #: Where a value comes from, in few words.
@@ -64,20 +64,16 @@ def setting_row(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
     """A setting as an object; the value of a sensitive one is null."""
     return {
         **_entity(resource),
-        "name": entry.name,
-        "value": entry.value,
-        "source": entry.source,
-        "type": entry.type,
+        **attributes(entry, "name", "value", "source", "type"),
         "read_only": entry.is_read_only,
         "sensitive": entry.is_sensitive,
-        "synonyms": [{"name": each.name, "value": each.value, "source": each.source} for each in entry.synonyms],
+        "synonyms": [attributes(each, "name", "value", "source") for each in entry.synonyms],
     }
 
 
 def change_row(change: SettingChange, *, done: bool) -> dict[str, Any]:
     """A change as an object."""
-    of_change = {"name": change.name, "now": change.now, "new": change.new, "care": change.care}
-    return {**_entity(change.resource), **of_change, "changed": done}
+    return {**_entity(change.resource), **attributes(change, "name", "now", "new", "care"), "changed": done}
 
 
 def _entity(resource: ConfigResource) -> dict[str, Any]:

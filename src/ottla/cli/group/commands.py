@@ -59,8 +59,7 @@ def list_groups(
         lags = await _lags(cluster, groups) if lag else {}
         listed = [ListedGroup(each, lags.get(each.group_id)) for each in groups]
         if shared.as_json:
-            for each in listed:
-                write_json(list_row(each))
+            write_json(*map(list_row, listed))
         else:
             show_list(Terminal.standard_output(), listed)
         return 0

@@ -55,8 +55,7 @@ async def _confirm_groups(cluster: Cluster, names: Sequence[str], *, as_json: bo
     found = [each for each in await Groups(cluster).describe_each(names) if each.state != DEAD]
     committed = {each.group_id: await GroupOffsets(cluster, each.group_id).fetch_all() for each in found}
     if as_json:
-        for name in names:
-            write_json({"group": name, "deleted": False})
+        write_json(*({"group": name, "deleted": False} for name in names))
         return False
     if not found:
         return True

@@ -209,8 +209,7 @@ def _show_plans(plans: dict[str, list[PlannedOffset]], output: ResetOutput) -> N
         sys.stdout.writelines(f"{line}\n" for line in csv_lines(plans))
     elif output.as_json:
         for group, plan in plans.items():
-            for each in plan:
-                write_json(planned_row(group, each, output.yes))
+            write_json(*(planned_row(group, each, output.yes) for each in plan))
     else:
         terminal = Terminal.standard_output()
         for group, plan in plans.items():

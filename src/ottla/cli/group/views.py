@@ -6,7 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.cli.terminal import PARTITION, TOPIC, Cell, Column, Style, Terminal, count, duration, numbers, printable
+from ottla.cli.terminal import (
+    PARTITION,
+    TOPIC,
+    Cell,
+    Column,
+    Style,
+    Terminal,
+    attributes,
+    count,
+    duration,
+    numbers,
+    printable,
+)
 from ottla.client.groups import EMPTY, GroupDescription, GroupMember
 from ottla.ops.group_lag import GroupLag, PartitionLag
 from ottla.ops.offset_reset import PlannedOffset
@@ -73,7 +85,7 @@ def list_row(listed: ListedGroup) -> dict[str, Any]:
     """A group as an object, without its members."""
     group, lag = listed
     row = {**_group_row(group), "member_count": len(group.members)}
-    return row if lag is None else row | {"lag": lag.lag, "lag_ms": lag.lag_ms}
+    return row if lag is None else row | attributes(lag, "lag", "lag_ms")
 
 
 def show_description(terminal: Terminal, group: GroupDescription, lag: GroupLag) -> None:
@@ -164,10 +176,7 @@ def description_row(group: GroupDescription, lag: GroupLag) -> dict[str, Any]:
     owners = {each: member for member in group.members for each in member.partitions}
     return {
         **_group_row(group),
-        "lag": lag.lag,
-        "lag_ms": lag.lag_ms,
-        "committed_at_ms": lag.committed_at_ms,
-        "ended_at_ms": lag.ended_at_ms,
+        **attributes(lag, "lag", "lag_ms", "committed_at_ms", "ended_at_ms"),
         "members": [_member_row(each) for each in group.members],
         "partitions": [_partition_row(each, owners.get(each.partition)) for each in lag.partitions],
     }
@@ -175,10 +184,7 @@ def description_row(group: GroupDescription, lag: GroupLag) -> dict[str, Any]:
 
 def _member_row(member: GroupMember) -> dict[str, Any]:
     return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
+        **attributes(member, "member_id", "group_instance_id", "client_id", "client_host"),
         "subscribed_topics": list(member.subscribed_topics),
         "partitions": [each._asdict() for each in member.partitions],
     }
@@ -187,18 +193,11 @@ def _member_row(member: GroupMember) -> dict[str, Any]:
 def _partition_row(each: PartitionLag, owner: GroupMember | None) -> dict[str, Any]:
     return {
         **each.partition._asdict(),
-        "committed_offset": each.committed_offset,
-        "metadata": each.metadata,
-        "log_start_offset": each.log_start_offset,
-        "log_end_offset": each.log_end_offset,
-        "lag": each.lag,
-        "lag_ms": each.lag_ms,
+        **attributes(each, "committed_offset", "metadata", "log_start_offset", "log_end_offset", "lag", "lag_ms"),
         "first_unread_timestamp_ms": each.first_unread_timestamp_ms,
         "deleted_unread": each.missed,
         "beyond_end": each.is_beyond_end,
-        "member_id": None if owner is None else owner.member_id,
-        "client_id": None if owner is None else owner.client_id,
-        "client_host": None if owner is None else owner.client_host,
+        **{name: getattr(owner, name, None) for name in ("member_id", "client_id", "client_host")},
     }
 
 
@@ -221,11 +220,7 @@ def planned_row(group: str, each: PlannedOffset, executed: bool) -> dict[str, An
     return {
         "group": group,
         **each.partition._asdict(),
-        "current_offset": each.current_offset,
-        "new_offset": each.new_offset,
-        "log_start_offset": each.log_start_offset,
-        "log_end_offset": each.log_end_offset,
-        "lag": each.lag,
+        **attributes(each, "current_offset", "new_offset", "log_start_offset", "log_end_offset", "lag"),
         "executed": executed,
         "note": each.note or None,
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.terminal import Cell, Column, Style, Terminal, duration, numbers
+from ottla.cli.terminal import Cell, Column, Style, Terminal, attributes, duration, numbers
 from ottla.spark.pipelines.settings.references import redacted
 
 if TYPE_CHECKING:
@@ -39,14 +39,8 @@ def status_row(status: PipelineStatus, secrets: Sequence[str]) -> dict[str, Any]
     """A pipeline's status as JSON."""
     heartbeat = status.runner.heartbeat
     return {
-        "name": status.name,
-        "kind": status.kind,
-        "query_id": status.query_id,
-        "planned_batch": status.planned_batch,
-        "finished_batch": status.finished_batch,
-        "finished_ms": status.finished_ms,
-        "watermark_ms": status.watermark_ms,
-        "lag": status.lag,
+        **attributes(status, "name", "kind", "query_id", "planned_batch", "finished_batch", "finished_ms"),
+        **attributes(status, "watermark_ms", "lag"),
         "runner": {
             "alive": status.runner.liveness.value,
             "reason": redacted(status.runner.reason, secrets),
@@ -96,10 +90,7 @@ def _partition_row(each: ReadPartition, secrets: Sequence[str]) -> dict[str, Any
         "source": each.source,
         "topic": redacted(each.partition.topic, secrets),
         "partition": each.partition.partition,
-        "position": each.position,
-        "committed": each.committed,
-        "end": each.end,
-        "lag": each.lag,
+        **attributes(each, "position", "committed", "end", "lag"),
     }
 
 

@@ -131,8 +131,7 @@ async def verify_moves(cluster: Cluster, path: str, *, wait: bool, preserve_thro
         standing = await read_standing(cluster, moves, sizes=False)
         looks_at_rest = 0 if standing.goes_on else looks_at_rest + 1
     if as_json:
-        for row in (*map(move_row, standing.moves), *map(move_row, standing.replicas)):
-            write_json(row)
+        write_json(*map(move_row, standing.moves), *map(move_row, standing.replicas))
     else:
         show_standing(Terminal.standard_output(), standing)
     _report_gone(standing, path)
@@ -175,8 +174,7 @@ def _report_gone(standing: Standing, path: str) -> None:
 
 
 def _write_cancelled(moving: Sequence[TopicPartition], done: Sequence[TopicPartition]) -> None:
-    for each in moving:
-        write_json({**each._asdict(), "cancelled": each in done})
+    write_json(*({**each._asdict(), "cancelled": each in done} for each in moving))
 
 
 async def generate_moves(cluster: Cluster, options: ProposalOptions, *, as_json: bool) -> int:

@@ -102,8 +102,7 @@ def list_moves(shared: ClusterOptions) -> None:
     async def work(cluster: Cluster) -> int:
         moves = await ReassignmentAdmin(cluster).list_partition_reassignments()
         if shared.as_json:
-            for partition, move in sorted(moves.items()):
-                write_json(under_way_row(partition, move))
+            write_json(*(under_way_row(*each) for each in sorted(moves.items())))
         else:
             show_moves(Terminal.standard_output(), moves)
         return 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.cli.reassign.views import brokers
-from ottla.cli.terminal import Cell, Column, Style, Terminal, count, data_size, duration, numbers
+from ottla.cli.terminal import Cell, Column, Style, Terminal, attributes, count, data_size, duration, numbers
 from ottla.ops.planning.batches import Traffic, seconds_at, traffic
 from ottla.ops.planning.model import BrokerLoad, PartitionMove, PlannedBroker, ReassignmentPlan
 
@@ -156,9 +156,7 @@ def plan_rows(shown: ShownPlan) -> Iterator[dict[str, Any]]:
                 "replicas_after": list(each.after),
                 "adding": list(each.added),
                 "removing": list(each.removed),
-                "source": each.source,
-                "size_bytes": each.size_bytes,
-                "moved_bytes": each.moved_bytes,
+                **attributes(each, "source", "size_bytes", "moved_bytes"),
             }
     busy = traffic(made.moves)
     for broker, before in made.before.items():
@@ -177,4 +175,4 @@ def plan_rows(shown: ShownPlan) -> Iterator[dict[str, Any]]:
 
 
 def _load_row(load: BrokerLoad) -> dict[str, Any]:
-    return {"size_bytes": load.size_bytes, "replicas": load.replicas, "preferred_leaders": load.leaders}
+    return {**attributes(load, "size_bytes", "replicas"), "preferred_leaders": load.leaders}

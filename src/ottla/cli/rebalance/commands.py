@@ -213,8 +213,7 @@ def _write(outcomes: list[Outcome], *, as_json: bool) -> None:
     from ottla.cli.rebalance.output import show, to_json
 
     if as_json:
-        for outcome in outcomes:
-            write_json(to_json(outcome))
+        write_json(*map(to_json, outcomes))
     else:
         show(Terminal.standard_output(), outcomes)
 
@@ -223,8 +222,7 @@ def _write_comparison(result: ComparisonResult, *, as_json: bool, story: bool) -
     from ottla.cli.rebalance.compare_output import growth_to_json, show_designs, show_growth, to_json
 
     if as_json:
-        for row in (*map(to_json, result.results), *map(growth_to_json, result.growth)):
-            write_json(row)
+        write_json(*map(to_json, result.results), *map(growth_to_json, result.growth))
         return
     terminal = Terminal.standard_output()
     show_designs(terminal, result.script, result.results, story=story)

@@ -8,7 +8,7 @@ from operator import itemgetter
 from statistics import median
 from typing import Any
 
-from ottla.cli.terminal import Column, Terminal, numbers
+from ottla.cli.terminal import Column, Terminal, attributes, numbers
 from ottla.sim.churn_script import ChurnScript
 from ottla.sim.comparison import GrowthRow
 from ottla.sim.design import DesignResult
@@ -65,9 +65,7 @@ def to_json(result: DesignResult) -> dict[str, Any]:
         "claims_that_met_another_owner": result.conflicts,
         "rebalances_given_up": result.given_up,
         "changes_of_unknown_outcome": result.uncertain,
-        "znode_reads": result.znode_reads,
-        "znode_writes": result.znode_writes,
-        "watch_events": result.watch_events,
+        **attributes(result, "znode_reads", "znode_writes", "watch_events"),
         "requests": dict(result.requests),
         "unread_partition_seconds": result.unread_s,
         "longest_unread_seconds": result.longest_unread_s,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.assign.consumer_protocol import Partitions
 from ottla.assign.simulation import Outcome, owners
-from ottla.cli.terminal import Column, Terminal, numbers
+from ottla.cli.terminal import Column, Terminal, attributes, numbers
 from ottla.rebalance.notation import partitions_text
 
 MOST_MEMBERS = 40
@@ -57,12 +57,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "protocol": _protocol(outcome),
         "settled": outcome.settled,
         "rebalances": len(outcome.rounds),
-        "kept": outcome.kept,
-        "moved": outcome.moved,
-        "taken_over": outcome.taken_over,
-        "first_owned": outcome.first_owned,
-        "unowned": outcome.unowned,
-        "paused": outcome.paused,
+        **attributes(outcome, "kept", "moved", "taken_over", "first_owned", "unowned", "paused"),
         "fewest": smallest,
         "most": largest,
         "after": {

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from ottla.cli.terminal import PARTITION, TOPIC, Cell, Column, Style, Terminal, count, data_size, numbers, write_json
+from ottla.cli.terminal import (
+    PARTITION,
+    TOPIC,
+    Cell,
+    Column,
+    Style,
+    Terminal,
+    attributes,
+    count,
+    data_size,
+    numbers,
+    write_json,
+)
 from ottla.client.admin.model import LogDirDescription, ReplicaSize
 from ottla.client.model import TopicPartition
 from ottla.ops.cluster_status import ClusterStatus
@@ -68,9 +80,7 @@ def show_log_dirs(status: ClusterStatus, brokers: Collection[int], *, with_repli
     names = {topic.name for topic in status.topics}
     if as_json:
         for each in log_dirs:
-            write_json(_log_dir_row(each))
-            for replica in _replicas(each, names):
-                write_json(_replica_row(replica))
+            write_json(_log_dir_row(each), *map(_replica_row, _replicas(each, names)))
     else:
         terminal = Terminal.standard_output()
         terminal.table(_LOG_DIRS, log_dirs)
@@ -99,9 +109,7 @@ def _log_dir_row(found: FoundLogDir) -> dict[str, Any]:
         "error": log_dir.error,
         "replicas": len(log_dir.replicas) - found.future_replicas,
         "future_replicas": found.future_replicas,
-        "size_bytes": log_dir.size_bytes,
-        "usable_bytes": log_dir.usable_bytes,
-        "total_bytes": log_dir.total_bytes,
+        **attributes(log_dir, "size_bytes", "usable_bytes", "total_bytes"),
     }
 
 
@@ -111,9 +119,7 @@ def _replica_row(each: FoundReplica) -> dict[str, Any]:
         **each.partition._asdict(),
         "broker": each.broker,
         "log_dir": each.log_dir.path,
-        "size_bytes": each.size.size_bytes,
-        "is_future": each.size.is_future,
-        "offset_lag": each.size.offset_lag,
+        **attributes(each.size, "size_bytes", "is_future", "offset_lag"),
         "loss_reports": len(each.log_dir.lost_records.get(each.partition, ())),
     }
 
@@ -138,8 +144,7 @@ def _replica_note(each: FoundReplica) -> Cell:
 def show_checks(checks: Sequence[ReplicaCheck], *, as_json: bool) -> None:
     """Show the findings, a row for each partition."""
     if as_json:
-        for check in checks:
-            write_json(_check_row(check))
+        write_json(*map(_check_row, checks))
         return
     terminal = Terminal.standard_output()
     terminal.table(_CHECKS, checks)
@@ -156,12 +161,7 @@ def _check_row(check: ReplicaCheck) -> dict[str, Any]:
     return {
         **check.partition._asdict(),
         "brokers": list(check.brokers),
-        "start_offset": check.start_offset,
-        "end_offset": check.end_offset,
-        "compared_bytes": check.compared_bytes,
-        "is_same": check.is_same,
-        "is_compacted": check.is_compacted,
-        "problems": check.problems,
+        **attributes(check, "start_offset", "end_offset", "compared_bytes", "is_same", "is_compacted", "problems"),
         "difference": {broker: mark and mark._asdict() for broker, mark in check.difference.items()},
     }
 

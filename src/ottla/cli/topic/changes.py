@@ -226,8 +226,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bo
     topics, code = await _existing(cluster, names, "is not deleted", if_exists=if_exists, sizes=not yes)
     if topics and not yes:
         if as_json:
-            for topic in topics:
-                write_json({"topic": topic.name, "deleted": False})
+            write_json(*({"topic": topic.name, "deleted": False} for topic in topics))
         else:
             Terminal.standard_output().table(DELETION, topics)
         question = f"Delete {count(len(topics), 'topic')} with all records?"
@@ -305,8 +304,7 @@ def _question(topics: Sequence[TopicStatus], alteration: Alteration, changes: Se
 
 
 def _write_changes(changes: Sequence[TopicChange], *, done: bool) -> None:
-    for each in changes:
-        write_json({**each._asdict(), "changed": done})
+    write_json(*({**each._asdict(), "changed": done} for each in changes))
 
 
 async def _alter(

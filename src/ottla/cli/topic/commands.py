@@ -52,8 +52,7 @@ def list_topics(
             each for each in state.topics if wanted.fullmatch(each.name) and not (exclude_internal and each.is_internal)
         ]
         if shared.as_json:
-            for topic in topics:
-                write_json(list_row(topic))
+            write_json(*map(list_row, topics))
         else:
             show_list(Terminal.standard_output(), topics)
         return 0

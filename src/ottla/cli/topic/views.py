@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.cli.terminal import PARTITION, Cell, Column, Style, Terminal, count, data_size, numbers, printable
+from ottla.cli.terminal import (
+    PARTITION,
+    Cell,
+    Column,
+    Style,
+    Terminal,
+    attributes,
+    count,
+    data_size,
+    numbers,
+    printable,
+)
 from ottla.cluster.ids import format_uuid
 from ottla.ops.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 
@@ -164,9 +175,7 @@ def partition_row(each: PartitionStatus) -> dict[str, Any]:
         "isr": list(each.isr),
         "adding_replicas": list(each.adding),
         "removing_replicas": list(each.removing),
-        "min_insync_replicas": each.min_insync_replicas,
-        "log_start_offset": each.log_start_offset,
-        "high_watermark": each.high_watermark,
+        **attributes(each, "min_insync_replicas", "log_start_offset", "high_watermark"),
         "offline": each.is_offline,
         "under_min_isr": each.is_under_min_isr,
         "at_min_isr": each.is_at_min_isr,
@@ -220,9 +229,7 @@ def _replica_row(each: ReplicaStatus) -> dict[str, Any]:
         "broker": each.broker,
         "in_sync": each.is_in_sync,
         "offline": each.is_offline,
-        "log_end_offset": each.log_end_offset,
-        "lag": each.lag,
-        "size_bytes": each.size_bytes,
+        **attributes(each, "log_end_offset", "lag", "size_bytes"),
     }
 
 
