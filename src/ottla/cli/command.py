@@ -151,6 +151,15 @@ def confirmed(question: str, *, yes: bool, as_json: bool = False) -> bool:
         return False
 
 
+def write_file(path: str | os.PathLike[str], text: str, option: str = "") -> None:
+    """Write a file that an option names. Raises CommandError."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(f"{option}{path} cannot be written: {error.strerror}") from error
+
+
 class _OutputPipe(io.FileIO):
     """A pipe whose reader may end early: what is written after that is discarded."""
 

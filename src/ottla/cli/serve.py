@@ -53,12 +53,12 @@ AWAITED: Final = (
 class ServeOptions:
     """The command's options as given; None where an option was left out."""
 
-    host: str | None
-    port: int | None
-    data: str | None
-    broker_id: int | None
-    settings: tuple[str, ...]
-    properties_file: str | None
+    host: str | None = None
+    port: int | None = None
+    data: str | None = None
+    broker_id: int | None = None
+    settings: tuple[str, ...] = ()
+    properties_file: str | None = None
     durable: bool = False
     zookeeper: str | None = None
     zookeeper_port: int | None = None

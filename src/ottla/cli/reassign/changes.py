@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed, write_file
 from ottla.cli.reassign import COMMAND
 from ottla.cli.reassign.plan_files import files_of_plan
 from ottla.cli.reassign.views import show_standing, show_wanted, to_copy, unasked, wanted_row
@@ -19,7 +19,6 @@ from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import TopicPartition
 from ottla.ops.moves.files import WantedMove, moves_json, parse_moves, parse_topics
-from ottla.ops.moves.generation import proposed
 from ottla.ops.moves.moving import (
     MovePlan,
     Standing,
@@ -28,6 +27,7 @@ from ottla.ops.moves.moving import (
     clear_throttles,
     execute,
     move_row,
+    proposed,
     read_standing,
 )
 from ottla.peer.cluster import Cluster
@@ -77,14 +77,6 @@ def read_file(path: str, parse: Callable[[str], T]) -> T:
         raise CommandError(f"{path}: {error}") from error
 
 
-def write_file(path: str, text: str) -> None:
-    """Write a file. Raises CommandError."""
-    try:
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
-
-
 async def execute_moves(cluster: Cluster, options: Execution, *, yes: bool, as_json: bool) -> int:
     """Show the moves, confirm, and begin them; returns the exit code."""
     plan = MovePlan(read_file(options.path, parse_moves), options.throttle, options.log_dir_throttle)
@@ -99,7 +91,7 @@ async def execute_moves(cluster: Cluster, options: Execution, *, yes: bool, as_j
             _write_wanted(plan, ())
         return COMMAND.report(NOT_CONFIRMED)
     if options.save is not None:
-        write_file(options.save, moves_json(standing.now))
+        write_file(options.save, moves_json(standing.now) + "\n")
     elif not as_json:
         sys.stdout.write(f"the way back, for `ottla reassign execute`:\n{moves_json(standing.now)}\n")
     refused = await execute(cluster, plan)
@@ -203,7 +195,7 @@ async def generate_moves(cluster: Cluster, options: ProposalOptions, *, as_json:
         for each in topic.partitions
     }
     if options.output is not None:
-        write_file(options.output, moves_json(found))
+        write_file(options.output, moves_json(found) + "\n")
     if as_json:
         for partition, replicas in found.items():
             write_json({**partition._asdict(), "now": now[partition], "new": replicas})

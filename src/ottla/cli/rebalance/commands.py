@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ottla.cli.command import CommandError
+from ottla.cli.command import CommandError, write_file
 from ottla.cli.options import ClusterOptions, Format, Json, OutputFormat, cluster_command, make_app
 from ottla.cli.rebalance import COMMAND
 from ottla.cli.terminal import Column, Terminal, write_json
@@ -247,17 +247,12 @@ def _write_picture(draw: Callable[[], str], path: Path, cure: str) -> None:
     from ottla.rebalance.picture import PictureTooLarge
 
     try:
-        path.write_text(draw(), encoding="utf-8")
+        write_file(path, draw(), "--picture: ")
     except PictureTooLarge as problem:
         raise CommandError(f"--picture: {problem}; {cure}") from problem
-    except OSError as error:
-        raise CommandError(f"--picture: {path} cannot be written: {error.strerror}") from error
 
 
 def _save(group: SimulatedGroup, path: Path) -> None:
     from ottla.rebalance.group_source import to_json
 
-    try:
-        path.write_text(json.dumps(to_json(group), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"--save: {path} cannot be written: {error.strerror}") from error
+    write_file(path, json.dumps(to_json(group), ensure_ascii=False, indent=1) + "\n", "--save: ")
