@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla import __version__
 from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, Command
@@ -21,6 +21,8 @@ from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, Command
 if TYPE_CHECKING:
     from ottla.broker.server import Broker
     from ottla.config.broker import BrokerConfig
+
+T = TypeVar("T")
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
@@ -286,17 +288,29 @@ def _first_lines(broker: Broker, started_s: float, also_shown: str) -> Iterator[
         yield also_shown.format(broker_id=broker.id)
 
 
+class Stopped(Exception):
+    """A process was asked to stop before its work was done."""
+
+
+async def until_stop(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
+    """The work's result, or what it raises; Stopped if `stop` is set first, which ends the work."""
+    task = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+        raise Stopped
+    return task.result()
+
+
 async def _start(broker: Broker, stop: asyncio.Event) -> str | None:
     """Start the broker; returns why it cannot, or that it was stopped before it had started."""
-    starting = asyncio.ensure_future(broker.start())
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not starting.done():
-        starting.cancel()
-        await asyncio.wait((starting,))
+    try:
+        refusal = await until_stop(broker.start(), stop)
+    except Stopped:
         return "stopped before it was ready"
-    refusal = await starting
     return refusal.message if refusal is not None else None
 
 

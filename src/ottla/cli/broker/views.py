@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.cli.broker import COMMAND
 from ottla.cli.cluster.status_views import broker_row, show_brokers
 from ottla.cli.command import CommandError
-from ottla.cli.config.views import setting_row, show_settings
+from ottla.cli.config.views import setting_fields, show_settings
 from ottla.cli.log.output import instant
 from ottla.cli.terminal import PARTITION, TOPIC, Cell, Column, Style, Terminal, count, data_size, numbers, write_json
 from ottla.client.admin.configs import ConfigAdmin
-from ottla.client.admin.model import ActiveProducer, ConfigEntry, ConfigResource, LogDirDescription
+from ottla.client.admin.model import ActiveProducer, ConfigResource, LogDirDescription
 from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.errors import PartlyFailedError, UnknownTopicError
 from ottla.client.model import TopicPartition
@@ -62,9 +62,7 @@ async def describe_brokers(cluster: Cluster, ids: Sequence[int] | None, *, as_js
         resource = ConfigResource.broker(broker.node.node_id)
         dynamic = [each for _, each in sorted(settings[resource].items()) if each.source.startswith("DYNAMIC")]
         if as_json:
-            write_json(
-                {**broker_row(status, broker.node.node_id), "settings": [_setting(resource, each) for each in dynamic]}
-            )
+            write_json({**broker_row(status, broker.node.node_id), "settings": list(map(setting_fields, dynamic))})
             continue
         if at:
             terminal.line()
@@ -73,11 +71,6 @@ async def describe_brokers(cluster: Cluster, ids: Sequence[int] | None, *, as_js
         if dynamic:
             show_settings(terminal, resource, dynamic)
     return code
-
-
-def _setting(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
-    row = setting_row(resource, entry)
-    return {name: value for name, value in row.items() if not name.startswith("entity")}
 
 
 def _absent(status: ClusterStatus, broker: int) -> str:

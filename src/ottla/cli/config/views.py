@@ -61,9 +61,13 @@ def show_settings(terminal: Terminal, resource: ConfigResource, entries: Sequenc
 
 
 def setting_row(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
+    """A setting as an object, with whose it is."""
+    return {**_entity(resource), **setting_fields(entry)}
+
+
+def setting_fields(entry: ConfigEntry) -> dict[str, Any]:
     """A setting as an object; the value of a sensitive one is null."""
     return {
-        **_entity(resource),
         **attributes(entry, "name", "value", "source", "type"),
         "read_only": entry.is_read_only,
         "sensitive": entry.is_sensitive,

@@ -51,13 +51,13 @@ def list_groups(
     lag: Annotated[bool, typer.Option("--lag", help="With the lag of each group (takes longer).")] = False,
 ) -> None:
     """List groups: state, members, assignor, coordinator."""
-    from ottla.cli.group.views import ListedGroup, list_row, show_list
+    from ottla.cli.group.views import GroupWithLag, list_row, show_list
     from ottla.client.groups import Groups
 
     async def work(cluster: Cluster) -> int:
         groups = [each for each in await Groups(cluster).list_all() if not state or each.state in state]
         lags = await _lags(cluster, groups) if lag else {}
-        listed = [ListedGroup(each, lags.get(each.group_id)) for each in groups]
+        listed = [GroupWithLag(each, lags.get(each.group_id)) for each in groups]
         if shared.as_json:
             write_json(*map(list_row, listed))
         else:

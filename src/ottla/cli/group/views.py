@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.cli.terminal import (
@@ -27,19 +27,19 @@ STABLE = "Stable"
 ID_DIGITS_SHOWN = 6
 
 
-class ListedGroup(NamedTuple):
+class GroupWithLag(NamedTuple):
     """A group with its lag, None where that was not measured."""
 
     group: GroupDescription
     lag: GroupLag | None = None
 
 
-_NAME_AND_STATE: tuple[Column[ListedGroup], ...] = (
+_NAME_AND_STATE: tuple[Column[GroupWithLag], ...] = (
     Column("GROUP", lambda each: Cell(each.group.group_id, Style.NAME), may_shrink=True),
     Column("STATE", lambda each: Cell(each.group.state, state_style(each.group.state))),
     numbers("MEMBERS", lambda each: len(each.group.members)),
 )
-_LIST: tuple[Column[ListedGroup], ...] = (
+_LIST: tuple[Column[GroupWithLag], ...] = (
     *_NAME_AND_STATE,
     Column("ASSIGNOR", lambda each: each.group.assignor or None, may_shrink=True),
     Column("TYPE", lambda each: each.group.protocol_type or None),
@@ -60,10 +60,16 @@ _PLAN: tuple[Column[PlannedOffset], ...] = (
 
 def member_names(members: Sequence[GroupMember]) -> dict[str, str]:
     """Short names by member id: static id or client id, with the end of the member id where several share it."""
-    names = {each.member_id: each.group_instance_id or each.client_id or each.member_id for each in members}
-    shared = {name for name, times in Counter(names.values()).items() if times > 1}
+    return distinct_names(
+        {each.member_id: each.group_instance_id or each.client_id or each.member_id for each in members}
+    )
+
+
+def distinct_names(names: Mapping[str, str], static: Collection[str] = ()) -> dict[str, str]:
+    """The names by member id, with the end of that id where several share one, but for `static` members."""
+    times = Counter(names.values())
     return {
-        member_id: f"{name}·{member_id[-ID_DIGITS_SHOWN:]}" if name in shared else name
+        member_id: name if times[name] == 1 or member_id in static else f"{name}·{member_id[-ID_DIGITS_SHOWN:]}"
         for member_id, name in names.items()
     }
 
@@ -73,7 +79,7 @@ def state_style(state: str) -> Style:
     return {STABLE: Style.GOOD, EMPTY: Style.FAINT}.get(state, Style.BUSY)
 
 
-def show_list(terminal: Terminal, groups: Sequence[ListedGroup]) -> None:
+def show_list(terminal: Terminal, groups: Sequence[GroupWithLag]) -> None:
     """One line for each group."""
     if groups:
         terminal.table(_LIST, groups, indent="")
@@ -81,7 +87,7 @@ def show_list(terminal: Terminal, groups: Sequence[ListedGroup]) -> None:
         terminal.line("no groups")
 
 
-def list_row(listed: ListedGroup) -> dict[str, Any]:
+def list_row(listed: GroupWithLag) -> dict[str, Any]:
     """A group as an object, without its members."""
     group, lag = listed
     row = {**_group_row(group), "member_count": len(group.members)}
@@ -211,8 +217,8 @@ def show_plan(terminal: Terminal, group: str, plan: Sequence[PlannedOffset]) -> 
 
 def show_deletion(terminal: Terminal, groups: Sequence[GroupDescription], offsets: Mapping[str, int]) -> None:
     """The groups that would be deleted; `offsets` is the number that each has committed."""
-    committed: Column[ListedGroup] = numbers("COMMITTED OFFSETS", lambda each: offsets[each.group.group_id])
-    terminal.table((*_NAME_AND_STATE, committed), map(ListedGroup, groups))
+    committed: Column[GroupWithLag] = numbers("COMMITTED OFFSETS", lambda each: offsets[each.group.group_id])
+    terminal.table((*_NAME_AND_STATE, committed), map(GroupWithLag, groups))
 
 
 def planned_row(group: str, each: PlannedOffset, executed: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from ottla.cli.group.views import ID_DIGITS_SHOWN
+from ottla.cli.group.views import distinct_names
 from ottla.cli.log.output import instant
 from ottla.cli.terminal import Cell, Column, Style, Terminal, count, duration, numbers, printable
 from ottla.ops.rebalances import RebalanceRecord, cause_in_words
@@ -62,18 +62,12 @@ def show_rebalance(terminal: Terminal, record: RebalanceRecord) -> None:
 def _names(evidence: Mapping[str, Any]) -> dict[str, str]:
     """Short names by member id: those of the clients, with the end of the member id where several share one."""
     people = {each["member_id"]: each for each in (*evidence["causes"], *evidence["removed"], *evidence["members"])}
-    own = {
+    names = {
         member_id: str(each.get("group_instance_id") or each.get("client_id") or member_id)
         for member_id, each in people.items()
     }
-    taken = list(own.values())
     # A static member that is replaced has one name and two member ids.
-    return {
-        member_id: name
-        if taken.count(name) == 1 or people[member_id].get("group_instance_id")
-        else f"{name}·{member_id[-ID_DIGITS_SHOWN:]}"
-        for member_id, name in own.items()
-    }
+    return distinct_names(names, [member_id for member_id, each in people.items() if each.get("group_instance_id")])
 
 
 def _cause(cause: Mapping[str, Any], names: Mapping[str, str], started_at_ms: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -171,12 +171,9 @@ async def create_topics(cluster: Cluster, creation: Creation, *, as_json: bool) 
             replica_assignments=assignment,
             configs=configs,
         )
-
-        async def create(topic: NewTopic = topic) -> None:
-            await TopicAdmin(cluster).create_topics([topic], validate_only=creation.validate_only)
-
         passed_over = ErrorCode.TOPIC_ALREADY_EXISTS if creation.if_not_exists else None
-        done = await _done(create, passed_over, configs)
+        change = TopicAdmin(cluster).create_topics([topic], validate_only=creation.validate_only)
+        done = await _done(change, passed_over, configs)
         code = code if done is not None else 1
         created = bool(done) and not creation.validate_only
         if as_json:
@@ -233,11 +230,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bo
         if not confirmed(question, yes=False, as_json=as_json):
             return COMMAND.report(NOT_CONFIRMED)
     for topic in topics:
-
-        async def delete(name: str = topic.name) -> None:
-            await TopicAdmin(cluster).delete_topics([name])
-
-        done = await _done(delete)
+        done = await _done(TopicAdmin(cluster).delete_topics([topic.name]))
         code = code if done else 1
         if as_json:
             write_json({"topic": topic.name, "deleted": bool(done)})
@@ -254,11 +247,11 @@ def with_cure(error: BrokerError, settings: Iterable[str] = ()) -> str:
 
 
 async def _done(
-    change: Callable[[], Awaitable[None]], passed_over: ErrorCode | None = None, settings: Iterable[str] = ()
+    change: Awaitable[object], passed_over: ErrorCode | None = None, settings: Iterable[str] = ()
 ) -> bool | None:
     """Make a change: True if made, False if the error is `passed_over`, None if it was refused, which is reported."""
     try:
-        await change()
+        await change
     except BrokerError as error:
         if error.code == passed_over:
             return False
@@ -320,19 +313,11 @@ async def _alter(
             ConfigOperation("delete" if value is None else "set", name, value) for name, value in configs.items()
         ]
         resource = ConfigResource.topic(topic.name)
-
-        async def change() -> None:
-            await ConfigAdmin(cluster).incremental_alter_configs({resource: operations})
-
-        if not await _done(change, settings=configs):
+        if not await _done(ConfigAdmin(cluster).incremental_alter_configs({resource: operations}), settings=configs):
             return False
     if partitions is not None:
         # As Kafka's tool has it, the assignment names the brokers of the partitions that exist, too.
         added = None if assignment is None else list(assignment.values())[len(topic.partitions) :]
-
-        async def grow() -> None:
-            await TopicAdmin(cluster).create_partitions({topic.name: NewPartitions(partitions, added)})
-
-        if not await _done(grow):
+        if not await _done(TopicAdmin(cluster).create_partitions({topic.name: NewPartitions(partitions, added)})):
             return False
     return True
