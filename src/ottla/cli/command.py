@@ -22,7 +22,7 @@ import stat
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from ottla.cli.terminal import printable
 from ottla.records.extras import missing_extra
@@ -61,7 +61,7 @@ class Command:
             self.fail("standard output is closed")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
-            if not until_closed and _is_pipe(sys.stdout):
+            if not until_closed and is_pipe(sys.stdout):
                 sys.stdout = _OutputPipe.under(sys.stdout)
         try:
             code = work()
@@ -184,9 +184,10 @@ class _OutputPipe(io.FileIO):
             return super().write(data)
 
 
-def _is_pipe(stream: io.TextIOWrapper) -> bool:
+def is_pipe(stream: TextIO | int) -> bool:
+    """Whether it is a pipe, or a socket as Node gives: its end means that the other side is gone."""
     try:
-        mode = os.fstat(stream.fileno()).st_mode
+        mode = os.fstat(stream if isinstance(stream, int) else stream.fileno()).st_mode
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

@@ -216,10 +216,20 @@ class ClusterStatus:
     missing: Mapping[str, BrokerError]
 
     @property
+    def registered(self) -> list[int]:
+        """Ids of the registered brokers."""
+        return [each.node.node_id for each in self.brokers]
+
+    @property
+    def silent(self) -> dict[int, str]:
+        """Why brokers did not answer, by their ids."""
+        return {each.node.node_id: each.problem for each in self.brokers if each.problem is not None}
+
+    @property
     def absent(self) -> list[int]:
         """Ids of brokers that have replicas and are not registered, sorted."""
-        registered = {each.node.node_id for each in self.brokers}
-        return sorted({each.broker for partition in self.partitions for each in partition.replicas} - registered)
+        held = {each.broker for partition in self.partitions for each in partition.replicas}
+        return sorted(held.difference(self.registered))
 
     def broker_row(self, broker: int) -> BrokerRow:
         """A broker with the number of partitions that it leads, of its replicas, and of those in sync."""

@@ -27,7 +27,7 @@ def list_brokers(shared: ClusterOptions) -> None:
     async def work(cluster: Cluster) -> int:
         status = await read_cluster_status(cluster, offsets=False)
         if shared.as_json:
-            write_json(*(broker_row(status, each.node.node_id) for each in status.brokers))
+            write_json(*(broker_row(status, each) for each in status.registered))
         else:
             show_brokers(Terminal.standard_output(), status)
         return 0

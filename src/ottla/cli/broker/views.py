@@ -49,7 +49,7 @@ _PRODUCERS: tuple[Column[_Producer], ...] = (
 async def describe_brokers(cluster: Cluster, ids: Sequence[int] | None, *, as_json: bool) -> int:
     """Show brokers with their log directories and the settings given while they run; returns the exit code."""
     status = await read_cluster_status(cluster, offsets=False)
-    alive = [each.node.node_id for each in status.brokers]
+    alive = status.registered
     wanted = alive if ids is None else [broker_id for broker_id in ids if broker_id in alive]
     code = 0
     for broker_id in ids or ():

@@ -70,9 +70,8 @@ def status(shared: ClusterOptions) -> None:
             write_json(*status_rows(found))
         else:
             show_status(Terminal.standard_output(), found)
-        for broker in found.brokers:
-            if broker.problem is not None:
-                COMMAND.report(f"broker {broker.node.node_id} did not say its offsets and sizes: {broker.problem}")
+        for broker, problem in found.silent.items():
+            COMMAND.report(f"broker {broker} did not say its offsets and sizes: {problem}")
         return 0 if found.is_well else 1
 
     COMMAND.run_with_cluster(shared, work)

@@ -93,7 +93,7 @@ def cluster_health(status: ClusterStatus, silent: Sized) -> Cell:
 
 def show_brokers(terminal: Terminal, status: ClusterStatus, only: int | None = None) -> None:
     """The brokers, those that are not there among them; or one of them alone."""
-    ids = [*(each.node.node_id for each in status.brokers), *status.absent] if only is None else [only]
+    ids = [*status.registered, *status.absent] if only is None else [only]
     terminal.table(_BROKERS, map(status.broker_row, ids))
 
 
@@ -108,7 +108,7 @@ def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
         "kind": "cluster",
         "cluster_id": status.cluster_id,
         "controller": status.controller,
-        "brokers": [each.node.node_id for each in status.brokers],
+        "brokers": status.registered,
         "absent_brokers": status.absent,
         "topic_count": len(status.topics),
         "partition_count": len(status.partitions),
@@ -116,7 +116,7 @@ def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
         "under_min_isr_partitions": sum(each.is_under_min_isr for each in status.partitions),
         "under_replicated_partitions": sum(each.is_under_replicated for each in status.partitions),
     }
-    yield from (broker_row(status, each.node.node_id) for each in status.brokers)
+    yield from (broker_row(status, each) for each in status.registered)
     for topic in status.topics:
         yield {
             "kind": "topic",

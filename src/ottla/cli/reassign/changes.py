@@ -13,7 +13,7 @@ from typing import TypeVar
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed, write_file
 from ottla.cli.reassign import COMMAND
 from ottla.cli.reassign.plan_files import files_of_plan
-from ottla.cli.reassign.views import show_standing, show_wanted, to_copy, unasked, wanted_row
+from ottla.cli.reassign.views import show_standing, show_wanted, to_copy, wanted_row
 from ottla.cli.terminal import Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import InvalidArgumentError
@@ -82,8 +82,8 @@ async def execute_moves(cluster: Cluster, options: Execution, *, yes: bool, as_j
     plan = MovePlan(read_file(options.path, parse_moves), options.throttle, options.log_dir_throttle)
     plan.standing = standing = await read_standing(cluster, plan.moves)
     check_plan(plan, is_additional=options.additional)
-    for problem in unasked(standing.status):
-        COMMAND.report(problem)
+    for broker, problem in standing.status.silent.items():
+        COMMAND.report(f"broker {broker} did not answer: {problem}")
     if not as_json:
         show_wanted(Terminal.standard_output(), standing)
     if not confirmed(f"Move {count(len(plan.moves), 'partition')}?", yes=yes, as_json=as_json):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.cli.terminal import PARTITION, TOPIC, Cell, Column, Style, Terminal, count, data_size, numbers
 from ottla.client.admin.model import PartitionReassignment
 from ottla.client.model import TopicPartition
-from ottla.ops.cluster_status import ClusterStatus
 from ottla.ops.moves.moving import DirectoryMove, MoveStanding, MoveState, Standing
 
 _STYLES = {
@@ -114,8 +113,3 @@ def _wanted_style(each: MoveStanding) -> Style:
 
 def _size(size_bytes: int | None) -> str | None:
     return "?" if size_bytes is None else data_size(size_bytes) if size_bytes else None
-
-
-def unasked(status: ClusterStatus) -> Sequence[str]:
-    """Report brokers that did not answer."""
-    return [f"broker {each.node.node_id} did not answer: {each.problem}" for each in status.brokers if each.problem]

@@ -34,17 +34,15 @@ def list_replicas(shared: ClusterOptions, topics: Topics = None, brokers: Broker
         status = await read_cluster_status(cluster, topics or None, configs=[], offsets=False)
         for name, error in status.missing.items():
             COMMAND.report(str(await topic_error(cluster, error.code, name, "is not shown")))
-        known = {each.node.node_id for each in status.brokers}
-        absent = sorted(set(brokers or ()) - known)
+        absent = sorted(set(brokers or ()).difference(status.registered))
         if absent:
             COMMAND.report(
                 f"there is no broker {', '.join(map(str, absent))} at the moment; "
-                f"the brokers are {', '.join(map(str, sorted(known)))}"
+                f"the brokers are {', '.join(map(str, status.registered))}"
             )
         is_well = show_log_dirs(status, set(brokers or ()), with_replicas=bool(topics), as_json=shared.as_json)
-        for broker in status.brokers:
-            if broker.problem is not None:
-                COMMAND.report(f"broker {broker.node.node_id} did not answer: {broker.problem}")
+        for broker, problem in status.silent.items():
+            COMMAND.report(f"broker {broker} did not answer: {problem}")
         return 0 if is_well and not status.missing and not absent else 1
 
     COMMAND.run_with_cluster(shared, work)

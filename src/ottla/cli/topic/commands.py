@@ -128,9 +128,8 @@ async def report_problems(cluster: Cluster, state: ClusterStatus) -> int:
     """Report brokers that did not answer, and topics that could not be described; returns the exit code."""
     from ottla.client.admin.outcomes import topic_error
 
-    for broker in state.brokers:
-        if broker.problem is not None:
-            COMMAND.report(f"broker {broker.node.node_id} did not say its offsets and sizes: {broker.problem}")
+    for broker, silence in state.silent.items():
+        COMMAND.report(f"broker {broker} did not say its offsets and sizes: {silence}")
     code = 0
     for name, problem in state.missing.items():
         code = COMMAND.report(str(await topic_error(cluster, problem.code, name, "cannot be described")))

@@ -174,7 +174,7 @@ def check_plan(plan: MovePlan, *, is_additional: bool) -> None:
     missing = [str(each.partition) for each in standing.moves if not each.replicas]
     if missing:
         raise InvalidArgumentError(f"these partitions do not exist: {', '.join(missing)}")
-    brokers = {each.node.node_id for each in standing.status.brokers}
+    brokers = set(standing.status.registered)
     unknown = sorted({broker for move in plan.moves for broker in move.replicas} - brokers)
     if unknown:
         raise InvalidArgumentError(
@@ -187,7 +187,7 @@ async def execute(cluster: Cluster, plan: MovePlan) -> dict[TopicPartition | Top
     standing = plan.standing
     if plan.throttle is not None:
         copied = flows(standing.under_way, plan.wanted, standing.now)
-        live = {each.node.node_id for each in standing.status.brokers}
+        live = set(standing.status.registered)
         await _change(cluster, interbroker(copied, plan.throttle, live))
     directories = replica_directories(plan.moves)
     if plan.log_dir_throttle is not None:
@@ -241,7 +241,7 @@ async def _into_directories(
 async def clear_throttles(cluster: Cluster, moves: Sequence[WantedMove], standing: Standing) -> None:
     """Take all throttles away from the cluster's brokers, and from the topics of these moves. Raises ClientError."""
     # Settings of a broker that is not there cannot be changed by asking it.
-    brokers = [each.node.node_id for each in standing.status.brokers]
+    brokers = standing.status.registered
     there = {topic.name for topic in standing.status.topics}
     await _change(cluster, cleared(brokers, (each.partition.topic for each in moves if each.partition.topic in there)))
 
