@@ -108,8 +108,7 @@ def zookeeper(
     unclean_start: Annotated[
         bool,
         typer.Option(
-            "--unclean-start",
-            help="Start even if durable changes are missing from the files; they are lost then.",
+            "--unclean-start", help="Start even if durable changes are missing from the files; they are lost then."
         ),
     ] = False,
 ) -> None:

@@ -68,12 +68,7 @@ def draw_svg(plot: Plot, results: Results) -> str:
 
 def plots() -> tuple[tuple[str, Plot], ...]:
     """The plots by name, in the order of the report."""
-    return (
-        ("heat", plot_heat),
-        ("days", plot_days),
-        ("rebalances", plot_rebalances),
-        ("throughput", plot_throughput),
-    )
+    return (("heat", plot_heat), ("days", plot_days), ("rebalances", plot_rebalances), ("throughput", plot_throughput))
 
 
 def plot_heat(axes: Axes, results: Results) -> None:

@@ -24,13 +24,7 @@ from ottla.inspection.directories import (
 )
 from ottla.inspection.file_names import FileKind, read_name
 from ottla.inspection.internal_topics import decoder_for
-from ottla.inspection.small_files import (
-    AbortedEntry,
-    TooLarge,
-    entries,
-    first_of_zero_tail,
-    read_whole,
-)
+from ottla.inspection.small_files import AbortedEntry, TooLarge, entries, first_of_zero_tail, read_whole
 from ottla.inspection.texts import Decoder
 from ottla.inspection.walk import LogWalker
 from ottla.storage.checkpoints import CheckpointError, decode_offsets, decode_partition_metadata

@@ -11,12 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.assign.consumer_protocol import (
-    PROTOCOL_TYPE,
-    Malformed,
-    decode_assignment,
-    decode_subscription,
-)
+from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_assignment, decode_subscription
 from ottla.groups.evidence import EVIDENCE_TOPIC
 from ottla.groups.records import (
     GroupMetadataMember,

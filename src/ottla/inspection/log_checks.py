@@ -16,13 +16,7 @@ from typing import Final
 from ottla.env.file_reader import ReadableFile
 from ottla.inspection.batch_rows import records_of
 from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity, Tally
-from ottla.inspection.index_checks import (
-    IndexedBatch,
-    OffsetIndexCheck,
-    TimeIndexCheck,
-    TransactionEnd,
-    TxnIndexCheck,
-)
+from ottla.inspection.index_checks import IndexedBatch, OffsetIndexCheck, TimeIndexCheck, TransactionEnd, TxnIndexCheck
 from ottla.inspection.walk import DamagedRange, LogBatch, LogWalker, Patch
 from ottla.records.batch import BASE_OFFSET_AT, LEADER_EPOCH_AT, BatchHeader
 from ottla.records.control import ControlRecordType, control_record_type

@@ -63,10 +63,7 @@ def _request(positions: Mapping[TopicPartition, int]) -> FetchRequest:
 
 
 def _take(
-    partition: TopicPartition,
-    data: memoryview,
-    missing: dict[TopicPartition, int],
-    found: dict[TopicPartition, int],
+    partition: TopicPartition, data: memoryview, missing: dict[TopicPartition, int], found: dict[TopicPartition, int]
 ) -> None:
     """Record the timestamp of the partition's record, or continue after batches emptied by compaction."""
     position = missing.pop(partition)

@@ -100,9 +100,7 @@ def health(
 
     options = HealthOptions(watch, interval_s, count, shared.as_json)
     COMMAND.run_with_cluster(
-        shared,
-        lambda cluster: show_health(cluster, options),
-        until_closed=watch and count is None,
+        shared, lambda cluster: show_health(cluster, options), until_closed=watch and count is None
     )
 
 

@@ -57,8 +57,7 @@ def run(
     continue_from_table: Annotated[
         bool,
         typer.Option(
-            "--continue-from-table",
-            help="With a new checkpoint, go on from the offsets in the table's last commit.",
+            "--continue-from-table", help="With a new checkpoint, go on from the offsets in the table's last commit."
         ),
     ] = False,
     take_over: Annotated[

@@ -66,11 +66,7 @@ def show_checks(terminal: Terminal, results: Sequence[CheckResult], secrets: Seq
 
 def check_row(result: CheckResult, secrets: Sequence[str]) -> dict[str, Any]:
     """A result as JSON."""
-    return {
-        "what": redacted(result.what, secrets),
-        "ok": result.passed,
-        "found": redacted(result.detail, secrets),
-    }
+    return {"what": redacted(result.what, secrets), "ok": result.passed, "found": redacted(result.detail, secrets)}
 
 
 def _columns(secrets: Sequence[str]) -> Sequence[Column[ReadPartition]]:

@@ -115,8 +115,7 @@ def generate(
     shared: ClusterOptions,
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Names of topics.")] = None,
     topics_file: Annotated[
-        str | None,
-        typer.Option("--topics-to-move-json-file", metavar="FILE", help='JSON {"topics": [{"topic": …}]}.'),
+        str | None, typer.Option("--topics-to-move-json-file", metavar="FILE", help='JSON {"topics": [{"topic": …}]}.')
     ] = None,
     brokers: Annotated[
         str, typer.Option("--broker-list", "--brokers", metavar="1,2,…", help="The brokers that get the replicas.")
@@ -198,10 +197,7 @@ def verify(
 
 @cluster_command(app)
 def cancel(
-    shared: ClusterOptions,
-    file: MovesFile,
-    preserve_throttles: PreserveThrottles = False,
-    yes: Yes = False,
+    shared: ClusterOptions, file: MovesFile, preserve_throttles: PreserveThrottles = False, yes: Yes = False
 ) -> None:
     """Cancel the moves of a file that are under way: replicas that they add are deleted, the former ones stay.
 

@@ -66,11 +66,7 @@ CURES: Sequence[tuple[ErrorCode, str, str]] = (
         "choose another name: '.' and '_' are one letter in the names of metrics",
     ),
     (ErrorCode.INVALID_TOPIC_EXCEPTION, "queued for deletion", "wait until it is deleted, then create it again"),
-    (
-        ErrorCode.TOPIC_ALREADY_EXISTS,
-        "marked for deletion",
-        "wait until it is deleted, and try again",
-    ),
+    (ErrorCode.TOPIC_ALREADY_EXISTS, "marked for deletion", "wait until it is deleted, and try again"),
     (ErrorCode.TOPIC_ALREADY_EXISTS, "already exists", "choose another name, or give --if-not-exists"),
     (ErrorCode.TOPIC_DELETION_DISABLED, "", "set delete.topic.enable=true for the brokers"),
 )

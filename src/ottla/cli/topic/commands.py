@@ -186,8 +186,7 @@ def alter(
     ] = None,
     assignment: Assignment = None,
     config: Annotated[
-        list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting to set; may be repeated."),
+        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting to set; may be repeated.")
     ] = None,
     delete_config: Annotated[
         list[str] | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -98,28 +99,23 @@ class Filters:
         return any(wanted and check() for wanted, check in checks)
 
 
+#: Faults of a partition, the worst first; one partition has one.
+_FAULTS: dict[str, Callable[[PartitionStatus], bool]] = {
+    "offline": lambda each: each.is_offline,
+    "under min ISR": lambda each: each.is_under_min_isr,
+    "refusing records": lambda each: bool(each.refusal),
+    "under-replicated": lambda each: each.is_under_replicated,
+}
+
+
 def partitions_health(partitions: Iterable[PartitionStatus]) -> Cell:
     """Count the faults of partitions, in Kafka's words, the worst first; "ok" where there are none."""
-    counts = {
-        "offline": 0,
-        "under min ISR": 0,
-        "refusing records": 0,
-        "under-replicated": 0,
-    }
-    for each in partitions:
-        if each.is_offline:
-            counts["offline"] += 1
-        elif each.is_under_min_isr:
-            counts["under min ISR"] += 1
-        elif each.refusal:
-            counts["refusing records"] += 1
-        elif each.is_under_replicated:
-            counts["under-replicated"] += 1
-    found = [f"{number:,} {what}" for what, number in counts.items() if number]
+    counts = Counter(next((fault for fault, has in _FAULTS.items() if has(each)), "") for each in partitions)
+    found = [fault for fault in _FAULTS if counts[fault]]
     if not found:
         return Cell("ok", Style.GOOD)
-    is_bad = counts["offline"] or counts["under min ISR"] or counts["refusing records"]
-    return Cell(", ".join(found), Style.BAD if is_bad else Style.BUSY)
+    style = Style.BUSY if found == ["under-replicated"] else Style.BAD
+    return Cell(", ".join(f"{counts[fault]:,} {fault}" for fault in found), style)
 
 
 def show_list(terminal: Terminal, topics: Sequence[TopicStatus]) -> None:
