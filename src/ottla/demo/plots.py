@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,17 +231,12 @@ def _plural(name: str) -> str:
     return name if name == "flights" else "events"
 
 
-def _pyplot() -> Any:
-    import contextlib
-
+@contextlib.contextmanager
+def _pyplot() -> Iterator[Any]:
     import matplotlib
 
-    @contextlib.contextmanager
-    def styled() -> Any:
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
 
-        with matplotlib.rc_context(_STYLE):
-            yield plt
-
-    return styled()
+    with matplotlib.rc_context(_STYLE):
+        yield plt
