@@ -155,7 +155,7 @@ def topics_of_brokers(log_dir: Path) -> None:
 
 
 def decoded(log_dir: Path, topic: str) -> list[dict]:
-    wish = DumpWish(RecordWish(records=True), topic=topic)
+    wish = DumpWish(records=RecordWish(records=True), topic=topic)
     rows = dump(RealDisk(), str(log_dir), wish)
     return [row["decoded"] for row in rows if row["type"] == "record" and "decoded" in row]
 

@@ -93,7 +93,7 @@ def dumped_by_apache(files: Iterable[Path], *options: str) -> dict[str, list[Fie
 def dumped_by_us(path: Path, records: bool = False) -> list[Fields]:
     """The fields of each row of a file, with the tool's names and in its spelling."""
     told = []
-    for row in dump(RealDisk(), str(path), DumpWish(RecordWish(records=records))):
+    for row in dump(RealDisk(), str(path), DumpWish(records=RecordWish(records=records))):
         names = MESSAGE if row.get("magic", 2) < 2 else NAMES.get(row["type"])
         if names is None:
             continue

@@ -22,8 +22,7 @@ COMMAND = Command("ottla backfill")
 
 def backfill(
     log_dir: Annotated[
-        list[str],
-        typer.Option("--log-dir", metavar="DIRECTORY,…", help="Log directories (log.dirs); may be repeated."),
+        list[str], typer.Option("--log-dir", metavar="DIRECTORY,…", help="Log directories (log.dirs); may be repeated.")
     ],
     topic: Annotated[list[str], typer.Option("--topic", "-t", metavar="TOPIC,…", help="Topics; may be repeated.")],
     to: Annotated[Path, typer.Option("--to", metavar="DIRECTORY", help="A new directory for the Parquet files.")],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla import __version__
-from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, Command
+from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, Command, is_pipe
 from ottla.cli.serve import prepare_process
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def run(options: TestBrokerOptions) -> int:
         if options.command:
             return _run_beside(broker, options.command)
         print(_ready_line(broker, options), flush=True)
-        if is_pipe(sys.stdin.fileno()):
+        if is_pipe(sys.stdin):
             threading.Thread(target=_set_at_end_of_input, args=(sys.stdin.fileno(), ended), daemon=True).start()
         while not ended.wait(PARENT_CHECK_S) and not parent_has_ended(parent):
             pass
@@ -84,12 +83,12 @@ def run(options: TestBrokerOptions) -> int:
         broker.stop()
 
 
-def parse_topics(given: Sequence[str]) -> dict[str, int]:
+def parse_topics(arguments: Sequence[str]) -> dict[str, int]:
     """Topics with their numbers of partitions, of NAME and NAME:PARTITIONS. Raises `TestBrokerError`."""
     from ottla.testing.errors import TestBrokerError
 
     topics: dict[str, int] = {}
-    for each in given:
+    for each in arguments:
         name, colon, partitions = each.partition(":")
         if colon and not (partitions.isascii() and partitions.isdigit() and int(partitions) > 0):
             raise TestBrokerError(f"--topic {each}: expected NAME or NAME:PARTITIONS, as in --topic orders:3")
@@ -97,13 +96,13 @@ def parse_topics(given: Sequence[str]) -> dict[str, int]:
     return topics
 
 
-def parse_settings(given: Sequence[str]) -> dict[str, str]:
+def parse_settings(arguments: Sequence[str]) -> dict[str, str]:
     """Settings of KEY=VALUE. Raises `TestBrokerError`."""
     from ottla.testing.declarations import LOG_DIRS
     from ottla.testing.errors import TestBrokerError
 
     settings: dict[str, str] = {}
-    for each in given:
+    for each in arguments:
         name, equals, value = each.partition("=")
         if not equals or not name.strip():
             raise TestBrokerError(f"-c {each}: expected key=value, as in -c message.max.bytes=1000000")
@@ -111,15 +110,6 @@ def parse_settings(given: Sequence[str]) -> dict[str, str]:
             raise TestBrokerError(f"-c {each}: give the directory as --data {value.strip() or 'DIRECTORY'}")
         settings[name.strip()] = value.strip()
     return settings
-
-
-def is_pipe(descriptor: int) -> bool:
-    """Whether the end of this input means that its other side is gone: it is a pipe, or a socket as Node gives."""
-    try:
-        mode = os.fstat(descriptor).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def parent_has_ended(parent: int) -> bool:

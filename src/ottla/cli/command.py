@@ -22,12 +22,13 @@ import stat
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from ottla.cli.terminal import printable
 from ottla.records.extras import missing_extra
 
 if TYPE_CHECKING:
+    from ottla.cli.options import ClusterOptions
     from ottla.peer.cluster import Cluster
 
 EXIT_REFUSED = 1
@@ -39,14 +40,6 @@ NOT_CONFIRMED = "nothing was changed: --yes does it"
 
 class CommandError(Exception):
     """The command cannot be carried out; the message names the cause and the cure. It ends with EXIT_FAILED."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
-    """Which cluster a command works with: `servers` as host:port with commas between; `timeout_s` to answer."""
-
-    servers: str
-    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +61,7 @@ class Command:
             self.fail("standard output is closed")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
-            if not until_closed and _is_pipe(sys.stdout):
+            if not until_closed and is_pipe(sys.stdout):
                 sys.stdout = _OutputPipe.under(sys.stdout)
         try:
             code = work()
@@ -158,6 +151,15 @@ def confirmed(question: str, *, yes: bool, as_json: bool = False) -> bool:
         return False
 
 
+def write_file(path: str | os.PathLike[str], text: str, option: str = "") -> None:
+    """Write a file that an option names. Raises CommandError."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(f"{option}{path} cannot be written: {error.strerror}") from error
+
+
 class _OutputPipe(io.FileIO):
     """A pipe whose reader may end early: what is written after that is discarded."""
 
@@ -182,9 +184,10 @@ class _OutputPipe(io.FileIO):
             return super().write(data)
 
 
-def _is_pipe(stream: io.TextIOWrapper) -> bool:
+def is_pipe(stream: TextIO | int) -> bool:
+    """Whether it is a pipe, or a socket as Node gives: its end means that the other side is gone."""
     try:
-        mode = os.fstat(stream.fileno()).st_mode
+        mode = os.fstat(stream if isinstance(stream, int) else stream.fileno()).st_mode
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

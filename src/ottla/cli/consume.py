@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.command import Command, CommandError
-from ottla.cli.log.commands import BytesFormat
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout
+from ottla.cli.options import ClusterOptions
 from ottla.cli.record_options import (
     ClientConfig,
     ClientProperties,
@@ -22,6 +21,7 @@ from ottla.cli.record_options import (
     parse_position,
 )
 from ottla.cli.terminal import json_line
+from ottla.inspection.texts import TextFormat
 
 if TYPE_CHECKING:
     from ottla.client.sync import Consumer
@@ -74,12 +74,13 @@ class _Shape:
     template: str | None
     key_separator: str | None
     null: str
-    key_format: str
-    value_format: str
+    key_format: TextFormat
+    value_format: TextFormat
     as_json: bool
 
 
 def consume(
+    shared: ClusterOptions,
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")],
     start: Start = None,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Kafka's name of --from beginning.")] = False,
@@ -102,16 +103,13 @@ def consume(
         str | None, typer.Option("--key-separator", "-K", help=r"Show the key, this text (\t), and the value.")
     ] = None,
     null: Annotated[str, typer.Option("--null", "-Z", help="What is shown for null.")] = "null",
-    key_format: Annotated[BytesFormat, typer.Option(help="How keys are shown.")] = BytesFormat.auto,
-    value_format: Annotated[BytesFormat, typer.Option(help="How values are shown.")] = BytesFormat.auto,
+    key_format: Annotated[TextFormat, typer.Option(help="How keys are shown.")] = TextFormat.AUTO,
+    value_format: Annotated[TextFormat, typer.Option(help="How values are shown.")] = TextFormat.AUTO,
     read_committed: Annotated[
         bool, typer.Option("--read-committed", help="Without records of transactions that were aborted or are open.")
     ] = False,
     config: ClientConfig = None,
     properties: ClientProperties = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     r"""Show the records of topics: values, one a line, as they arrive.
 
@@ -120,14 +118,14 @@ def consume(
 
     Examples: `ottla consume orders --from beginning --exit`, `ottla consume orders -f '%p %o %k %s\n'`.
     """
-    shape = _Shape(template, key_separator, null, key_format, value_format, as_json)
+    shape = _Shape(template, key_separator, null, key_format, value_format, shared.as_json)
     at = _one_of("--from", start, "--from-beginning", BEGINNING if from_beginning else None)
     end = _one_of("--until", until, "--exit", END if exit_at_end else None)
     isolation = "read_committed" if read_committed else None
 
     def work() -> int:
         reading = _Reading(topics, parse_partitions(partitions), at or END, end, most_records, group)
-        settings: dict[str, Any] = client_settings(servers, timeout_s, config or (), properties)
+        settings: dict[str, Any] = client_settings(shared.servers, shared.timeout_s, config or (), properties)
         settings |= _own_settings(reading, isolation)
         settings.setdefault("metadata.max.age.ms", NEW_PARTITIONS_MS)
         return _consume(reading, shape, settings, says_so=at is None and end is None)
@@ -203,11 +201,10 @@ def _records_of(consumer: Consumer[bytes | None, bytes | None], reading: _Readin
 
 
 def _show_of(shape: _Shape) -> Any:
-    from ottla.inspection.texts import TextFormat
     from ottla.ops.record_rows import record_row
     from ottla.ops.record_templates import template
 
-    key_format, value_format = TextFormat(shape.key_format), TextFormat(shape.value_format)
+    key_format, value_format = shape.key_format, shape.value_format
     if shape.as_json:
         if shape.template is not None or shape.key_separator is not None:
             raise CommandError("--json shows all fields; leave --template and --key-separator out")

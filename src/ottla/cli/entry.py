@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
     from ottla.cli.serve import ServeOptions
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 COMMAND = "serve"
 ZOOKEEPER_COMMAND = "zookeeper"
-#: Options that take a text or a number, the one that takes nothing, and the one that may be repeated.
-TEXTS = frozenset(("--host", "--data", "--properties", "--zookeeper"))
-NUMBERS = frozenset(("--port", "--id", "--zookeeper-port"))
+#: Options that take a text or a number, with their fields; the one that takes nothing; the one that may be repeated.
+TEXTS = {"--host": "host", "--data": "data", "--properties": "properties_file", "--zookeeper": "zookeeper"}
+NUMBERS = {"--port": "port", "--id": "broker_id", "--zookeeper-port": "zookeeper_port"}
 FLAG = "--durable"
 SETTING = frozenset(("--config", "-c"))
 #: Ports and ids have no more digits.
@@ -47,36 +47,22 @@ def plain_serve_options(arguments: Sequence[str]) -> ServeOptions | None:
     """The options of `ottla serve OPTION…`, None where it is another command or anything about them is not plain."""
     if not arguments or arguments[0] != COMMAND:
         return None
-    texts: dict[str, str] = {}
-    numbers: dict[str, int] = {}
+    values: dict[str, Any] = {}
     settings: list[str] = []
-    durable = False
-    for name, value in _given(arguments[1:]):
-        if value is None:
-            if name != FLAG:
-                return None
-            durable = True
-        elif name in SETTING:
+    for name, value in _options(arguments[1:]):
+        if name == FLAG and value is None:
+            values["durable"] = True
+        elif name in SETTING and value is not None:
             settings.append(value)
-        elif name in TEXTS:
-            texts[name] = value
+        elif name in TEXTS and value is not None:
+            values[TEXTS[name]] = value
         elif name in NUMBERS and _is_number(value):
-            numbers[name] = int(value)
+            values[NUMBERS[name]] = int(value)
         else:
             return None
     from ottla.cli.serve import ServeOptions
 
-    return ServeOptions(
-        host=texts.get("--host"),
-        port=numbers.get("--port"),
-        data=texts.get("--data"),
-        broker_id=numbers.get("--id"),
-        settings=tuple(settings),
-        properties_file=texts.get("--properties"),
-        durable=durable,
-        zookeeper=texts.get("--zookeeper"),
-        zookeeper_port=numbers.get("--zookeeper-port"),
-    )
+    return ServeOptions(**values, settings=tuple(settings))
 
 
 def plain_zookeeper_options(arguments: Sequence[str]) -> ZooKeeperOptions | None:
@@ -86,7 +72,7 @@ def plain_zookeeper_options(arguments: Sequence[str]) -> ZooKeeperOptions | None
     from ottla.cli.zookeeper import ZooKeeperOptions
 
     options = ZooKeeperOptions()
-    for name, value in _given(arguments[1:]):
+    for name, value in _options(arguments[1:]):
         if name == "--host" and value is not None:
             options = replace(options, host=value)
         elif name == "--data" and value is not None:
@@ -100,7 +86,7 @@ def plain_zookeeper_options(arguments: Sequence[str]) -> ZooKeeperOptions | None
     return options
 
 
-def _given(arguments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Options with their values, in order; None where there is none."""
     left = iter(arguments)
     for argument in left:

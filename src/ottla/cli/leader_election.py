@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import NOT_CONFIRMED, ClusterOptions, Command, CommandError, confirmed
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes
-from ottla.cli.terminal import Cell, Column, Style, Terminal, count, write_json
+from ottla.cli.command import NOT_CONFIRMED, Command, CommandError, confirmed
+from ottla.cli.options import ClusterOptions, Yes
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, numbers, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
 
 COMMAND = Command("ottla leader-election")
-_RESULTS = (Column("TOPIC", may_shrink=True), Column("PARTITION", is_number=True), Column("RESULT"))
 ELECTED, NOT_NEEDED = "elected", "not needed"
+_STYLES = {ELECTED: Style.GOOD, NOT_NEEDED: Style.FAINT}
+_RESULTS: tuple[Column[tuple[TopicPartition, str]], ...] = (
+    Column("TOPIC", lambda each: each[0].topic, may_shrink=True),
+    numbers("PARTITION", lambda each: each[0].partition),
+    Column("RESULT", lambda each: Cell(each[1], _STYLES.get(each[1], Style.BAD))),
+)
 NOTHING_PREFERRED = "all preferred replicas lead, or there is nothing to elect"
 NOTHING_UNCLEAN = "all partitions have a leader: there is nothing to elect"
 
@@ -33,6 +38,7 @@ class ElectionType(StrEnum):
 
 
 def leader_election(
+    shared: ClusterOptions,
     partitions: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="Partitions, as in orders-0.")
     ] = None,
@@ -47,9 +53,6 @@ def leader_election(
     ] = None,
     all_partitions: Annotated[bool, typer.Option("--all-topic-partitions", "--all", help="All partitions.")] = False,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Elect leaders: give partitions back to their preferred replicas, or elect replicas that are not in sync.
 
@@ -75,17 +78,17 @@ def leader_election(
             raise CommandError("name partitions, in a file with --path-to-json-file, or give --all-topic-partitions")
         what = "all partitions without a leader" if all_partitions else count(len(named), "partition")
         question = f"Elect leaders for {what} that may lack records, which are lost then?"
-        if election_type is ElectionType.unclean and not confirmed(question, yes=yes, as_json=as_json):
+        if election_type is ElectionType.unclean and not confirmed(question, yes=yes, as_json=shared.as_json):
             return COMMAND.report(NOT_CONFIRMED)
-        return await _elect(cluster, election_type, None if all_partitions else named, as_json=as_json)
+        return await _elect(cluster, election_type, None if all_partitions else named, as_json=shared.as_json)
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-def _partition(given: str) -> TopicPartition:
-    topic, dash, number = given.rpartition("-")
+def _partition(name: str) -> TopicPartition:
+    topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isascii() or not number.isdecimal():
-        raise CommandError(f"{given}: expected a topic and the number of a partition, as in orders-0")
+        raise CommandError(f"{name}: expected a topic and the number of a partition, as in orders-0")
     return _named(topic, int(number))
 
 
@@ -127,15 +130,8 @@ def _show(
     results = {key: ELECTED if is_new else NOT_NEEDED for key, is_new in elected.items()}
     results.update(dict.fromkeys(errors, "failed"))
     if as_json:
-        for key, result in sorted(results.items()):
-            write_json({"topic": key.topic, "partition": key.partition, "result": result})
-        return
-    styles = {ELECTED: Style.GOOD, NOT_NEEDED: Style.FAINT}
-    rows = [
-        (key.topic, str(key.partition), Cell(result, styles.get(result, Style.BAD)))
-        for key, result in sorted(results.items())
-    ]
-    if rows:
-        Terminal.standard_output().table(_RESULTS, rows)
+        write_json(*({**key._asdict(), "result": result} for key, result in sorted(results.items())))
+    elif results:
+        Terminal.standard_output().table(_RESULTS, sorted(results.items()))
     else:
         sys.stdout.write(f"{nothing}\n")

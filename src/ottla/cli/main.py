@@ -18,7 +18,7 @@ from ottla.cli.group.commands import app as group
 from ottla.cli.habits import Commands
 from ottla.cli.leader_election import leader_election
 from ottla.cli.log.commands import app as log
-from ottla.cli.options import make_app
+from ottla.cli.options import cluster_command, make_app
 from ottla.cli.pipeline.commands import app as pipeline
 from ottla.cli.produce import produce
 from ottla.cli.profile.commands import profile
@@ -116,8 +116,7 @@ def zookeeper(
     unclean_start: Annotated[
         bool,
         typer.Option(
-            "--unclean-start",
-            help="Start even if durable changes are missing from the files; they are lost then.",
+            "--unclean-start", help="Start even if durable changes are missing from the files; they are lost then."
         ),
     ] = False,
 ) -> None:
@@ -166,25 +165,28 @@ def broker_for_tests(
     sys.exit(run(TestBrokerOptions(host, port, topics, settings, data, as_json, tuple(command or ()))))
 
 
-app.command()(produce)
-app.command()(consume)
+cluster_command(app)(produce)
+cluster_command(app)(consume)
 app.command()(demo)
 app.command()(backfill)
 app.command()(profile)
-app.command("leader-election")(leader_election)
+cluster_command(app, "leader-election")(leader_election)
 for znode_command in (ls, get, tree):
     zookeeper_app.command()(znode_command)
-app.add_typer(zookeeper_app)
-app.add_typer(pipeline)
-app.add_typer(log)
-app.add_typer(rebalance)
-app.add_typer(group)
-app.add_typer(topic)
-app.add_typer(reassign)
-app.add_typer(replica)
-app.add_typer(cluster)
-app.add_typer(config_app)
-app.add_typer(broker)
+for group_app in (
+    zookeeper_app,
+    pipeline,
+    log,
+    rebalance,
+    group,
+    topic,
+    reassign,
+    replica,
+    cluster,
+    config_app,
+    broker,
+):
+    app.add_typer(group_app)
 
 
 def main() -> None:

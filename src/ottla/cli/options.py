@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from functools import wraps
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 15.0
+
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., None])
 
 Servers = Annotated[
     str,
@@ -22,6 +28,15 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line inste
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", "--execute", help="Make the change without asking; else it is only shown.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The cluster that a command works with, the time that it has to answer, and how results are shown."""
+
+    servers: Servers = DEFAULT_SERVERS
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S
+    as_json: Json = False
 
 
 class OutputFormat(StrEnum):
@@ -54,3 +69,24 @@ def make_app(
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
+
+
+def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[AnyCommand], AnyCommand]:
+    """Add a command whose first parameter is its `ClusterOptions`: to its own options those are added."""
+
+    def add(command: AnyCommand) -> AnyCommand:
+        shared = inspect.signature(ClusterOptions, eval_str=True).parameters
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            options = ClusterOptions(**{each: values.pop(each) for each in shared})
+            command(options, **values)
+
+        parameters = [*own, *shared.values()]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        app.command(name)(run)
+        return command
+
+    return add

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from ottla.cli.command import Command, CommandError
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout
+from ottla.cli.options import ClusterOptions
 from ottla.cli.record_options import ClientConfig, ClientProperties, Encoding, client_settings
 from ottla.cli.terminal import Terminal, count, write_json
 
@@ -44,6 +44,7 @@ class InputFormat(StrEnum):
 
 
 def produce(
+    shared: ClusterOptions,
     topic: Annotated[str, typer.Argument(help="The topic.")],
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILE]...", help="Files [standard input, or -].")
@@ -79,9 +80,6 @@ def produce(
     rate: Annotated[float | None, typer.Option(help="At most that many records a second.", min=0.01)] = None,
     config: ClientConfig = None,
     properties: ClientProperties = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     r"""Write records to a topic, one for each line, as the lines arrive.
 
@@ -97,15 +95,15 @@ def produce(
 
         lines = _record_format(topic, input_format, fields, partition, header or (), keep_partition=keep_partition)
         # A topic that is not there is looked for that long.
-        settings = {"max.block.ms": str(round(timeout_s * 1000))}
-        settings |= client_settings(servers, timeout_s, config or (), properties)
+        settings = {"max.block.ms": str(round(shared.timeout_s * 1000))}
+        settings |= client_settings(shared.servers, shared.timeout_s, config or (), properties)
         del settings["default.api.timeout.ms"]
         if acks is not None:
             settings["acks"] = acks
         with Producer(settings) as producer:
             sending = _Sending(producer, lines, rate)
             sending.send_all(files or [STDIN], whole=input_format is InputFormat.file)
-        return _report(topic, sending.written, as_json=as_json)
+        return _report(topic, sending.written, as_json=shared.as_json)
 
     from ottla.client.errors import ClientError
 

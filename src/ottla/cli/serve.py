@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla import __version__
 from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, Command
@@ -21,6 +21,8 @@ from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, Command
 if TYPE_CHECKING:
     from ottla.broker.server import Broker
     from ottla.config.broker import BrokerConfig
+
+T = TypeVar("T")
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
@@ -53,12 +55,12 @@ AWAITED: Final = (
 class ServeOptions:
     """The command's options as given; None where an option was left out."""
 
-    host: str | None
-    port: int | None
-    data: str | None
-    broker_id: int | None
-    settings: tuple[str, ...]
-    properties_file: str | None
+    host: str | None = None
+    port: int | None = None
+    data: str | None = None
+    broker_id: int | None = None
+    settings: tuple[str, ...] = ()
+    properties_file: str | None = None
     durable: bool = False
     zookeeper: str | None = None
     zookeeper_port: int | None = None
@@ -153,8 +155,10 @@ def read_config(options: ServeOptions) -> BrokerConfig:
             raise UsageProblem(f"cannot read {options.properties_file}: {error.strerror}") from error
         except PropertiesError as error:
             raise UsageProblem(f"cannot read {options.properties_file}: {error}") from error
-    given = _given(options)
-    parsed = parse_broker_config({**_defaults(from_file | given), **from_file, **given}, strict=frozenset(given))
+    settings = _settings(options)
+    parsed = parse_broker_config(
+        {**_defaults(from_file | settings), **from_file, **settings}, strict=frozenset(settings)
+    )
     if isinstance(parsed, ConfigRefusal):
         raise UsageProblem("\n".join(parsed.problems))
     return parsed
@@ -170,50 +174,52 @@ def _text(data: bytes, path: str) -> str:
         return data.decode("latin-1")
 
 
-def _given(options: ServeOptions) -> dict[str, str]:
+def _settings(options: ServeOptions) -> dict[str, str]:
     """Return the command line's settings, in Kafka's names."""
-    given: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for setting in options.settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
             raise UsageProblem(f"-c {setting}: expected key=value, as in -c num.partitions=4")
-        given[name.strip()] = value.strip()
+        settings[name.strip()] = value.strip()
     if options.host is not None or options.port is not None:
-        if "listeners" in given:
+        if "listeners" in settings:
             raise UsageProblem("--host/--port and -c listeners=… both say where to listen; give one of them")
         host = options.host if options.host is not None else DEFAULT_HOST
         port = options.port if options.port is not None else DEFAULT_PORT
         if not 0 <= port <= 65535:
             raise UsageProblem(f"--port {port}: a port is a number from 0 to 65535")
-        given["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
+        settings["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
     if options.data is not None:
         for name in ("log.dirs", "log.dir"):
-            if name in given:
+            if name in settings:
                 raise UsageProblem(f"--data and -c {name}=… both say where the data is; give one of them")
-        given["log.dirs"] = options.data
-    if options.durable and given.setdefault(FLUSH_ON_ACK, "true").lower() != "true":
-        raise UsageProblem(f"--durable and -c {FLUSH_ON_ACK}={given[FLUSH_ON_ACK]} contradict each other")
+        settings["log.dirs"] = options.data
+    if options.durable and settings.setdefault(FLUSH_ON_ACK, "true").lower() != "true":
+        raise UsageProblem(f"--durable and -c {FLUSH_ON_ACK}={settings[FLUSH_ON_ACK]} contradict each other")
     if options.zookeeper is not None:
-        if given.get("zookeeper.connect", options.zookeeper) != options.zookeeper:
+        if settings.get("zookeeper.connect", options.zookeeper) != options.zookeeper:
             raise UsageProblem("--zookeeper and -c zookeeper.connect=… both say where ZooKeeper is; give one of them")
-        given["zookeeper.connect"] = options.zookeeper
+        settings["zookeeper.connect"] = options.zookeeper
     if options.zookeeper_port is not None:
         port_text = str(options.zookeeper_port)
-        if given.setdefault(ZOOKEEPER_PORT, port_text) != port_text:
+        if settings.setdefault(ZOOKEEPER_PORT, port_text) != port_text:
             raise UsageProblem(f"--zookeeper-port {port_text} and -c {ZOOKEEPER_PORT}=… contradict each other")
     if options.broker_id is not None:
-        if given.get("broker.id", str(options.broker_id)) != str(options.broker_id):
-            raise UsageProblem(f"--id {options.broker_id} and -c broker.id={given['broker.id']} contradict each other")
-        given["broker.id"] = str(options.broker_id)
-    return given
+        if settings.get("broker.id", str(options.broker_id)) != str(options.broker_id):
+            raise UsageProblem(
+                f"--id {options.broker_id} and -c broker.id={settings['broker.id']} contradict each other"
+            )
+        settings["broker.id"] = str(options.broker_id)
+    return settings
 
 
-def _defaults(given: dict[str, str]) -> dict[str, str]:
+def _defaults(settings: dict[str, str]) -> dict[str, str]:
     """Return defaults that are local and in sight; Apache Kafka listens on every interface and keeps data in /tmp."""
     defaults: dict[str, str] = {}
-    if "listeners" not in given:
+    if "listeners" not in settings:
         defaults["listeners"] = f"PLAINTEXT://{DEFAULT_HOST}:{DEFAULT_PORT}"
-    if "log.dirs" not in given and "log.dir" not in given:
+    if "log.dirs" not in settings and "log.dir" not in settings:
         defaults["log.dirs"] = DEFAULT_DATA
     return defaults
 
@@ -282,17 +288,29 @@ def _first_lines(broker: Broker, started_s: float, also_shown: str) -> Iterator[
         yield also_shown.format(broker_id=broker.id)
 
 
+class Stopped(Exception):
+    """A process was asked to stop before its work was done."""
+
+
+async def until_stop(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
+    """The work's result, or what it raises; Stopped if `stop` is set first, which ends the work."""
+    task = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+        raise Stopped
+    return task.result()
+
+
 async def _start(broker: Broker, stop: asyncio.Event) -> str | None:
     """Start the broker; returns why it cannot, or that it was stopped before it had started."""
-    starting = asyncio.ensure_future(broker.start())
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not starting.done():
-        starting.cancel()
-        await asyncio.wait((starting,))
+    try:
+        refusal = await until_stop(broker.start(), stop)
+    except Stopped:
         return "stopped before it was ready"
-    refusal = await starting
     return refusal.message if refusal is not None else None
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TextIO, TypeVar
+
+if TYPE_CHECKING:
+    from ottla.client.model import TopicPartition
 
 NARROWEST_CELL = 8
 NARROWEST_WINDOW = 60
@@ -41,16 +44,39 @@ class Cell:
     style: Style = Style.PLAIN
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its heading, whether it is of numbers, and whether it may be shortened to fit."""
+Row = TypeVar("Row", contravariant=True)
+AnyRow = TypeVar("AnyRow")
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column: its heading, its value in a row, whether it is of numbers, and whether it may be shortened to fit.
+
+    None is shown as "-".
+    """
 
     heading: str
+    value: Callable[[Row], str | int | Cell | None]
     is_number: bool = False
     may_shrink: bool = False
 
 
-Row = Sequence[str | Cell]
+def numbers(heading: str, value: Callable[[AnyRow], str | int | Cell | None]) -> Column[AnyRow]:
+    """A column of numbers, aligned at the right."""
+    return Column(heading, value, is_number=True)
+
+
+class OfPartition(Protocol):
+    """A row about a partition."""
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition."""
+        ...
+
+
+TOPIC: Column[OfPartition] = Column("TOPIC", lambda row: row.partition.topic, may_shrink=True)
+PARTITION: Column[OfPartition] = numbers("PARTITION", lambda row: row.partition.partition)
 
 
 class Terminal:
@@ -83,12 +109,12 @@ class Terminal:
         self._stream.flush()
 
     def table(
-        self, columns: Sequence[Column], rows: Sequence[Row], indent: str = "  ", *, headings: bool = True
+        self, columns: Sequence[Column[AnyRow]], rows: Iterable[AnyRow], indent: str = "  ", *, headings: bool = True
     ) -> None:
         """Write rows under their headings; columns that are empty in every row are left out."""
-        used = [at for at in range(len(columns)) if not rows or any(_text(row[at]) not in ("", "-") for row in rows)]
-        columns = [columns[at] for at in used]
-        cells = [[_cell(row[at]) for at in used] for row in rows]
+        cells = [[_cell(column.value(row)) for column in columns] for row in rows]
+        used = [at for at in range(len(columns)) if not cells or any(row[at].text not in ("", "-") for row in cells)]
+        columns, cells = [columns[at] for at in used], [[row[at] for at in used] for row in cells]
         widths = [max(len(each.heading), *(len(row[at].text) for row in cells), 0) for at, each in enumerate(columns)]
         self._fit(columns, widths, len(indent))
         if headings:
@@ -100,7 +126,7 @@ class Terminal:
     def _write(self, text: str) -> None:
         self._stream.write((text.translate(_ASCII) if self._is_ascii else text) + "\n")
 
-    def _fit(self, columns: Sequence[Column], widths: list[int], indent: int) -> None:
+    def _fit(self, columns: Sequence[Column[Any]], widths: list[int], indent: int) -> None:
         if self.width is None:
             return
         excess = sum(widths) + 2 * (len(widths) - 1) + indent - self.width
@@ -111,7 +137,7 @@ class Terminal:
             widths[max(candidates, key=lambda at: widths[at])] -= 1
             excess -= 1
 
-    def _row(self, row: Sequence[Cell], columns: Sequence[Column], widths: Sequence[int], indent: str) -> str:
+    def _row(self, row: Sequence[Cell], columns: Sequence[Column[Any]], widths: Sequence[int], indent: str) -> str:
         shown = []
         for cell, column, width in zip(row, columns, widths, strict=True):
             text = shortened(cell.text, width)
@@ -121,14 +147,19 @@ class Terminal:
         return (indent + "  ".join(shown)).rstrip()
 
 
+def attributes(row: object, *names: str) -> dict[str, Any]:
+    """These attributes by their names, for JSON."""
+    return {name: getattr(row, name) for name in names}
+
+
 def json_line(row: Mapping[str, Any]) -> str:
     """The object as JSON in one line, with its newline."""
     return json.dumps(row, ensure_ascii=False, separators=(", ", ": ")) + "\n"
 
 
-def write_json(row: Mapping[str, Any]) -> None:
-    """Write an object as a line of JSON to standard output and flush it."""
-    sys.stdout.write(json_line(row))
+def write_json(*rows: Mapping[str, Any]) -> None:
+    """Write each object as a line of JSON to standard output and flush it."""
+    sys.stdout.writelines(map(json_line, rows))
     sys.stdout.flush()
 
 
@@ -176,9 +207,6 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _text(cell: str | Cell) -> str:
-    return cell if isinstance(cell, str) else cell.text
-
-
-def _cell(cell: str | Cell) -> Cell:
-    return Cell(printable(_text(cell)), cell.style if isinstance(cell, Cell) else Style.PLAIN)
+def _cell(value: str | int | Cell | None) -> Cell:
+    cell = value if isinstance(value, Cell) else Cell("-" if value is None else str(value))
+    return Cell(printable(cell.text), cell.style)

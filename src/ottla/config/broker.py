@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.config import listeners as listener_parsing
 from ottla.config.listeners import Endpoint, ListenerError
@@ -14,6 +14,8 @@ from ottla.config.values import ConfigError, Value, parse_value
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
+
+T = TypeVar("T")
 
 
 class ConfigRefusal:
@@ -75,12 +77,15 @@ class BrokerConfig:
             value = self._values[name] = parse_value(setting, setting.default)
         return value
 
+    def _typed(self, name: str, kind: type[T], what: str) -> T:
+        value = self.value(name)
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is not {what} but {value!r}")
+        return value
+
     def get_int(self, name: str) -> int:
         """The value of a setting of type int or short."""
-        value = self.value(name)
-        if not isinstance(value, int):
-            raise TypeError(f"{name} is not an int but {value!r}")
-        return value
+        return self._typed(name, int, "an int")
 
     def get_long(self, name: str) -> int:
         """The value of a setting of type long."""
@@ -92,35 +97,19 @@ class BrokerConfig:
 
     def get_double(self, name: str) -> float:
         """The value of a setting of type double."""
-        value = self.value(name)
-        if not isinstance(value, float):
-            raise TypeError(f"{name} is not a double but {value!r}")
-        return value
+        return self._typed(name, float, "a double")
 
     def get_boolean(self, name: str) -> bool:
         """The value of a setting of type boolean."""
-        value = self.value(name)
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} is not a boolean but {value!r}")
-        return value
+        return self._typed(name, bool, "a boolean")
 
     def get_string(self, name: str) -> str:
         """The value of a setting of type string that always has one."""
-        value = self.value(name)
-        if not isinstance(value, str):
-            raise TypeError(f"{name} is not a string but {value!r}")
-        return value
+        return self._typed(name, str, "a string")
 
     def get_string_or_none(self, name: str) -> str | None:
         """The value of a setting of type string, None where it has none."""
         return None if self.value(name) is None else self.get_string(name)
-
-    def get_list(self, name: str) -> list[str]:
-        """The value of a setting of type list."""
-        value = self.value(name)
-        if not isinstance(value, list):
-            raise TypeError(f"{name} is not a list but {value!r}")
-        return value
 
     @property
     def broker_id(self) -> int:
@@ -262,10 +251,10 @@ def _settle_ids(config: BrokerConfig) -> list[str]:
     values, overridden = config._static, config.overridden
     if "node.id" in values and "broker.id" in values and values["node.id"] != values["broker.id"]:
         return ["You must set `node.id` to the same value as `broker.id`."]
-    for given, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
-        if given in values and other not in values:
-            values[other] = config._values[other] = values[given]
-            overridden[other] = overridden[given]
+    for set_name, other_name in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if set_name in values and other_name not in values:
+            values[other_name] = config._values[other_name] = values[set_name]
+            overridden[other_name] = overridden[set_name]
     return []
 
 

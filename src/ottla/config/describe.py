@@ -111,8 +111,8 @@ def _topic_entry(setting: Setting, log_config: LogConfig, broker: BrokerConfig) 
 
 def _broker_entry(setting: Setting, broker: BrokerConfig) -> DescribedConfig:
     name = setting.name
-    given = {**broker.overridden, **broker.dynamic_default, **broker.dynamic_own}
-    value = given.get(name, format_value(broker.value(name)))
+    overridden = {**broker.overridden, **broker.dynamic_default, **broker.dynamic_own}
+    value = overridden.get(name, format_value(broker.value(name)))
     return _entry(setting, value, _broker_synonyms(name, broker), setting.read_only)
 
 

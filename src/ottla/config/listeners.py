@@ -151,13 +151,13 @@ def check_advertised(listeners: list[Endpoint], advertised: list[Endpoint], inte
 
 def connections_of_hosts(text: str) -> dict[str, int]:
     """Most connections by address, of `address:count,...`. Raises ValueError for anything else."""
-    words = [word for word in text.split(",") if word.strip()]
-    if not words:
+    entries = [entry for entry in text.split(",") if entry.strip()]
+    if not entries:
         return {}
     from ipaddress import ip_address  # not at the start of every broker: it takes a millisecond
 
     limits = {}
-    for word in words:
-        address, _, number = word.strip().rpartition(":")
+    for entry in entries:
+        address, _, number = entry.strip().rpartition(":")
         limits[str(ip_address(address.strip("[]")))] = int(number)
     return limits

@@ -88,20 +88,3 @@ def _unescape(text: str, line_number: int) -> str:
             out.append(_ESCAPES.get(character, character))
     # A pair of \u escapes may stand for one character beyond the first 65,536.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def format_properties(properties: dict[str, str]) -> str:
-    """A properties file with these keys and values, in their order."""
-    return "".join(f"{_escape(key, True)}={_escape(value, False)}\n" for key, value in properties.items())
-
-
-def _escape(text: str, is_key: bool) -> str:
-    out = []
-    for index, character in enumerate(text):
-        if character in "\\#!=:" or (character == " " and (is_key or index == 0)):
-            out.append("\\" + character)
-        elif character in "\t\n\r\f":
-            out.append("\\" + {"\t": "t", "\n": "n", "\r": "r", "\f": "f"}[character])
-        else:
-            out.append(character)
-    return "".join(out)

@@ -5,14 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from ottla.config.settings import (
-    HONOURED,
-    INTERNAL_SETTINGS,
-    NO_EFFECT,
-    SECTIONS,
-    TOPIC_SYNONYMS,
-    Setting,
-)
+from ottla.config.settings import HONOURED, INTERNAL_SETTINGS, NO_EFFECT, SECTIONS, TOPIC_SYNONYMS, Setting
 
 _INTRODUCTION = """\
 # Settings

@@ -51,7 +51,7 @@ def _has_addresses(config: BrokerConfig) -> bool:
 def broken_rules(config: BrokerConfig, log_dirs: Sequence[str]) -> list[str]:
     """Every rule that the settings break, in Kafka's words."""
     rules = _broker_id_rules(config) + _log_rules(config, log_dirs) + _replica_rules(config) + _other_rules(config)
-    return [words for holds, words in rules if not holds]
+    return [message for holds, message in rules if not holds]
 
 
 def _broker_id_rules(config: BrokerConfig) -> list[tuple[bool, str]]:

@@ -51,24 +51,24 @@ def parse_value(setting: Setting, text: str | None) -> Value:
     return value
 
 
-def _parse_type(setting: Setting, given: str) -> Value:
+def _parse_type(setting: Setting, original: str) -> Value:
     """Space around a value means nothing, but errors show it as it was `given`."""
-    kind, text = setting.type, given.strip(_TRIMMED)
+    kind, text = setting.type, original.strip(_TRIMMED)
     if kind in _BITS:
         limit = 1 << (_BITS[kind] - 1)
         if _INTEGER.match(text) is None or not -limit <= int(text) < limit:
-            raise invalid(setting, given, f"Not a number of type {kind.upper()}")
+            raise invalid(setting, original, f"Not a number of type {kind.upper()}")
         return int(text)
     if kind == "double":
         if text in ("NaN", "Infinity", "+Infinity", "-Infinity"):
             return float(text)
         if _DOUBLE.match(text) is None:
-            raise invalid(setting, given, "Not a number of type DOUBLE")
+            raise invalid(setting, original, "Not a number of type DOUBLE")
         return float(text.rstrip("fFdD"))
     if kind == "boolean":
         lowered = text.lower()
         if lowered not in ("true", "false"):
-            raise invalid(setting, given, "Expected value to be either true or false")
+            raise invalid(setting, original, "Expected value to be either true or false")
         return lowered == "true"
     if kind == "list":
         return [word.strip(_SPACE) for word in text.split(",")] if text else []

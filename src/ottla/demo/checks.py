@@ -176,8 +176,8 @@ def _days_and_places(table: pyarrow.Table, day: list[str], place: list[str]) -> 
     counted = table.group_by([*day, *place]).aggregate([([], "count_all")]).to_pylist()
     found: Counter[tuple[str, str | None]] = Counter()
     for row in counted:
-        parts = [row[name] for name in day]
-        text = parts[0].isoformat() if len(parts) == 1 else f"{parts[0]:04}-{parts[1]:02}-{parts[2]:02}"
+        values = [row[name] for name in day]
+        text = values[0].isoformat() if len(values) == 1 else f"{values[0]:04}-{values[1]:02}-{values[2]:02}"
         found[text, row[place[0]] if place else None] += row["count_all"]
     return found
 

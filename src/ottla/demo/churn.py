@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
+from ottla.demo.background import Background
 from ottla.demo.processes import Member
 
 GROUP = "watchers"
@@ -19,27 +19,16 @@ SETTINGS = {
 }
 
 
-class Churn:
+class Churn(Background):
     """Plays a fixed script of members that join, leave and die, each step once the group has settled."""
 
     def __init__(self, address: str, topic: str, pause_s: float, say: Callable[[str], None]) -> None:
+        super().__init__("churn")
         self.members: list[Member] = []
-        self.failure: Exception | None = None
         self._address = address
         self._topic = topic
         self._pause_s = pause_s
         self._say = say
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="churn", daemon=True)
-
-    def start(self) -> None:
-        """Begin the script."""
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        """Whether the script runs."""
-        return self._thread.is_alive()
 
     def stop(self) -> None:
         """End the script where it is and all members with it."""
@@ -49,13 +38,8 @@ class Churn:
         for member in self.members:
             member.leave()
 
-    def _run(self) -> None:
-        try:
-            self._play()
-        except Exception as problem:  # The main thread raises it.
-            self.failure = problem
-
-    def _play(self) -> None:
+    def work(self) -> None:
+        """Play the script."""
         script: list[tuple[str, Callable[[], None]]] = [
             ("anna joins", lambda: self._join("anna")),
             ("ben joins", lambda: self._join("ben")),

@@ -118,13 +118,7 @@ class DemoRun:
             f"{source.address}, and {target.address} for the mirror"
         )
         results = Results(feed, PARTITIONS, broker_ready_s=source.ready_s)
-        places = Places(
-            source.address,
-            target.address,
-            feed.name,
-            self._scratch,
-            self._options.output.absolute(),
-        )
+        places = Places(source.address, target.address, feed.name, self._scratch, self._options.output.absolute())
         ours = self._cleanup.enter_context(Client(source.address, client_id="demo"))
         theirs = self._cleanup.enter_context(Client(target.address, client_id="demo"))
         ours.create_topic(feed.name, PARTITIONS, config=_TOPIC_CONFIG)

@@ -17,7 +17,6 @@ from ottla.demo.feed import Event, Feed
 from ottla.demo.inputs import InputError
 from ottla.records.extras import missing_extra
 
-FLIGHTS = 336_776
 _TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 _NONE = frozenset({"", "NA"})
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.demo.background import Background
 from ottla.demo.feed import Feed
 from ottla.demo.pipelines import GROUPS, Places, has_names_that_differ_by_case, write_pipelines
 from ottla.spark.noise import silence_spark
@@ -43,11 +44,11 @@ class OnlineBatches:
     dropped_late: int
 
 
-class SparkJobs:
+class SparkJobs(Background):
     """Spark and its queries, started by a thread of its own while the rest of the demo runs."""
 
     def __init__(self, feed: Feed, scratch: Path, watermark_s: int, java_home: str | None) -> None:
-        self.failure: Exception | None = None
+        super().__init__("spark")
         self._feed = feed
         self._scratch = scratch
         self._places: Places | None = None
@@ -55,13 +56,7 @@ class SparkJobs:
         self._java_home = java_home
         self._spark: SparkSession | None = None
         self._queries: dict[str, StreamingQuery] = {}
-        self._stopping = threading.Event()
         self._topics_exist = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
-
-    def start(self) -> None:
-        """Start Spark; the queries wait for `begin`."""
-        self._thread.start()
 
     def begin(self, places: Places) -> None:
         """The topics are there: start the queries as soon as Spark is up."""
@@ -107,14 +102,12 @@ class SparkJobs:
                     query.stop()
             stop(spark)
 
-    def _run(self) -> None:
-        try:
-            self._start_spark()
-            self._topics_exist.wait()
-            if not self._stopping.is_set():
-                self._start_queries()
-        except Exception as problem:  # The main thread raises it.
-            self.failure = problem
+    def work(self) -> None:
+        """Start Spark; the queries wait for `begin`."""
+        self._start_spark()
+        self._topics_exist.wait()
+        if not self._stopping.is_set():
+            self._start_queries()
 
     def _start_spark(self) -> None:
         silence_spark()

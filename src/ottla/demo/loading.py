@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.demo.background import Background
 from ottla.demo.feed import Event
 
 if TYPE_CHECKING:
@@ -26,28 +26,17 @@ def slice_size(events: int, seconds: float) -> int:
     return max(1, min(LARGEST_SLICE, round(events / max(1.0, seconds * SLICES_PER_SECOND))))
 
 
-class Loader:
+class Loader(Background):
     """Sends events from a thread of its own; `sent` grows as they are acknowledged."""
 
     def __init__(self, address: str, topic: str, events: Sequence[Event], seconds: float) -> None:
+        super().__init__("loader")
         self.sent = 0
-        self.failure: Exception | None = None
         self._address = address
         self._topic = topic
         self._events = events
         self._seconds = seconds
         self._refused: list[str] = []
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
-
-    def start(self) -> None:
-        """Begin to send."""
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        """Whether events are still to be sent."""
-        return self._thread.is_alive()
 
     def stop(self) -> None:
         """Send no more; returns when the thread has ended."""
@@ -55,13 +44,8 @@ class Loader:
         if self._thread.is_alive():
             self._thread.join(FLUSH_TIMEOUT_S)
 
-    def _run(self) -> None:
-        try:
-            self._send_all()
-        except Exception as problem:  # The main thread raises it.
-            self.failure = problem
-
-    def _send_all(self) -> None:
+    def work(self) -> None:
+        """Send all events."""
         from confluent_kafka import Producer
 
         producer = Producer(

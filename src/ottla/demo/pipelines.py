@@ -198,8 +198,10 @@ def _archive_file(feed: Feed, places: Places) -> str:
     columns |= {value: name for name, value in RECORD_COLUMNS.items()}
     if feed.day_fields is None:
         columns["CAST(timestamp AS DATE)"] = feed.date_column
-    given = [value if value in (name, _name(name)) else f"{value} AS {_name(name)}" for value, name in columns.items()]
-    sql = ["SELECT", *(f"  {each}," for each in given[:-1]), f"  {given[-1]}", "FROM source"]
+    selected = [
+        value if value in (name, _name(name)) else f"{value} AS {_name(name)}" for value, name in columns.items()
+    ]
+    sql = ["SELECT", *(f"  {each}," for each in selected[:-1]), f"  {selected[-1]}", "FROM source"]
     names = archive_names(feed)
     return _ARCHIVE.format(
         name=_comment(feed.name),

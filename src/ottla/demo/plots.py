@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 COLOURS = ("#2f6fb0", "#e07b39", "#3a9a6b", "#8a5fb0", "#c44d58", "#6b7a86")
 _INK = "#22303c"
-_FAINT = "#d9dfe4"
 _MOST_ROWS = 20
 _MOST_COLUMNS = 48
 _STYLE: Any = {
@@ -69,12 +69,7 @@ def draw_svg(plot: Plot, results: Results) -> str:
 
 def plots() -> tuple[tuple[str, Plot], ...]:
     """The plots by name, in the order of the report."""
-    return (
-        ("heat", plot_heat),
-        ("days", plot_days),
-        ("rebalances", plot_rebalances),
-        ("throughput", plot_throughput),
-    )
+    return (("heat", plot_heat), ("days", plot_days), ("rebalances", plot_rebalances), ("throughput", plot_throughput))
 
 
 def plot_heat(axes: Axes, results: Results) -> None:
@@ -175,10 +170,10 @@ def plot_throughput(axes: Axes, results: Results) -> None:
     """How many records were loaded and processed, over time."""
     names = list(results.samples[-1].done) if results.samples else []
     for number, name in enumerate(names):
-        points = [(sample.at_s, sample.done.get(name, 0)) for sample in results.samples]
+        progress = [(sample.at_s, sample.done.get(name, 0)) for sample in results.samples]
         axes.plot(
-            [at for at, _ in points],
-            [done / 1_000 for _, done in points],
+            [at for at, _ in progress],
+            [done / 1_000 for _, done in progress],
             label=name,
             color=_INK if number == 0 else COLOURS[number - 1],
             linewidth=2.4 if number == 0 else 1.8,
@@ -236,17 +231,12 @@ def _plural(name: str) -> str:
     return name if name == "flights" else "events"
 
 
-def _pyplot() -> Any:
-    import contextlib
-
+@contextlib.contextmanager
+def _pyplot() -> Iterator[Any]:
     import matplotlib
 
-    @contextlib.contextmanager
-    def styled() -> Any:
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
 
-        with matplotlib.rc_context(_STYLE):
-            yield plt
-
-    return styled()
+    with matplotlib.rc_context(_STYLE):
+        yield plt

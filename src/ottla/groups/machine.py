@@ -235,7 +235,7 @@ def _of_state(group: Group) -> list[str]:
         found.append(f"{len(group.pending_sync)} members should sync in {state.value}")
     if state is GroupState.COMPLETING_REBALANCE and group.members.leader not in group.pending_sync:
         found.append(f"the leader {group.members.leader} has handed in an assignment that is not there")
-    found += [f"{member_id} should sync but is no member" for member_id in group.pending_sync - group.members.ids()]
+    found += [f"{member_id} should sync but is not a member" for member_id in group.pending_sync - group.members.ids()]
     return found
 
 
@@ -264,5 +264,5 @@ def _of_deadlines(group: Group) -> list[str]:
             found.append(f"{member.member_id} has no session deadline")
     found += [f"pending {member_id} has no deadline" for member_id in group.members.pending - deadlines.names()]
     known = {JOIN, SYNC} | group.members.ids() | group.members.pending
-    found += [f"deadline of {name}, who is nobody" for name in deadlines.names() - known]
+    found += [f"deadline of {name}, who is not a member" for name in deadlines.names() - known]
     return found

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.inspection.internal_topics import Decoder, decode_internal
-from ottla.inspection.texts import TextFormat, field_of
+from ottla.inspection.internal_topics import decode_internal
+from ottla.inspection.texts import Decoder, TextFormat, field_of
 from ottla.inspection.walk import DamagedRange, LogBatch, LogWalker
 from ottla.records.batch import BatchHeader, TimestampType
 from ottla.records.control import ControlRecordType, control_record_type, coordinator_epoch

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Final
 
 from ottla.env.disk import Disk, DiskError
-from ottla.inspection.kinds import FileKind, FileName, read_name
+from ottla.inspection.file_names import FileKind, FileName, read_name
 from ottla.storage.checkpoints import META_FILE, RECOVERY_POINT_FILE, TopicPartitionKey
 from ottla.storage.files import offset_file_name
 from ottla.storage.log_directory import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_partition_directory
@@ -33,10 +34,6 @@ class PartitionDirectory:
         """Topic and partition."""
         return self.topic, self.partition
 
-    def is_among(self, topic: str | None, partition: int | None) -> bool:
-        """Whether it matches this topic and partition; None matches any."""
-        return topic in (None, self.topic) and partition in (None, self.partition)
-
     def file(self, name: str) -> str:
         """The path of one of its files."""
         return f"{self.path}/{name}"
@@ -52,6 +49,23 @@ class PartitionDirectory:
             for each in self.names.values()
             if each.kind is kind and each.offset is not None and not each.passing
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChoice:
+    """The partitions to look at: those of `topic` with the number `partition`, of which None matches any."""
+
+    topic: str | None = None
+    partition: int | None = None
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether certain partitions are selected."""
+        return self.topic is not None or self.partition is not None
+
+    def wants(self, partition_dir: PartitionDirectory) -> bool:
+        """Whether a partition is selected."""
+        return self.topic in (None, partition_dir.topic) and self.partition in (None, partition_dir.partition)
 
 
 @dataclass(slots=True)
@@ -85,11 +99,11 @@ def look(disk: Disk, path: str) -> LogDirectoryListing | PartitionDirectory:
     """Identify a directory. Raises DiskError, NothingThere."""
     names = disk.listdir(path)
     key = parse_partition_directory(base_name(path))
-    kinds = {name: read_name(name) for name in names}
+    parsed = {name: read_name(name) for name in names}
     holds_segments = any(
-        each.kind in (FileKind.LOG, FileKind.OFFSET_INDEX) and each.offset is not None for each in kinds.values()
+        each.kind in (FileKind.LOG, FileKind.OFFSET_INDEX) and each.offset is not None for each in parsed.values()
     )
-    if holds_segments or (key is not None and not {META_FILE, RECOVERY_POINT_FILE} & kinds.keys()):
+    if holds_segments or (key is not None and not {META_FILE, RECOVERY_POINT_FILE} & parsed.keys()):
         topic, partition = key or (base_name(path), -1)
         return _partition(disk, path, topic, partition, names)
     directory = LogDirectoryListing(path)
@@ -101,20 +115,27 @@ def look(disk: Disk, path: str) -> LogDirectoryListing | PartitionDirectory:
             directory.partitions.append(_partition(disk, below, *found, _listed(disk, below)))
         elif name.endswith(_PASSING_DIRECTORIES):
             directory.passing.append(name)
-    known = any(kinds[name].kind is not FileKind.UNKNOWN for name in directory.names)
+    known = any(parsed[name].kind is not FileKind.UNKNOWN for name in directory.names)
     if not directory.partitions and not known and not directory.passing:
         raise NothingThere(f"{path}: no log directory: neither partitions (TOPIC-NUMBER) nor files of a log are in it")
     directory.partitions.sort(key=lambda each: each.key)
     return directory
 
 
+class UnlessMissing:
+    """Passes over a file or directory that is not there, as after a broker has removed it."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        return isinstance(error, DiskError) and error.missing
+
+
 def _listed(disk: Disk, path: str) -> list[str]:
-    try:
+    with UnlessMissing():
         return disk.listdir(path)
-    except DiskError as error:
-        if error.missing:
-            return []  # deleted meanwhile
-        raise
+    return []
 
 
 def _partition(disk: Disk, path: str, topic: str, partition: int, names: list[str]) -> PartitionDirectory:

@@ -10,19 +10,22 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.cluster.ids import format_uuid
-from ottla.env.disk import Disk, DiskError
+from ottla.env.disk import Disk
 from ottla.env.file_reader import ReadableFile
 from ottla.inspection.batch_rows import RecordWish, Row, log_rows
-from ottla.inspection.directories import LogDirectoryListing, PartitionDirectory, base_name, look, topic_of
-from ottla.inspection.internal_topics import Decoder, decoder_for
-from ottla.inspection.kinds import FileKind, read_name
-from ottla.inspection.small_files import (
-    AbortedEntry,
-    TooLarge,
-    entries,
-    first_of_zero_tail,
-    read_whole,
+from ottla.inspection.directories import (
+    LogDirectoryListing,
+    PartitionChoice,
+    PartitionDirectory,
+    UnlessMissing,
+    base_name,
+    look,
+    topic_of,
 )
+from ottla.inspection.file_names import FileKind, read_name
+from ottla.inspection.internal_topics import decoder_for
+from ottla.inspection.small_files import AbortedEntry, TooLarge, entries, first_of_zero_tail, read_whole
+from ottla.inspection.texts import Decoder
 from ottla.inspection.walk import LogWalker
 from ottla.storage.checkpoints import CheckpointError, decode_offsets, decode_partition_metadata
 from ottla.storage.files import LOG_SUFFIX
@@ -32,24 +35,13 @@ from ottla.storage.snapshot_format import SnapshotProblem, decode_snapshot
 from ottla.storage.transaction_index import TXN_ENTRY
 
 
-@dataclass(frozen=True, slots=True)
-class DumpWish:
-    """A dump's options. `everything`: all files of directories, not just the logs; `topic`, `partition`: only those."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpWish(PartitionChoice):
+    """A dump's options. `everything`: all files of directories, not just the logs."""
 
     records: RecordWish = field(default_factory=RecordWish)
     decoder: Decoder = Decoder.AUTO
     everything: bool = False
-    topic: str | None = None
-    partition: int | None = None
-
-    @property
-    def narrowed(self) -> bool:
-        """Whether certain partitions are selected."""
-        return self.topic is not None or self.partition is not None
-
-    def wants(self, partition_dir: PartitionDirectory) -> bool:
-        """Whether a partition is selected."""
-        return partition_dir.is_among(self.topic, self.partition)
 
 
 def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
@@ -109,11 +101,8 @@ def _partition_rows(partition_dir: PartitionDirectory, wish: DumpWish) -> Iterat
 
 def _unless_gone(path: str, wish: DumpWish) -> Iterator[Row]:
     """The rows of a file of a log directory in use; none if the broker has removed it since it was listed."""
-    try:
+    with UnlessMissing():
         yield from file_rows(path, wish)
-    except DiskError as error:
-        if not error.missing:
-            raise
 
 
 def _directory_rows(disk: Disk, directory: LogDirectoryListing, wish: DumpWish) -> Iterator[Row]:
@@ -139,12 +128,9 @@ def _directory_rows(disk: Disk, directory: LogDirectoryListing, wish: DumpWish) 
 
 
 def _size(disk: Disk, path: str) -> int:
-    try:
+    with UnlessMissing():
         return disk.file_size(path)
-    except DiskError as error:
-        if error.missing:
-            return 0
-        raise
+    return 0
 
 
 def _offset_index(file: ReadableFile, base: int) -> Iterator[Row]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from ottla.env.file_reader import ReadableFile
+from ottla.inspection.file_names import CLEANER_CHECKPOINT_FILE
 from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity
-from ottla.inspection.kinds import CLEANER_CHECKPOINT_FILE
 from ottla.inspection.small_files import TooLarge, read_whole
 from ottla.storage.checkpoints import (
     HIGH_WATERMARK_FILE,

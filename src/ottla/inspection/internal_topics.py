@@ -9,15 +9,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any, Final
 
-from ottla.assign.consumer_protocol import (
-    PROTOCOL_TYPE,
-    Malformed,
-    decode_assignment,
-    decode_subscription,
-)
+from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_assignment, decode_subscription
 from ottla.groups.evidence import EVIDENCE_TOPIC
 from ottla.groups.records import (
     GroupMetadataMember,
@@ -28,6 +22,7 @@ from ottla.groups.records import (
     UnknownRecord,
     decode_record,
 )
+from ottla.inspection.texts import Decoder
 from ottla.wire.codec import WireError, decode
 from ottla.wire.schema import INT8, INT16, INT32, INT64, STRING, Message, Struct, array, field, message
 from ottla.wire.schema import struct as wire_struct
@@ -55,17 +50,6 @@ _TRANSACTION_STATES: Final = (
     "Dead",
     "PrepareEpochFence",
 )
-
-
-class Decoder(StrEnum):
-    """How keys and values of a topic's records are decoded."""
-
-    AUTO = "auto"
-    NONE = "none"
-    OFFSETS = "offsets"
-    TRANSACTIONS = "transactions"
-    REBALANCES = "rebalances"
-
 
 _BY_TOPIC: Final = {
     OFFSETS_TOPIC: Decoder.OFFSETS,

@@ -16,13 +16,7 @@ from typing import Final
 from ottla.env.file_reader import ReadableFile
 from ottla.inspection.batch_rows import records_of
 from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity, Tally
-from ottla.inspection.index_checks import (
-    IndexedBatch,
-    OffsetIndexCheck,
-    TimeIndexCheck,
-    TransactionEnd,
-    TxnIndexCheck,
-)
+from ottla.inspection.index_checks import IndexedBatch, OffsetIndexCheck, TimeIndexCheck, TransactionEnd, TxnIndexCheck
 from ottla.inspection.walk import DamagedRange, LogBatch, LogWalker, Patch
 from ottla.records.batch import BASE_OFFSET_AT, LEADER_EPOCH_AT, BatchHeader
 from ottla.records.control import ControlRecordType, control_record_type
@@ -421,13 +415,13 @@ def _spoken_against(met: _Met, ahead: deque[_Met], end: int, ceiling: int | None
     if first is None or (ceiling is not None and met.last >= ceiling):
         return first is not None
     group = [met, *ahead]
-    asked = [n for n, each in enumerate(group) if n and each.first is not None and each.first >= end]
-    against = [n for n in asked if _first(group[n]) <= met.last]
+    counting = [n for n, each in enumerate(group) if n and each.first is not None and each.first >= end]
+    against = [n for n in counting if _first(group[n]) <= met.last]
     if against and not _confirmed(group, 0) and any(_confirmed(group, number) for number in against):
         return True
     if len(against) == 1:
-        return len(asked) == 1 and _first(group[against[0]]) < first
-    return 2 * len(against) > len(asked)
+        return len(counting) == 1 and _first(group[against[0]]) < first
+    return 2 * len(against) > len(counting)
 
 
 def _first(met: _Met) -> int:

@@ -14,8 +14,8 @@ from typing import Final
 from ottla.env.disk import Disk, Lock
 from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
 from ottla.inspection.directories import NothingThere, PartitionDirectory, base_name, directory_of, look
+from ottla.inspection.file_names import read_name
 from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity, Tally
-from ottla.inspection.kinds import read_name
 from ottla.inspection.rebuild import INDEX_INTERVAL_BYTES, backup_name, rebuild_from_logs, rewrite_log
 from ottla.inspection.small_files import read_whole
 from ottla.inspection.verify import VerifyWish, verify
@@ -140,8 +140,8 @@ def _salvage(disk: Disk, path: str) -> None:
         text = read_whole(file).decode("utf-8", "replace")
     offsets: dict[tuple[str, int], int] = {}
     for line in text.splitlines():
-        words = line.split()
-        if len(words) == 3 and all(word.isascii() and word.isdigit() for word in words[1:]):
-            offsets[words[0], int(words[1])] = int(words[2])
+        fields = line.split()
+        if len(fields) == 3 and all(field.isascii() and field.isdigit() for field in fields[1:]):
+            offsets[fields[0], int(fields[1])] = int(fields[2])
     _keep_copy(disk, path)
     disk.write_atomic(path, encode_offsets(offsets))

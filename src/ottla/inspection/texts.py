@@ -1,4 +1,4 @@
-"""Keys and values as text, in the formats of `ottla log dump`."""
+"""The formats of `ottla log dump`, and keys and values as text in them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ class TextFormat(StrEnum):
     HEX = "hex"
     BASE64 = "base64"
     INTEGER = "integer"
+
+
+class Decoder(StrEnum):
+    """How keys and values of a topic's records are decoded."""
+
+    AUTO = "auto"
+    NONE = "none"
+    OFFSETS = "offsets"
+    TRANSACTIONS = "transactions"
+    REBALANCES = "rebalances"
 
 
 def field_of(name: str, data: bytes | None, wanted: TextFormat) -> tuple[str, Any]:

@@ -14,7 +14,9 @@ from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
 from ottla.inspection.directories import (
     LogDirectoryListing,
     NothingThere,
+    PartitionChoice,
     PartitionDirectory,
+    UnlessMissing,
     base_name,
     directory_of,
     look,
@@ -28,9 +30,9 @@ from ottla.inspection.file_checks import (
     check_snapshot,
     with_topic_id,
 )
+from ottla.inspection.file_names import CLEANER_CHECKPOINT_FILE, FileKind, read_name
 from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity, Tally
 from ottla.inspection.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.inspection.kinds import CLEANER_CHECKPOINT_FILE, FileKind, read_name
 from ottla.inspection.log_checks import LogCheck, LogFacts, SegmentFiles
 from ottla.storage.checkpoints import LOCK_FILE, META_FILE, PARTITION_METADATA_FILE, TopicPartitionKey
 from ottla.storage.files import DAMAGED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
@@ -47,25 +49,14 @@ _COMPACTED_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyWish:
-    """A check's options. `topic`, `partition`: only those; `records` False: only checksums, not the records.
+class VerifyWish(PartitionChoice):
+    """A check's options. `records` False: only checksums, not the records.
 
     `compacted` says that gaps between offsets are valid anywhere.
     """
 
-    topic: str | None = None
-    partition: int | None = None
     records: bool = True
     compacted: bool = False
-
-    @property
-    def narrowed(self) -> bool:
-        """Whether certain partitions are selected."""
-        return self.topic is not None or self.partition is not None
-
-    def wants(self, partition_dir: PartitionDirectory) -> bool:
-        """Whether a partition is selected."""
-        return partition_dir.is_among(self.topic, self.partition)
 
 
 def verify(disk: Disk, path: str, wish: VerifyWish, tally: Tally) -> Iterator[LogFinding]:
@@ -198,11 +189,8 @@ class _Verifier:
             what = read_name(name)
             if what.offset is not None and what.offset not in active and what.kind is not FileKind.SNAPSHOT:
                 path = partition_dir.file(name)
-                try:
+                with UnlessMissing():
                     stamps.append((name, self._disk.file_size(path), self._disk.modified_ms(path)))
-                except DiskError as error:
-                    if not error.missing:
-                        raise
         return stamps
 
     def _restore(self, counted: Tally) -> None:
@@ -251,7 +239,7 @@ class _Verifier:
                 raise
             files: dict[str, ReadableFile | None] = {}
             for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-                files[suffix] = self._index(stack, partition_dir.segment_file(base_offset, suffix))
+                files[suffix] = _index(stack, partition_dir.segment_file(base_offset, suffix))
             self._tally.files += 1 + sum(file is not None for file in files.values())
             txn_path = partition_dir.segment_file(base_offset, TXN_INDEX_SUFFIX)
             indexes = (files[OFFSET_INDEX_SUFFIX], files[TIME_INDEX_SUFFIX], files[TXN_INDEX_SUFFIX])
@@ -266,15 +254,6 @@ class _Verifier:
                 meaning = "brokers rebuild it when they start"
                 yield LogFinding(Severity.WARNING, "missing-index", path, "is missing", meaning, remedy=remedy)
 
-    @staticmethod
-    def _index(stack: ExitStack, path: str) -> ReadableFile | None:
-        try:
-            return stack.enter_context(ReadableFile(path))
-        except DiskError as error:
-            if error.missing:
-                return None
-            raise
-
     def _others(self, partition_dir: PartitionDirectory, end: int, known: _Known) -> Iterator[LogFinding]:
         """Check the files that belong to no segment."""
         segments = set(partition_dir.segments)
@@ -284,8 +263,8 @@ class _Verifier:
                 yield LogFinding(Severity.NOTICE, "passing", path, "a file on its way in or out; it was not checked")
             elif what.kind is FileKind.SNAPSHOT:
                 self._tally.files += 1
-                found = _report_if_unreadable(path, check_snapshot(path, what.offset, end))
-                yield from self._unless_gone(found)
+                with UnlessMissing():
+                    yield from _report_if_unreadable(path, check_snapshot(path, what.offset, end))
             elif name == PARTITION_METADATA_FILE:
                 self._tally.files += 1
                 topic_id, finding = check_partition_metadata(path)
@@ -299,15 +278,6 @@ class _Verifier:
             elif what.kind in _INDEXES and what.offset not in segments:
                 remedy = Remedy(RemedyKind.ASIDE, path)
                 yield LogFinding(Severity.WARNING, "orphan", path, "an index without its log", remedy=remedy)
-
-    @staticmethod
-    def _unless_gone(findings: Iterator[LogFinding]) -> Iterator[LogFinding]:
-        """The findings of a file; none if a broker has removed it meanwhile."""
-        try:
-            yield from findings
-        except DiskError as error:
-            if not error.missing:
-                raise
 
     # -- a single file
 
@@ -353,9 +323,15 @@ class _Verifier:
         with ExitStack() as stack:
             log = stack.enter_context(ReadableFile(path))
             suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX) if base_offset is not None else ()
-            found = [self._index(stack, stem + suffix) for suffix in suffixes] or [None, None, None]
+            found = [_index(stack, stem + suffix) for suffix in suffixes] or [None, None, None]
             files = SegmentFiles(base_offset or 0, log, found[0], found[1], found[2], stem + TXN_INDEX_SUFFIX, None)
             yield from LogCheck(facts, self._tally).segment(files)
+
+
+def _index(stack: ExitStack, path: str) -> ReadableFile | None:
+    with UnlessMissing():
+        return stack.enter_context(ReadableFile(path))
+    return None
 
 
 def _report_if_unreadable(path: str, findings: Iterator[LogFinding]) -> Iterator[LogFinding]:

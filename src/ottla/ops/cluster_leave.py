@@ -75,9 +75,9 @@ async def read_departure(cluster: Cluster, broker: int) -> Departure:
     removes_evidence = False
     unasked: tuple[int, ...] = ()
     if EVIDENCE_TOPIC in metadata.topics and others:
-        kinds = dict(zip(others, await asyncio.gather(*(_is_ottla(cluster, each) for each in others)), strict=True))
-        unasked = tuple(each for each, is_ottla in kinds.items() if is_ottla is None)
-        removes_evidence = not unasked and not any(kinds.values())
+        answers = dict(zip(others, await asyncio.gather(*(_is_ottla(cluster, each) for each in others)), strict=True))
+        unasked = tuple(each for each, is_ottla in answers.items() if is_ottla is None)
+        removes_evidence = not unasked and not any(answers.values())
     held = {}
     for name in sorted(metadata.topics):
         for known in metadata.topics[name].partitions:

@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.client.admin.brokers import described_log_dir
 from ottla.client.admin.configs import config_entry
@@ -178,7 +178,7 @@ class BrokerStatus:
     @property
     def size_bytes(self) -> int:
         """Bytes of all logs in its log directories."""
-        return sum(each.size_bytes for found in self.log_dirs.values() for each in found.replicas.values())
+        return sum(each.size_bytes for each in self.log_dirs.values())
 
 
 class LossStatus(NamedTuple):
@@ -187,6 +187,22 @@ class LossStatus(NamedTuple):
     partition: TopicPartition
     broker: int
     report: LostRecords
+
+
+class BrokerRow(NamedTuple):
+    """A broker and what it has; `host` is None for one that has replicas and is not registered."""
+
+    broker: int
+    host: str | None
+    port: int | None
+    rack: str | None
+    is_controller: bool
+    leads: int
+    replicas: int
+    in_sync: int
+    size_bytes: int | None
+    log_dirs: Sequence[Mapping[str, Any]]
+    problem: str | None
 
 
 @dataclass(slots=True, frozen=True)
@@ -200,10 +216,41 @@ class ClusterStatus:
     missing: Mapping[str, BrokerError]
 
     @property
+    def registered(self) -> list[int]:
+        """Ids of the registered brokers."""
+        return [each.node.node_id for each in self.brokers]
+
+    @property
+    def silent(self) -> dict[int, str]:
+        """Why brokers did not answer, by their ids."""
+        return {each.node.node_id: each.problem for each in self.brokers if each.problem is not None}
+
+    @property
     def absent(self) -> list[int]:
         """Ids of brokers that have replicas and are not registered, sorted."""
-        registered = {each.node.node_id for each in self.brokers}
-        return sorted({each.broker for partition in self.partitions for each in partition.replicas} - registered)
+        held = {each.broker for partition in self.partitions for each in partition.replicas}
+        return sorted(held.difference(self.registered))
+
+    def broker_row(self, broker: int) -> BrokerRow:
+        """A broker with the number of partitions that it leads, of its replicas, and of those in sync."""
+        known = next((each for each in self.brokers if each.node.node_id == broker), None)
+        replicas = [each for partition in self.partitions for each in partition.replicas if each.broker == broker]
+        return BrokerRow(
+            broker=broker,
+            host=None if known is None else known.node.host,
+            port=None if known is None else known.node.port,
+            rack=None if known is None else known.node.rack,
+            is_controller=broker == self.controller,
+            leads=sum(each.leader == broker for each in self.partitions),
+            replicas=len(replicas),
+            in_sync=sum(each.is_in_sync for each in replicas),
+            size_bytes=None if known is None or known.problem else known.size_bytes,
+            log_dirs=[
+                {name: getattr(each, name) for name in ("path", "total_bytes", "usable_bytes", "error")}
+                for each in (known.log_dirs.values() if known else ())
+            ],
+            problem=None if known is None else known.problem,
+        )
 
     @property
     def is_well(self) -> bool:
@@ -262,7 +309,7 @@ class ClusterStatus:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Reply:
     """The answers of one broker."""
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -278,7 +325,7 @@ async def read_cluster_status(
     names: Sequence[str] | None = None,
     *,
     configs: Sequence[str] | None = (MIN_ISR,),
-    figures: bool = True,
+    sizes: bool = True,
     offsets: bool = True,
 ) -> ClusterStatus:
     """Ask all brokers for these topics, None for all of them.
@@ -287,7 +334,7 @@ async def read_cluster_status(
         cluster: connections to it.
         names: the topics; those that do not exist are in `missing`.
         configs: names of the settings to ask for, None for all of them.
-        figures: ask every broker for offsets and sizes; without, only what metadata and settings say.
+        sizes: ask every broker for offsets and sizes; without, only what metadata and settings say.
         offsets: ask for the offsets, too, of which there is one for each replica.
 
     Raises ClientError where no broker answers at all; a single broker's failure is its `problem`.
@@ -303,15 +350,17 @@ async def read_cluster_status(
     settings = await _configs(cluster, wanted, configs)
     # As they are in this answer: a request to the controller that fails has it looked up again.
     nodes, controller = dict(metadata.nodes), metadata.controller_id
-    moving = await _reassignments(cluster) if figures else {}
-    asked: dict[int, _Asked] = {}
-    if figures:
-        asked = await _ask_all(cluster, list(nodes), topics, all_topics=names is None, offsets=offsets)
+    moving = await _reassignments(cluster) if sizes else {}
+    replies = {each: _Reply() for each in nodes}
+    if sizes:
+        replies = await _ask_all(cluster, list(nodes), topics, all_topics=names is None, offsets=offsets)
     return ClusterStatus(
         cluster_id=metadata.cluster_id,
         controller=controller if controller in nodes else None,
-        brokers=tuple(_broker_status(nodes[each], asked.get(each, _Asked())) for each in sorted(nodes)),
-        topics=tuple(_topic_status(each, settings.get(each.name, {}), nodes, asked, moving) for each in topics),
+        brokers=tuple(
+            BrokerStatus(nodes[each], replies[each].log_dirs, replies[each].problem) for each in sorted(nodes)
+        ),
+        topics=tuple(_topic_status(each, settings.get(each.name, {}), nodes, replies, moving) for each in topics),
         missing=missing,
     )
 
@@ -361,7 +410,7 @@ async def _reassignments(cluster: Cluster) -> _Moving:
 
 async def _ask_all(
     cluster: Cluster, brokers: Sequence[int], topics: Sequence[TopicMetadata], *, all_topics: bool, offsets: bool
-) -> dict[int, _Asked]:
+) -> dict[int, _Reply]:
     """Ask each broker.
 
     Ends of logs are asked for after all leaders have given their high watermarks: no replica in sync is behind those.
@@ -372,32 +421,32 @@ async def _ask_all(
             for broker in each.replicas:
                 if broker in hosted:
                     hosted[broker][TopicPartition(topic.name, each.partition)] = each
-    asked = {broker: _Asked() for broker in brokers}
+    replies = {broker: _Reply() for broker in brokers}
 
     async def ask_first(broker: int) -> None:
-        await _ask_log_dirs(cluster, broker, hosted[broker], all_topics, asked[broker])
+        await _ask_log_dirs(cluster, broker, hosted[broker], all_topics, replies[broker])
         if offsets:
             led = [partition for partition, each in hosted[broker].items() if each.leader == broker]
-            asked[broker].high_watermarks = await _offsets(cluster, broker, led, LATEST, CONSUMER)
-            asked[broker].starts = await _offsets(cluster, broker, led, EARLIEST, CONSUMER)
+            replies[broker].high_watermarks = await _offsets(cluster, broker, led, LATEST, CONSUMER)
+            replies[broker].starts = await _offsets(cluster, broker, led, EARLIEST, CONSUMER)
 
     async def ask_ends(broker: int) -> None:
-        asked[broker].ends = await _offsets(cluster, broker, list(hosted[broker]), LATEST, ANY_REPLICA)
+        replies[broker].ends = await _offsets(cluster, broker, list(hosted[broker]), LATEST, ANY_REPLICA)
 
     async def noted(broker: int, work: Awaitable[None]) -> None:
         try:
             await work
         except ClientError as error:
-            asked[broker].problem = str(error)
+            replies[broker].problem = str(error)
 
     await asyncio.gather(*(noted(each, ask_first(each)) for each in brokers))
     if offsets:
-        await asyncio.gather(*(noted(each, ask_ends(each)) for each in brokers if asked[each].problem is None))
-    return asked
+        await asyncio.gather(*(noted(each, ask_ends(each)) for each in brokers if replies[each].problem is None))
+    return replies
 
 
 async def _ask_log_dirs(
-    cluster: Cluster, broker: int, hosted: Mapping[TopicPartition, object], all_topics: bool, asked: _Asked
+    cluster: Cluster, broker: int, hosted: Mapping[TopicPartition, object], all_topics: bool, reply: _Reply
 ) -> None:
     wanted = [
         DescribableLogDirTopic(topic=name, partitions=partitions)
@@ -408,9 +457,9 @@ async def _ask_log_dirs(
     )
     if answer.error_code != ErrorCode.NONE:
         raise BrokerError(answer.error_code, f"broker {broker} does not describe its log directories")
-    asked.log_dirs = {each.log_dir: described_log_dir(each) for each in answer.results}
-    for found in asked.log_dirs.values():
-        asked.sizes |= {each: replica.size_bytes for each, replica in found.replicas.items() if not replica.is_future}
+    reply.log_dirs = {each.log_dir: described_log_dir(each) for each in answer.results}
+    for found in reply.log_dirs.values():
+        reply.sizes |= {each: replica.size_bytes for each, replica in found.replicas.items() if not replica.is_future}
 
 
 async def _offsets(
@@ -424,22 +473,18 @@ async def _offsets(
     return {each: offset.offset for each, offset in found.items() if offset is not None}
 
 
-def _broker_status(node: Node, asked: _Asked) -> BrokerStatus:
-    return BrokerStatus(node, asked.log_dirs, asked.problem)
-
-
 def _topic_status(
     topic: TopicMetadata,
     configs: Mapping[str, ConfigEntry],
     nodes: Mapping[int, Node],
-    asked: Mapping[int, _Asked],
+    replies: Mapping[int, _Reply],
     moving: _Moving,
 ) -> TopicStatus:
     min_isr = configs[MIN_ISR].value if MIN_ISR in configs else None
     return TopicStatus(
         name=topic.name,
         partitions=tuple(
-            _partition_status(topic.name, each, None if min_isr is None else int(min_isr), nodes, asked, moving)
+            _partition_status(topic.name, each, None if min_isr is None else int(min_isr), nodes, replies, moving)
             for each in topic.partitions
         ),
         is_internal=topic.is_internal,
@@ -453,16 +498,16 @@ def _partition_status(
     known: PartitionMetadata,
     min_isr: int | None,
     nodes: Mapping[int, Node],
-    asked: Mapping[int, _Asked],
+    replies: Mapping[int, _Reply],
     moving: _Moving,
 ) -> PartitionStatus:
     partition = TopicPartition(topic, known.partition)
-    leader = asked.get(known.leader, _Asked())
+    leader = replies.get(known.leader, _Reply())
     end = leader.ends.get(partition)
 
     def replica(broker: int) -> ReplicaStatus:
-        known_there = asked.get(broker, _Asked())
-        own_end = known_there.ends.get(partition)
+        reply = replies.get(broker, _Reply())
+        own_end = reply.ends.get(partition)
         return ReplicaStatus(
             broker=broker,
             is_in_sync=broker in known.isr,
@@ -470,7 +515,7 @@ def _partition_status(
             log_end_offset=own_end,
             # The leader may have been asked first and have grown since.
             lag=None if end is None or own_end is None else max(0, end - own_end),
-            size_bytes=known_there.sizes.get(partition),
+            size_bytes=reply.sizes.get(partition),
         )
 
     adding, removing = moving.get(partition, ((), ()))

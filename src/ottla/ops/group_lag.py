@@ -142,7 +142,7 @@ async def _measure(
         for error in failed.values():
             raise error
         ends |= {each: found.offset for each, found in found_here.items() if found is not None}
-    elsewhere = await asyncio.gather(*(offsets_at(cluster, asked, LATEST) for asked in leaders.values()))
+    elsewhere = await asyncio.gather(*(offsets_at(cluster, partitions, LATEST) for partitions in leaders.values()))
     for found in elsewhere:
         ends |= found
     return _Measured(committed, committed_at_ms, ends, cluster.clock.now_ms())

@@ -100,8 +100,8 @@ def _planned(
         case Target.TIMESTAMP:
             new, note = (end, "no record that late: the end") if timed == NO_OFFSET else (timed, "")
         case _:
-            given = reset.value if reset.offsets is None else reset.offsets[partition]
-            aim = given if reset.target is Target.OFFSET else (current or 0) + given
+            number = reset.value if reset.offsets is None else reset.offsets[partition]
+            aim = number if reset.target is Target.OFFSET else (current or 0) + number
             new = min(max(aim, start), end)
             if new != aim:
                 note = f"{aim} is before the start" if aim < start else f"{aim} is beyond the end"

@@ -38,8 +38,7 @@ def planned_cluster(status: ClusterStatus, may_move: Callable[[str], bool]) -> P
     partitions = [
         _planned(each, may_move(topic.name)) for topic in status.topics for each in topic.partitions if each.replicas
     ]
-    silent = {each.node.node_id: each.problem for each in status.brokers if each.problem is not None}
-    return PlannedCluster(brokers, partitions, silent)
+    return PlannedCluster(brokers, partitions, status.silent)
 
 
 def capacity_of(broker: BrokerStatus) -> int | None:

@@ -20,8 +20,6 @@ from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 PARTITION_MAX_BYTES = 64 * 1024
 """Enough for an ordinary batch; larger ones are fetched one per request, as the first one is always sent whole."""
 MAX_BYTES = 4 * 1024 * 1024
-NO_SESSION = 0
-NO_SESSION_EPOCH = -1
 
 
 async def timestamps_at(cluster: Cluster, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -34,7 +32,7 @@ async def timestamps_at(cluster: Cluster, positions: Mapping[TopicPartition, int
         leader = cluster.metadata.leader(*partition)
         if leader is not None and leader >= 0:
             grouped.setdefault(leader, {})[partition] = offset
-    answers = await asyncio.gather(*(_of_leader(cluster, leader, asked) for leader, asked in grouped.items()))
+    answers = await asyncio.gather(*(_of_leader(cluster, leader, wanted) for leader, wanted in grouped.items()))
     return {partition: at for answer in answers for partition, at in answer.items()}
 
 
@@ -65,10 +63,7 @@ def _request(positions: Mapping[TopicPartition, int]) -> FetchRequest:
 
 
 def _take(
-    partition: TopicPartition,
-    data: memoryview,
-    missing: dict[TopicPartition, int],
-    found: dict[TopicPartition, int],
+    partition: TopicPartition, data: memoryview, missing: dict[TopicPartition, int], found: dict[TopicPartition, int]
 ) -> None:
     """Record the timestamp of the partition's record, or continue after batches emptied by compaction."""
     position = missing.pop(partition)

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.config.broker import BrokerConfig, ConfigRefusal, parse_broker_config
-from ottla.config.properties import PropertiesError, format_properties, parse_properties
+from ottla.config.properties import PropertiesError, parse_properties
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.config.topic import LogConfig
+from support.properties_file import format_properties
 
 NAMES = st.sampled_from(sorted(BROKER_SETTINGS))
 VALUES = st.one_of(

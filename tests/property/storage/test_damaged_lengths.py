@@ -181,7 +181,7 @@ def test_commands(tmp_path: Path, length: int) -> None:
                 struct.pack_into(">i", data, position, length)
             (folder / each).write_bytes(data)
         assert list(verify(RealDisk(), str(tmp_path), VerifyWish(), Tally()))
-        assert list(dump(RealDisk(), str(tmp_path), DumpWish(RecordWish(), everything=True)))
+        assert list(dump(RealDisk(), str(tmp_path), DumpWish(records=RecordWish(), everything=True)))
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.broker_for_tests import is_pipe, parent_has_ended, parse_settings, parse_topics
+from ottla.cli.broker_for_tests import parent_has_ended, parse_settings, parse_topics
+from ottla.cli.command import is_pipe
 from ottla.testing import TestBrokerError
 
 pytestmark = pytest.mark.spec("U1")

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from ottla.cli.broker.views import parse_partitions
 from ottla.cli.command import CommandError
-from ottla.cli.config.care import reason_for_care, unknown_setting
 from ottla.cli.config.changes import parse_changes
+from ottla.cli.config.checks import risk_of_change, unknown_setting
 from ottla.cli.main import app
 from ottla.client.admin.model import ConfigOperation
 from ottla.client.model import TopicPartition
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.spec("R1", "U2")
     ],
 )
 def test_what_needs_care(name: str, now: str | None, new: str | None, words: str | None) -> None:
-    reason = reason_for_care(name, now, new)
+    reason = risk_of_change(name, now, new)
     assert reason is None if words is None else reason is not None and words in reason
 
 

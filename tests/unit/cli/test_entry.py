@@ -57,7 +57,7 @@ def test_every_option_is_known() -> None:
     command = typer.main.get_command(app)
     serve = command.commands["serve"]  # type: ignore[attr-defined]
     declared = {name for parameter in serve.params for name in parameter.opts}
-    assert declared == (TEXTS | NUMBERS | SETTING | {FLAG}) | (declared & {"--help"})
+    assert declared == ({*TEXTS, *NUMBERS, FLAG} | SETTING) | (declared & {"--help"})
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import io
+from operator import itemgetter
+from typing import Any
 
 import pytest
 
-from ottla.cli.terminal import Cell, Column, Style, Terminal, count, duration, shortened
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, duration, numbers, shortened
 
-COLUMNS = (Column("NAME", may_shrink=True), Column("LAG", is_number=True), Column("NOTE"))
+COLUMNS: list[Column[Any]] = [
+    Column("NAME", itemgetter(0), may_shrink=True),
+    numbers("LAG", itemgetter(1)),
+    Column("NOTE", itemgetter(2)),
+]
 
 
 def shown(width: int | None, *rows: tuple[str | Cell, ...], colours: bool = False) -> list[str]:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.config.properties import PropertiesError, format_properties, parse_properties
+from ottla.config.properties import PropertiesError, parse_properties
+from support.properties_file import format_properties
 
 
 @pytest.mark.parametrize(

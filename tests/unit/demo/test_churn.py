@@ -41,5 +41,5 @@ def test_a_member_that_starts_while_the_script_is_stopped_leaves(monkeypatch: py
 
     monkeypatch.setattr(Member, "start", start)
     monkeypatch.setattr(Member, "leave", lambda self: ended.append(self.name))
-    played._play()
+    played.work()
     assert ended == ["anna"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.demo import flights
-from ottla.demo.flights import FLIGHTS, flights_file, read_flights
+from ottla.demo.flights import flights_file, read_flights
 from ottla.demo.inputs import InputError
 
 HEADER = (
@@ -66,7 +66,7 @@ def test_no_zip_and_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_the_real_flights() -> None:
     feed = read_flights(flights_file())
-    assert len(feed.events) == FLIGHTS
+    assert len(feed.events) == 336_776
     assert Counter(event.place for event in feed.events) == {"EWR": 120_835, "JFK": 111_279, "LGA": 104_662}
     assert sum(event.measure is None for event in feed.events) == 8_255
     folders = feed.folders()

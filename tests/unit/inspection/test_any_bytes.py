@@ -56,7 +56,7 @@ def test_any_bytes_in_any_file(made: Path, tmp_path: Path, seed: int) -> None:
     for path in chance.sample([*files, *(root / made.name / name for name in STRANGERS)], 6):
         path.write_bytes(damaged(chance, path.read_bytes() if path.exists() else b""))
     written: list[str] = []
-    wish = DumpWish(RecordWish(records=True), everything=True)
+    wish = DumpWish(records=RecordWish(records=True), everything=True)
     write_table(dump(RealDisk(), str(root), wish), Terminal(io.StringIO(), width=None, colours=False))
     written += map(json_line, dump(RealDisk(), str(root), wish))
     for finding in verify(RealDisk(), str(root), VerifyWish(), Tally()):

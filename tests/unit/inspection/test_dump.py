@@ -51,18 +51,18 @@ def test_everything_is_every_file(folder: Path) -> None:
 
 def test_records_in_a_range_of_offsets(folder: Path) -> None:
     wish = RecordWish(records=True, from_offset=40, until_offset=44)
-    found = rows(folder, DumpWish(wish))
+    found = rows(folder, DumpWish(records=wish))
     assert [row["offset"] for row in of_type(found, "record")] == [40, 41, 42, 43]
     assert len(of_type(found, "file")) < len(list(folder.glob("*.log"))), "segments aside are not even opened"
 
 
 def test_records_with_a_key(folder: Path) -> None:
-    found = of_type(rows(folder, DumpWish(RecordWish(records=True, key=b"k1"))), "record")
+    found = of_type(rows(folder, DumpWish(records=RecordWish(records=True, key=b"k1"))), "record")
     assert [row["offset"] for row in found] == list(range(1, 90, 3))
 
 
 def test_what_is_no_text(folder: Path) -> None:
-    (record,) = of_type(rows(folder, DumpWish(RecordWish(records=True, from_offset=90))), "record")
+    (record,) = of_type(rows(folder, DumpWish(records=RecordWish(records=True, from_offset=90))), "record")
     assert record["key_hex"] == "00ff"
     assert record["value"] is None
     assert record["headers"] == [{"key": "h", "value": "x"}, {"key": "n", "value": None}]

@@ -41,7 +41,7 @@ def severe(path: Path) -> list[LogFinding]:
 
 
 def records(folder: Path) -> dict[int, str]:
-    rows = dump(RealDisk(), str(folder), DumpWish(RecordWish(records=True)))
+    rows = dump(RealDisk(), str(folder), DumpWish(records=RecordWish(records=True)))
     return {row["offset"]: f"{row['key']} {row['value']} {row['timestamp']}" for row in rows if row["type"] == "record"}
 
 

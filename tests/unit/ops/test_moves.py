@@ -19,7 +19,7 @@ from ottla.ops.moves.files import (
     parse_topics,
     replica_directories,
 )
-from ottla.ops.moves.generation import proposed
+from ottla.ops.moves.moving import proposed
 from ottla.ops.moves.throttles import Flow, cleared, flows, interbroker, log_dirs
 from ottla.wire.errors import ErrorCode
 

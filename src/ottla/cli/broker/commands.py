@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.broker import COMMAND
-from ottla.cli.command import NOT_CONFIRMED, ClusterOptions, CommandError, confirmed
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
+from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
@@ -18,32 +18,27 @@ if TYPE_CHECKING:
 app = make_app("broker", "Show the brokers of a cluster, and forget those that are gone.")
 
 
-@app.command("list")
-def list_brokers(
-    servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False
-) -> None:
+@cluster_command(app, "list")
+def list_brokers(shared: ClusterOptions) -> None:
     """List brokers: what they lead, hold, and have room for; also those that have replicas and are not there."""
-    from ottla.cli.cluster.status_views import broker_rows, show_brokers
+    from ottla.cli.cluster.status_views import broker_row, show_brokers
     from ottla.ops.cluster_status import read_cluster_status
 
     async def work(cluster: Cluster) -> int:
         status = await read_cluster_status(cluster, offsets=False)
-        if as_json:
-            for row in broker_rows(status):
-                write_json(row)
+        if shared.as_json:
+            write_json(*(broker_row(status, each) for each in status.registered))
         else:
             show_brokers(Terminal.standard_output(), status)
         return 0
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command()
+@cluster_command(app)
 def describe(
+    shared: ClusterOptions,
     brokers: Annotated[list[int] | None, typer.Argument(metavar="[ID]...", min=0, help="Ids of brokers [all].")] = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Show brokers: their log directories, and the settings that they were given while they run.
 
@@ -51,20 +46,16 @@ def describe(
     """
     from ottla.cli.broker.views import describe_brokers
 
-    asked = list(dict.fromkeys(brokers)) if brokers else None
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s), lambda cluster: describe_brokers(cluster, asked, as_json=as_json)
-    )
+    ids = list(dict.fromkeys(brokers)) if brokers else None
+    COMMAND.run_with_cluster(shared, lambda cluster: describe_brokers(cluster, ids, as_json=shared.as_json))
 
 
-@app.command()
+@cluster_command(app)
 def producers(
+    shared: ClusterOptions,
     partitions: Annotated[
         list[str], typer.Argument(metavar="TOPIC[:PARTITION]...", help="Topics, or single partitions of them.")
     ],
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Show the idempotent and transactional producers that the leaders of partitions know.
 
@@ -72,18 +63,14 @@ def producers(
     """
     from ottla.cli.broker.views import describe_producers
 
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s), lambda cluster: describe_producers(cluster, partitions, as_json=as_json)
-    )
+    COMMAND.run_with_cluster(shared, lambda cluster: describe_producers(cluster, partitions, as_json=shared.as_json))
 
 
-@app.command()
+@cluster_command(app)
 def unregister(
+    shared: ClusterOptions,
     broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The id of the broker.")],
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Forget a broker that will not come back: its settings, and where topics' throttles name it.
 
@@ -95,7 +82,7 @@ def unregister(
     from ottla.client.errors import BrokerError, UnsupportedVersionError
 
     async def work(cluster: Cluster) -> int:
-        if not confirmed(f"Forget broker {broker} and its settings?", yes=yes, as_json=as_json):
+        if not confirmed(f"Forget broker {broker} and its settings?", yes=yes, as_json=shared.as_json):
             return COMMAND.report(NOT_CONFIRMED)
         try:
             await BrokerAdmin(cluster).unregister_broker(broker)
@@ -108,10 +95,10 @@ def unregister(
             code = COMMAND.report(str(error))
         else:
             code = 0
-        if as_json:
+        if shared.as_json:
             write_json({"broker": broker, "unregistered": code == 0})
         elif not code:
             sys.stdout.write(f"forgotten: broker {broker}\n")
         return code
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)

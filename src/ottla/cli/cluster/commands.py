@@ -8,8 +8,7 @@ import typer
 
 from ottla.cli.cluster import COMMAND
 from ottla.cli.cluster.plan import DEFAULT_BROKERS, DEFAULT_DATA, MOST_BROKERS, ClusterPlanOptions
-from ottla.cli.command import ClusterOptions
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
+from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
@@ -55,8 +54,8 @@ def start(
     COMMAND.run(lambda: run(options))
 
 
-@app.command()
-def status(servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False) -> None:
+@cluster_command(app)
+def status(shared: ClusterOptions) -> None:
     """Show the state of a cluster: brokers, racks, controller, topics, replicas that are behind, sizes.
 
     Ends with 0 where all is well, with 1 where a partition is not fully replicated, a broker did not answer, a log
@@ -67,29 +66,25 @@ def status(servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIME
 
     async def work(cluster: Cluster) -> int:
         found = await read_cluster_status(cluster)
-        if as_json:
-            for row in status_rows(found):
-                write_json(row)
+        if shared.as_json:
+            write_json(*status_rows(found))
         else:
             show_status(Terminal.standard_output(), found)
-        for broker in found.brokers:
-            if broker.problem is not None:
-                COMMAND.report(f"broker {broker.node.node_id} did not say its offsets and sizes: {broker.problem}")
+        for broker, problem in found.silent.items():
+            COMMAND.report(f"broker {broker} did not say its offsets and sizes: {problem}")
         return 0 if found.is_well else 1
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command()
+@cluster_command(app)
 def health(
+    shared: ClusterOptions,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Continue until Ctrl-C: report what begins and what is over.")
     ] = False,
     interval_s: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.05)] = 5,
     count: Annotated[int | None, typer.Option("--count", help="Number of looks with --watch.", min=1)] = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Say what is wrong with a cluster, of ottla or Apache Kafka, and how each thing is cured.
 
@@ -103,16 +98,15 @@ def health(
     """
     from ottla.cli.cluster.health import HealthOptions, show_health
 
-    options = HealthOptions(watch, interval_s, count, as_json)
+    options = HealthOptions(watch, interval_s, count, shared.as_json)
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: show_health(cluster, options),
-        until_closed=watch and count is None,
+        shared, lambda cluster: show_health(cluster, options), until_closed=watch and count is None
     )
 
 
-@app.command()
+@cluster_command(app)
 def leave(
+    shared: ClusterOptions,
     broker: Annotated[int, typer.Option("--id", help="The broker that leaves.", min=0)],
     plan: Annotated[
         str | None,
@@ -123,9 +117,6 @@ def leave(
         ),
     ] = None,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Take a broker out of a cluster for good, of ottla or Apache Kafka: its leaderships go to others.
 
@@ -138,5 +129,5 @@ def leave(
     from ottla.cli.cluster.leave import LeaveOptions
     from ottla.cli.cluster.leave import leave as leave_cluster
 
-    options = LeaveOptions(broker, plan, yes, as_json)
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), lambda cluster: leave_cluster(cluster, options))
+    options = LeaveOptions(broker, plan, yes, shared.as_json)
+    COMMAND.run_with_cluster(shared, lambda cluster: leave_cluster(cluster, options))

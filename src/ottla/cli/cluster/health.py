@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -33,18 +33,6 @@ class HealthOptions:
     interval_s: float
     looks: int | None
     as_json: bool
-
-
-class HealthView(Protocol):
-    """Shows findings."""
-
-    def whole(self, facts: HealthFacts, findings: list[ClusterFinding]) -> None:
-        """All findings of a cluster."""
-        ...
-
-    def change(self, finding: ClusterFinding, at_ms: int, *, is_over: bool) -> None:
-        """A finding that is new, or over."""
-        ...
 
 
 class TextHealth:
@@ -129,6 +117,9 @@ def parse_metrics(text: str) -> dict[str, float]:
             except ValueError:
                 continue
     return found
+
+
+HealthView = TextHealth | JsonHealth
 
 
 async def show_health(cluster: Cluster, options: HealthOptions) -> int:

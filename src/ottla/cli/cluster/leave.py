@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.cli.cluster import COMMAND
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.reassign.plan_files import write_plan
-from ottla.cli.terminal import Cell, Column, Style, Terminal, count, write_json
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, numbers, write_json
+from ottla.cli.topic.views import leader_cell
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import UnknownTopicError
 from ottla.client.model import TopicPartition
@@ -26,14 +28,6 @@ from ottla.peer.model import PartitionMetadata
 
 #: Partitions that are shown of those that keep a broker.
 SHOWN = 20
-_HELD = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITION", is_number=True),
-    Column("LEADER", is_number=True),
-    Column("REPLICAS"),
-    Column("ISR"),
-    Column("INSTEAD"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +70,9 @@ class _View:
                     }
                 )
             return
-        rows = [_held_row(each, known, planned) for each, known in self._departure.held.items()]
-        self._terminal.table(_HELD, rows[:SHOWN])
-        if len(rows) > SHOWN:
-            self._terminal.line(f"  … and {len(rows) - SHOWN} more")
+        self._terminal.table(_columns(planned), list(self._departure.held.items())[:SHOWN])
+        if len(self._departure.held) > SHOWN:
+            self._terminal.line(f"  … and {len(self._departure.held) - SHOWN} more")
 
     def ended(self, state: str) -> None:
         """How it ended: `held`, `may_stop` or `left`."""
@@ -89,17 +82,20 @@ class _View:
             write_json({"kind": "broker", "broker": departure.broker, "state": state, "held_partitions": held})
 
 
-def _held_row(partition: TopicPartition, known: PartitionMetadata, planned: PlannedDeparture) -> tuple[str | Cell, ...]:
-    instead = planned.moves.get(partition)
+def _columns(planned: PlannedDeparture) -> Sequence[Column[tuple[TopicPartition, PartitionMetadata]]]:
+    def instead(partition: TopicPartition) -> str | Cell:
+        found = planned.moves.get(partition)
+        if found is None:
+            return Cell(planned.left.get(partition, "no other broker"), Style.BAD)
+        return ",".join(map(str, found))
+
     return (
-        partition.topic,
-        str(known.partition),
-        Cell("none", Style.BAD) if known.leader < 0 else str(known.leader),
-        ",".join(map(str, known.replicas)),
-        ",".join(map(str, known.isr)),
-        Cell(planned.left.get(partition, "no other broker"), Style.BAD)
-        if instead is None
-        else ",".join(map(str, instead)),
+        Column("TOPIC", lambda each: each[0].topic, may_shrink=True),
+        numbers("PARTITION", lambda each: each[1].partition),
+        numbers("LEADER", lambda each: leader_cell(each[1].leader)),
+        Column("REPLICAS", lambda each: ",".join(map(str, each[1].replicas))),
+        Column("ISR", lambda each: ",".join(map(str, each[1].isr))),
+        Column("INSTEAD", lambda each: instead(each[0])),
     )
 
 

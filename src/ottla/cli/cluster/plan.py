@@ -44,15 +44,24 @@ class ClusterPlanOptions:
 
 def command_line(options: ClusterPlanOptions) -> str:
     """Return the command line that starts the whole cluster again."""
-    words = ["ottla", "cluster", "--brokers", str(options.brokers), "--host", options.host, "--port", str(options.port)]
-    words += ["--data", options.data]
+    arguments = [
+        "ottla",
+        "cluster",
+        "--brokers",
+        str(options.brokers),
+        "--host",
+        options.host,
+        "--port",
+        str(options.port),
+    ]
+    arguments += ["--data", options.data]
     for setting in options.settings:
-        words += ["-c", setting]
+        arguments += ["-c", setting]
     if options.zookeeper is not None:
-        words += ["--zookeeper", options.zookeeper]
+        arguments += ["--zookeeper", options.zookeeper]
     elif options.zookeeper_port:
-        words += ["--zookeeper-port", str(options.zookeeper_port)]
-    return shlex.join(words)
+        arguments += ["--zookeeper-port", str(options.zookeeper_port)]
+    return shlex.join(arguments)
 
 
 @dataclass(frozen=True, slots=True)

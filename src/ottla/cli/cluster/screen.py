@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,29 +49,6 @@ class ShownCluster:
             return "no broker answers"
         controller = "no controller" if self.controller is None else f"controller {self.controller}"
         return f"{controller}, {self.topics:,} topics, {self.partitions:,} partitions: {self.health}"
-
-
-class ClusterScreen(Protocol):
-    """The cluster's display."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
-
-    def say(self, text: str) -> None:
-        """Write a line that stays."""
-
-    def show(self, cluster: ShownCluster) -> None:
-        """Show the state as it is now."""
-
-
-def make_cluster_screen(footer: Sequence[str]) -> ClusterScreen:
-    """One screen where standard output is a terminal and rich is installed, else lines."""
-    if sys.stdout.isatty() and find_spec("rich") is not None:
-        return RichClusterScreen(footer)
-    return PlainClusterScreen()
 
 
 class PlainClusterScreen:
@@ -150,3 +127,13 @@ class RichClusterScreen:
                 f"{each.in_sync} of {each.replicas}" if known else "-",
             )
         return table
+
+
+ClusterScreen = PlainClusterScreen | RichClusterScreen
+
+
+def make_cluster_screen(footer: Sequence[str]) -> ClusterScreen:
+    """One screen where standard output is a terminal and rich is installed, else lines."""
+    if sys.stdout.isatty() and find_spec("rich") is not None:
+        return RichClusterScreen(footer)
+    return PlainClusterScreen()

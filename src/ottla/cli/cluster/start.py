@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from ottla.cli.cluster import COMMAND
 from ottla.cli.cluster.plan import (
@@ -21,7 +22,7 @@ from ottla.cli.cluster.processes import ClusterProcess, StartFailed, start_proce
 from ottla.cli.cluster.registered import RegisteredBrokers, refuses
 from ottla.cli.cluster.screen import ClusterScreen, ShownBroker, ShownCluster, make_cluster_screen
 from ottla.cli.command import EXIT_REFUSED, CommandError
-from ottla.cli.serve import ServeOptions, UsageProblem, on_stop_signal, read_config
+from ottla.cli.serve import ServeOptions, Stopped, UsageProblem, on_stop_signal, read_config, until_stop
 
 if TYPE_CHECKING:
     from ottla.ops.cluster_status import ClusterStatus
@@ -52,9 +53,9 @@ def run(options: ClusterPlanOptions) -> int:
 
 def _check_settings(options: ClusterPlanOptions) -> None:
     """Refuse settings that a broker would refuse, before anything is started. Raises CommandError."""
-    given = ServeOptions(options.host, 0, options.data, 0, options.settings, None, zookeeper="127.0.0.1:2181")
+    serve_options = ServeOptions(options.host, 0, options.data, 0, options.settings, None, zookeeper="127.0.0.1:2181")
     try:
-        read_config(given)
+        read_config(serve_options)
     except UsageProblem as problem:
         raise CommandError("; ".join(str(problem).splitlines())) from problem
 
@@ -84,7 +85,8 @@ class LocalCluster:
         footer = [NO_ENSEMBLE] if self._options.zookeeper is None else []
         with make_cluster_screen([*footer, "Ctrl-C stops all"]) as screen:
             try:
-                if await self._until_stop(self._start(screen)):
+                with suppress(Stopped):
+                    await until_stop(self._start(screen), self._stop)
                     await self._watch(screen)
                 code = EXIT_REFUSED if self._reported else 0
             except StartFailed as problem:
@@ -100,19 +102,6 @@ class LocalCluster:
 
     def _stop_or_hurry(self) -> None:
         (self._hurry if self._stop.is_set() else self._stop).set()
-
-    async def _until_stop(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether the work was done before a signal came. Raises what it raises."""
-        task = asyncio.ensure_future(work)
-        stopping = asyncio.ensure_future(self._stop.wait())
-        await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
-            return False
-        await task
-        return True
 
     async def _start(self, screen: ClusterScreen) -> None:
         zookeeper = await self._start_zookeeper(screen)
@@ -211,17 +200,9 @@ class LocalCluster:
                 socket_connection_setup_timeout_ms=STATUS_TIMEOUT_MS,
             )
             self._cluster = Cluster(settings)
-        reading = asyncio.ensure_future(read_cluster_status(self._cluster, configs=(), figures=False))
-        stopping = asyncio.ensure_future(self._stop.wait())
-        await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not reading.done():
-            reading.cancel()
-            await asyncio.wait({reading})
-            return None
         try:
-            return reading.result()
-        except ClientError:
+            return await until_stop(read_cluster_status(self._cluster, configs=(), sizes=False), self._stop)
+        except (ClientError, Stopped):
             return None
 
     async def _silent(self, status: ClusterStatus | None) -> list[int]:
@@ -267,14 +248,5 @@ def _shown_broker(member: ClusterProcess, status: ClusterStatus | None) -> Shown
     shown = ShownBroker(broker, member.address or "-", member.process.pid, member.ending())
     if status is None:
         return shown
-    leads, replicas, in_sync = _figures(status, broker)
-    return ShownBroker(
-        broker, shown.address, shown.pid, shown.state, status.controller == broker, leads, replicas, in_sync
-    )
-
-
-def _figures(status: ClusterStatus, broker: int) -> Sequence[int]:
-    """Partitions that the broker leads, those it has a replica of, and in-sync ones among them."""
-    partitions = status.partitions
-    mine = [each for partition in partitions for each in partition.replicas if each.broker == broker]
-    return sum(each.leader == broker for each in partitions), len(mine), sum(each.is_in_sync for each in mine)
+    row = status.broker_row(broker)
+    return replace(shown, is_controller=row.is_controller, leads=row.leads, replicas=row.replicas, in_sync=row.in_sync)

@@ -2,65 +2,64 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sized
 from typing import Any
 
 from ottla.cli.log.output import instant
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, printable
-from ottla.cli.topic.views import health, lag_text, list_row, partition_note, partition_row
-from ottla.ops.cluster_status import BrokerStatus, ClusterStatus, LossStatus, PartitionStatus, TopicStatus
-from ottla.wire.lost_records import UNKNOWN
+from ottla.cli.terminal import PARTITION, TOPIC, Cell, Column, Style, Terminal, count, data_size, numbers, printable
+from ottla.cli.topic.views import (
+    COUNTS,
+    HEALTH,
+    NAME,
+    NOTES,
+    RECORDS,
+    REPLICAS,
+    list_row,
+    partition_row,
+    partitions_health,
+)
+from ottla.ops.cluster_status import BrokerRow, ClusterStatus, LossStatus, TopicStatus
+from ottla.wire.lost_records import UNKNOWN, LostRecords
 
-_BROKERS = (
-    Column("BROKER", is_number=True),
-    Column("ADDRESS"),
-    Column("RACK"),
-    Column("LEADS", is_number=True),
-    Column("REPLICAS", is_number=True),
-    Column("IN SYNC", is_number=True),
-    Column("SIZE", is_number=True),
-    Column("FREE", is_number=True),
-    Column("NOTE"),
+_BROKERS: tuple[Column[BrokerRow], ...] = (
+    numbers("BROKER", lambda each: Cell(str(each.broker), Style.NAME)),
+    Column("ADDRESS", lambda each: each.host and f"{each.host}:{each.port}"),
+    Column("RACK", lambda each: each.rack or None),
+    numbers("LEADS", lambda each: each.leads),
+    numbers("REPLICAS", lambda each: each.replicas),
+    numbers("IN SYNC", lambda each: _in_sync(each)),
+    numbers("SIZE", lambda each: None if each.size_bytes is None else data_size(each.size_bytes)),
+    numbers("FREE", lambda each: _least_free(each)),
+    Column("NOTE", lambda each: _broker_note(each)),
 )
-_TOPICS = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITIONS", is_number=True),
-    Column("REPLICAS", is_number=True),
-    Column("RECORDS", is_number=True),
-    Column("SIZE", is_number=True),
-    Column("LAG", is_number=True),
-    Column("HEALTH"),
+_TOPICS: tuple[Column[TopicStatus], ...] = (
+    NAME,
+    *COUNTS,
+    *RECORDS,
+    numbers("LAG", lambda each: _most_lag(each)),
+    HEALTH,
 )
-_PROBLEMS = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITION", is_number=True),
-    Column("LEADER", is_number=True),
-    Column("REPLICAS"),
-    Column("ISR"),
-    Column("LAG", may_shrink=True),
-    Column("NOTE"),
-)
-_LOSSES = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITION", is_number=True),
-    Column("BROKER", is_number=True),
-    Column("OFFSETS"),
-    Column("EPOCHS"),
-    Column("WHEN"),
-    Column("LOST RECORDS", may_shrink=True),
+_LOSSES: tuple[Column[LossStatus], ...] = (
+    TOPIC,
+    PARTITION,
+    numbers("BROKER", lambda each: each.broker),
+    Column("OFFSETS", lambda each: _loss_texts(each.report)[0]),
+    Column("EPOCHS", lambda each: _loss_texts(each.report)[1]),
+    Column("WHEN", lambda each: instant(each.report.at_ms)),
+    Column("LOST RECORDS", lambda each: Cell(_loss_texts(each.report)[2], Style.BAD), may_shrink=True),
 )
 
 
 def show_status(terminal: Terminal, status: ClusterStatus) -> None:
     """Brokers, topics, and the partitions that something is wrong with."""
+    health = cluster_health(status, [each for each in status.brokers if each.problem])
     controller = "no controller" if status.controller is None else f"controller {status.controller}"
     facts = [
         count(len(status.brokers), "broker"),
         terminal.paint(controller, Style.BAD if status.controller is None else Style.PLAIN),
         count(len(status.topics), "topic"),
         count(len(status.partitions), "partition"),
-        _painted(terminal, cluster_health(status, [each for each in status.brokers if each.problem])),
+        terminal.paint(health.text, health.style),
     ]
     name = f"cluster {printable(status.cluster_id or 'without an id')}"
     terminal.line(f"{terminal.paint(name, Style.NAME)}  {' · '.join(facts)}")
@@ -68,14 +67,14 @@ def show_status(terminal: Terminal, status: ClusterStatus) -> None:
     show_brokers(terminal, status)
     if status.topics:
         terminal.line()
-        terminal.table(_TOPICS, [_topic_cells(each) for each in status.topics])
+        terminal.table(_TOPICS, status.topics)
     problems = [each for each in status.partitions if not each.is_well]
     if problems:
         terminal.line()
-        terminal.table(_PROBLEMS, [_problem_cells(each) for each in problems])
+        terminal.table((TOPIC, PARTITION, *REPLICAS, *NOTES), problems)
     if status.losses:
         terminal.line()
-        terminal.table(_LOSSES, [_loss_cells(each) for each in status.losses])
+        terminal.table(_LOSSES, status.losses)
 
 
 def cluster_health(status: ClusterStatus, silent: Sized) -> Cell:
@@ -86,7 +85,7 @@ def cluster_health(status: ClusterStatus, silent: Sized) -> Cell:
     failed = sum(len(each.failed_log_dirs) for each in status.brokers)
     found = [f"{len(silent)} broker{' does' if len(silent) == 1 else 's do'} not answer"] if len(silent) else []
     found += [f"{failed} failed log director{'y' if failed == 1 else 'ies'}"] if failed else []
-    of_partitions = health(status.partitions)
+    of_partitions = partitions_health(status.partitions)
     if not found:
         return of_partitions
     return Cell(", ".join([*found, *([] if of_partitions.style is Style.GOOD else [of_partitions.text])]), Style.BAD)
@@ -94,16 +93,13 @@ def cluster_health(status: ClusterStatus, silent: Sized) -> Cell:
 
 def show_brokers(terminal: Terminal, status: ClusterStatus, only: int | None = None) -> None:
     """The brokers, those that are not there among them; or one of them alone."""
-    brokers = [each for each in status.brokers if only in (None, each.node.node_id)]
-    terminal.table(
-        _BROKERS, [_broker_cells(status, each) for each in brokers] + (_absent(status) if only is None else [])
-    )
+    ids = [*status.registered, *status.absent] if only is None else [only]
+    terminal.table(_BROKERS, map(status.broker_row, ids))
 
 
-def broker_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
-    """Each broker as an object."""
-    for broker in status.brokers:
-        yield _broker_row(status, broker)
+def broker_row(status: ClusterStatus, broker: int) -> dict[str, Any]:
+    """A broker as an object."""
+    return {"kind": "broker", **status.broker_row(broker)._asdict()}
 
 
 def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
@@ -112,7 +108,7 @@ def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
         "kind": "cluster",
         "cluster_id": status.cluster_id,
         "controller": status.controller,
-        "brokers": [each.node.node_id for each in status.brokers],
+        "brokers": status.registered,
         "absent_brokers": status.absent,
         "topic_count": len(status.topics),
         "partition_count": len(status.partitions),
@@ -120,7 +116,7 @@ def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
         "under_min_isr_partitions": sum(each.is_under_min_isr for each in status.partitions),
         "under_replicated_partitions": sum(each.is_under_replicated for each in status.partitions),
     }
-    yield from broker_rows(status)
+    yield from (broker_row(status, each) for each in status.registered)
     for topic in status.topics:
         yield {
             "kind": "topic",
@@ -132,99 +128,27 @@ def status_rows(status: ClusterStatus) -> Iterator[dict[str, Any]]:
         yield _loss_row(loss)
 
 
-def _painted(terminal: Terminal, cell: Cell) -> str:
-    return terminal.paint(cell.text, cell.style)
+def _in_sync(row: BrokerRow) -> Cell:
+    return Cell(str(row.in_sync), Style.BUSY if row.host and row.in_sync < row.replicas else Style.PLAIN)
 
 
-def _broker_row(status: ClusterStatus, broker: BrokerStatus) -> dict[str, Any]:
-    counts = _counts(status, broker.node.node_id)
-    return {
-        "kind": "broker",
-        "broker": broker.node.node_id,
-        "host": broker.node.host,
-        "port": broker.node.port,
-        "rack": broker.node.rack,
-        "is_controller": broker.node.node_id == status.controller,
-        "leads": counts["leads"],
-        "replicas": counts["replicas"],
-        "in_sync": counts["in sync"],
-        "size_bytes": None if broker.problem else broker.size_bytes,
-        "log_dirs": [
-            {"path": each.path, "total_bytes": each.total_bytes, "usable_bytes": each.usable_bytes, "error": each.error}
-            for each in broker.log_dirs.values()
-        ],
-        "problem": broker.problem,
-    }
-
-
-def _counts(status: ClusterStatus, broker: int) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for partition in status.partitions:
-        counts["leads"] += partition.leader == broker
-        for replica in partition.replicas:
-            if replica.broker == broker:
-                counts["replicas"] += 1
-                counts["in sync"] += replica.is_in_sync
-    return counts
-
-
-def _broker_cells(status: ClusterStatus, broker: BrokerStatus) -> Row:
-    counts = _counts(status, broker.node.node_id)
-    usable = [each.usable_bytes for each in broker.log_dirs.values() if each.usable_bytes >= 0]
-    return (
-        Cell(str(broker.node.node_id), Style.NAME),
-        f"{broker.node.host}:{broker.node.port}",
-        broker.node.rack or "-",
-        str(counts["leads"]),
-        str(counts["replicas"]),
-        Cell(str(counts["in sync"]), Style.BUSY if counts["in sync"] < counts["replicas"] else Style.PLAIN),
-        "-" if broker.problem else data_size(broker.size_bytes),
-        data_size(min(usable)) if usable else "-",
-        _broker_note(status, broker),
-    )
-
-
-def _broker_note(status: ClusterStatus, broker: BrokerStatus) -> Cell:
-    if broker.problem:
+def _broker_note(row: BrokerRow) -> str | Cell:
+    if row.host is None:
+        return Cell("not there", Style.BAD)
+    if row.problem:
         return Cell("no answer", Style.BAD)
-    if broker.failed_log_dirs:
-        return Cell(f"failed: {', '.join(broker.failed_log_dirs)}", Style.BAD)
-    return Cell("controller" if broker.node.node_id == status.controller else "")
+    failed = [str(each["path"]) for each in row.log_dirs if each["error"] is not None]
+    return Cell(f"failed: {', '.join(failed)}", Style.BAD) if failed else "controller" if row.is_controller else ""
 
 
-def _absent(status: ClusterStatus) -> list[Row]:
-    """Brokers that have replicas and are not registered."""
-    rows: list[Row] = []
-    for broker in status.absent:
-        counts = _counts(status, broker)
-        numbers = (str(counts["leads"]), str(counts["replicas"]), str(counts["in sync"]))
-        rows.append((Cell(str(broker), Style.NAME), "-", "-", *numbers, "-", "-", Cell("not there", Style.BAD)))
-    return rows
+def _least_free(row: BrokerRow) -> str | None:
+    usable = [each["usable_bytes"] for each in row.log_dirs if each["usable_bytes"] >= 0]
+    return data_size(min(usable)) if usable else None
 
 
-def _topic_cells(topic: TopicStatus) -> Sequence[str | Cell]:
+def _most_lag(topic: TopicStatus) -> str | None:
     lag = max((each.lag for each in topic.partitions if each.lag is not None), default=None)
-    return (
-        Cell(topic.name, Style.FAINT if topic.is_internal else Style.NAME),
-        str(len(topic.partitions)),
-        str(topic.replication_factor),
-        f"{topic.records:,}",
-        data_size(topic.size_bytes),
-        "-" if lag is None else f"{lag:,}",
-        health(topic.partitions),
-    )
-
-
-def _problem_cells(each: PartitionStatus) -> Row:
-    return (
-        each.partition.topic,
-        str(each.partition.partition),
-        Cell("none", Style.BAD) if each.leader < 0 else str(each.leader),
-        ",".join(str(replica.broker) for replica in each.replicas),
-        ",".join(map(str, each.isr)),
-        lag_text(each.replicas, each.leader),
-        partition_note(each),
-    )
+    return None if lag is None else f"{lag:,}"
 
 
 def _loss_row(loss: LossStatus) -> dict[str, Any]:
@@ -244,26 +168,14 @@ def _loss_row(loss: LossStatus) -> dict[str, Any]:
     }
 
 
-def _loss_cells(loss: LossStatus) -> Row:
-    partition, broker, report = loss
+def _loss_texts(report: LostRecords) -> tuple[str, str, str]:
+    """Its offsets, its epochs, and what happened."""
     if report.is_election:
-        offsets = f"from {report.start}"
-        epochs = str(report.leader_epoch)
         note = "elected without being in sync: what others had is lost"
         if report.was_committed:
             note += f", at least {report.committed_end - report.start:,} committed"
-    else:
-        offsets = f"{report.start}-{report.end - 1}"
-        epochs = ",".join(map(str, report.epochs)) or "-"
-        note = f"{report.end - report.start:,} removed for leader {report.leader} in epoch {report.leader_epoch}"
-        if report.was_committed:
-            note += f", {min(report.committed_end, report.end) - report.start:,} were committed"
-    return (
-        partition.topic,
-        str(partition.partition),
-        str(broker),
-        offsets,
-        epochs,
-        instant(report.at_ms),
-        Cell(note, Style.BAD),
-    )
+        return f"from {report.start}", str(report.leader_epoch), note
+    note = f"{report.end - report.start:,} removed for leader {report.leader} in epoch {report.leader_epoch}"
+    if report.was_committed:
+        note += f", {min(report.committed_end, report.end) - report.start:,} were committed"
+    return f"{report.start}-{report.end - 1}", ",".join(map(str, report.epochs)) or "-", note

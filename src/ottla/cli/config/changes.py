@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.config import COMMAND
-from ottla.cli.config.care import mistyped, reason_for_care, unknown_setting
-from ottla.cli.config.unset import own_names, why_not_unset
-from ottla.cli.config.views import change_row, entity_text, show_changes
+from ottla.cli.config.checks import mistyped, own_names, risk_of_change, unknown_setting, why_not_unset
+from ottla.cli.config.views import CHANGES, SettingChange, change_row, entity_text
 from ottla.cli.terminal import Terminal, printable, write_json
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ResourceType
@@ -42,21 +41,10 @@ class Entities:
         return found
 
 
-class SettingChange(NamedTuple):
-    """A change of one setting; `new` is None where the default or an inherited value comes back."""
-
-    resource: ConfigResource
-    name: str
-    now: str | None
-    new: str | None
-    #: Why it needs care; None if it does not.
-    care: str | None
-
-
-def parse_changes(given: Sequence[str]) -> list[ConfigOperation]:
+def parse_changes(arguments: Sequence[str]) -> list[ConfigOperation]:
     """Changes of KEY=VALUE, KEY+=VALUE and KEY-=VALUE, the latter for lists. Raises CommandError."""
     operations = []
-    for each in given:
+    for each in arguments:
         name, equals, value = each.partition("=")
         operator = f"{name[-1:]}=" if name[-1:] in ("+", "-") else "="
         name = name.removesuffix(operator.removesuffix("=")).strip()
@@ -75,36 +63,33 @@ async def change_settings(
     if twice is not None:
         raise CommandError(f"{twice} is named twice; name each setting once")
     resources, admin = entities.resources(), ConfigAdmin(cluster)
-    asked = {resource: list(operations) for resource in resources}
+    wanted = {resource: list(operations) for resource in resources}
     try:
         present, own = await _present(cluster, admin, resources)
         removed = [each.name for each in operations if each.operation == "delete"]
         refusals = [why_not_unset(each, removed, present[each], own[each]) for each in resources]
         if any(refusals):
             return max(COMMAND.report(each) for each in refusals if each)
-        await admin.incremental_alter_configs(asked, validate_only=True)
+        await admin.incremental_alter_configs(wanted, validate_only=True)
     except ClientError as error:
         return report_errors(error, names)
     changes = [_change(each, operation, present[each]) for each in resources for operation in operations]
     needs_care = any(change.care for change in changes)
     if as_json and needs_care and not yes:
-        for change in changes:
-            write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=False))
+        write_json(*(change_row(change, done=False) for change in changes))
     elif not as_json:
-        rows = [(change.resource, change.name, change.now, change.new, change.care) for change in changes]
-        show_changes(Terminal.standard_output(), rows)
+        Terminal.standard_output().table(CHANGES, changes)
     if needs_care and not confirmed("Make these changes?", yes=yes, as_json=as_json):
         return COMMAND.report(NOT_CONFIRMED)
     code, failed = 0, set()
     try:
-        await admin.incremental_alter_configs(asked)
+        await admin.incremental_alter_configs(wanted)
     except PartlyFailedError as error:
         failed, code = set(error.errors), report_errors(error, names)
     except ClientError as error:
         failed, code = set(resources), report_errors(error, names)
     for change in changes if as_json else ():
-        done = change.resource not in failed
-        write_json(change_row(change.resource, change.name, change.now, change.new, change.care, done=done))
+        write_json(change_row(change, done=change.resource not in failed))
     done_for = [resource for resource in resources if resource not in failed]
     for resource in () if as_json else done_for:
         sys.stdout.write(f"changed: {printable(entity_text(resource))}\n")
@@ -161,7 +146,7 @@ def _change(resource: ConfigResource, operation: ConfigOperation, present: Mappi
     entry = present.get(operation.name)
     now = None if entry is None else entry.value
     new = _new_value(operation, entry, now)
-    care = reason_for_care(operation.name, now, new)
+    care = risk_of_change(operation.name, now, new)
     if entry is None and operation.operation != "delete" and resource.type == ResourceType.BROKER:
         care = unknown_setting(operation.name, of_topic=False)
     return SettingChange(resource, operation.name, now, None if operation.operation == "delete" else new, care)
@@ -172,9 +157,9 @@ def _new_value(operation: ConfigOperation, entry: ConfigEntry | None, now: str |
     if operation.operation == "delete":
         inherited = [each.value for each in entry.synonyms[1:]] if entry is not None else []
         return inherited[0] if inherited else None
-    words, value = (now or "").split(",") if now else [], operation.value or ""
+    items, value = (now or "").split(",") if now else [], operation.value or ""
     if operation.operation == "append":
-        return ",".join(words + [word for word in value.split(",") if word not in words])
+        return ",".join(items + [item for item in value.split(",") if item not in items])
     if operation.operation == "subtract":
-        return ",".join(word for word in words if word not in value.split(","))
+        return ",".join(item for item in items if item not in value.split(","))
     return value

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import ClusterOptions
 from ottla.cli.config import COMMAND
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
+from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
@@ -25,8 +24,9 @@ OfAllBrokers = Annotated[
 ]
 
 
-@app.command()
+@cluster_command(app)
 def describe(
+    shared: ClusterOptions,
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="[SETTING]...", help="Names of settings [all that are set].")
     ] = None,
@@ -34,9 +34,6 @@ def describe(
     brokers: OfBrokers = None,
     broker_defaults: OfAllBrokers = False,
     everything: Annotated[bool, typer.Option("--all", help="Also settings that have their defaults.")] = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Show settings, where each value comes from, and what it overrides.
 
@@ -61,18 +58,19 @@ def describe(
                 code = COMMAND.report(f"{resource} has no setting {name}")
             wanted = named if settings else sorted(entries)
             shown = [entries[name] for name in wanted if settings or everything or not entries[name].is_default]
-            for entry in shown if as_json else ():
+            for entry in shown if shared.as_json else ():
                 write_json(setting_row(resource, entry))
-            if not as_json:
+            if not shared.as_json:
                 terminal.line() if at else None
                 show_settings(terminal, resource, shown)
         return code
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command("set")
+@cluster_command(app, "set")
 def set_command(
+    shared: ClusterOptions,
     changes: Annotated[
         list[str],
         typer.Argument(metavar="KEY=VALUE...", help="Settings; of a list KEY+=VALUE adds, and KEY-=VALUE takes away."),
@@ -81,9 +79,6 @@ def set_command(
     brokers: OfBrokers = None,
     broker_defaults: OfAllBrokers = False,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Set settings; all brokers obey at once.
 
@@ -96,21 +91,19 @@ def set_command(
 
     entities = Entities(tuple(topics or ()), tuple(brokers or ()), broker_defaults)
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: change_settings(cluster, entities, parse_changes(changes), yes=yes, as_json=as_json),
+        shared,
+        lambda cluster: change_settings(cluster, entities, parse_changes(changes), yes=yes, as_json=shared.as_json),
     )
 
 
-@app.command()
+@cluster_command(app)
 def unset(
+    shared: ClusterOptions,
     settings: Annotated[list[str], typer.Argument(metavar="SETTING...", help="Names of settings.")],
     topics: OfTopics = None,
     brokers: OfBrokers = None,
     broker_defaults: OfAllBrokers = False,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Take settings back: what they stood in place of is in force again.
 
@@ -124,6 +117,5 @@ def unset(
     entities = Entities(tuple(topics or ()), tuple(brokers or ()), broker_defaults)
     operations = [ConfigOperation("delete", name) for name in settings]
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: change_settings(cluster, entities, operations, yes=yes, as_json=as_json),
+        shared, lambda cluster: change_settings(cluster, entities, operations, yes=yes, as_json=shared.as_json)
     )

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, printable
+from ottla.cli.terminal import Cell, Column, Style, Terminal, attributes, printable
 from ottla.client.admin.model import ConfigEntry, ConfigResource, ResourceType
 
-_SETTINGS = (
-    Column("SETTING"),
-    Column("VALUE", may_shrink=True),
-    Column("SOURCE"),
-    Column("INSTEAD OF", may_shrink=True),
-)
-_CHANGES = (
-    Column("OF"),
-    Column("SETTING"),
-    Column("NOW", may_shrink=True),
-    Column("NEW", may_shrink=True),
-    Column("CARE"),
-)
 #: Where a value comes from, in few words.
 SOURCES = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
@@ -29,6 +16,32 @@ SOURCES = {
     "STATIC_BROKER_CONFIG": "file",
     "DEFAULT_CONFIG": "default",
 }
+
+
+class SettingChange(NamedTuple):
+    """A change of one setting; `new` is None where the default or an inherited value comes back."""
+
+    resource: ConfigResource
+    name: str
+    now: str | None
+    new: str | None
+    #: Why it needs care; None if it does not.
+    care: str | None
+
+
+_SETTINGS: tuple[Column[ConfigEntry], ...] = (
+    Column("SETTING", lambda each: each.name),
+    Column("VALUE", lambda each: _value(each), may_shrink=True),
+    Column("SOURCE", lambda each: _source_text(each)),
+    Column("INSTEAD OF", lambda each: Cell(_synonyms(each), Style.FAINT), may_shrink=True),
+)
+CHANGES: tuple[Column[SettingChange], ...] = (
+    Column("OF", lambda each: Cell(entity_text(each.resource), Style.NAME)),
+    Column("SETTING", lambda each: each.name),
+    Column("NOW", lambda each: each.now, may_shrink=True),
+    Column("NEW", lambda each: Cell("(default)" if each.new is None else each.new, Style.BUSY), may_shrink=True),
+    Column("CARE", lambda each: Cell(each.care or "", Style.BAD)),
+)
 
 
 def entity_text(resource: ConfigResource) -> str:
@@ -44,45 +57,27 @@ def show_settings(terminal: Terminal, resource: ConfigResource, entries: Sequenc
     if not entries:
         terminal.line("  nothing is set; --all shows the defaults")
         return
-    terminal.table(_SETTINGS, [_setting_cells(each) for each in entries])
+    terminal.table(_SETTINGS, entries)
 
 
 def setting_row(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
+    """A setting as an object, with whose it is."""
+    return {**_entity(resource), **setting_fields(entry)}
+
+
+def setting_fields(entry: ConfigEntry) -> dict[str, Any]:
     """A setting as an object; the value of a sensitive one is null."""
     return {
-        **_entity(resource),
-        "name": entry.name,
-        "value": entry.value,
-        "source": entry.source,
-        "type": entry.type,
+        **attributes(entry, "name", "value", "source", "type"),
         "read_only": entry.is_read_only,
         "sensitive": entry.is_sensitive,
-        "synonyms": [{"name": each.name, "value": each.value, "source": each.source} for each in entry.synonyms],
+        "synonyms": [attributes(each, "name", "value", "source") for each in entry.synonyms],
     }
 
 
-def show_changes(
-    terminal: Terminal, changes: Sequence[tuple[ConfigResource, str, str | None, str | None, str | None]]
-) -> None:
-    """Changes: whose, which, the value now and the new one (None: the default), and why it needs care."""
-    rows: list[Row] = [
-        (
-            Cell(entity_text(resource), Style.NAME),
-            name,
-            "-" if now is None else now,
-            Cell("(default)" if new is None else new, Style.BUSY),
-            Cell(care or "", Style.BAD),
-        )
-        for resource, name, now, new, care in changes
-    ]
-    terminal.table(_CHANGES, rows)
-
-
-def change_row(
-    resource: ConfigResource, name: str, now: str | None, new: str | None, care: str | None, *, done: bool
-) -> dict[str, Any]:
+def change_row(change: SettingChange, *, done: bool) -> dict[str, Any]:
     """A change as an object."""
-    return {**_entity(resource), "name": name, "now": now, "new": new, "care": care, "changed": done}
+    return {**_entity(change.resource), **attributes(change, "name", "now", "new", "care"), "changed": done}
 
 
 def _entity(resource: ConfigResource) -> dict[str, Any]:
@@ -96,13 +91,10 @@ def _source_text(entry: ConfigEntry) -> str:
     return f"{source}, at the start only" if is_fixed else source
 
 
-def _setting_cells(entry: ConfigEntry) -> Row:
+def _value(entry: ConfigEntry) -> Cell:
     style = Style.FAINT if entry.is_default else Style.BUSY if entry.source.startswith("DYNAMIC") else Style.PLAIN
-    shown = "(hidden)" if entry.is_sensitive else "-" if entry.value is None else entry.value
-    others = [f"{each.value} ({SOURCES.get(each.source, each.source)})" for each in entry.synonyms[1:]]
-    return (
-        entry.name,
-        Cell(shown, style),
-        _source_text(entry),
-        Cell(", ".join(others), Style.FAINT),
-    )
+    return Cell("(hidden)" if entry.is_sensitive else "-" if entry.value is None else entry.value, style)
+
+
+def _synonyms(entry: ConfigEntry) -> str:
+    return ", ".join(f"{each.value} ({SOURCES.get(each.source, each.source)})" for each in entry.synonyms[1:])

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ottla.cli.command import NOT_CONFIRMED, confirmed
 from ottla.cli.group import COMMAND
-from ottla.cli.group.views import show_committed, show_deletion
-from ottla.cli.terminal import Terminal, count, printable, write_json
+from ottla.cli.group.views import show_deletion
+from ottla.cli.terminal import Column, Terminal, count, numbers, printable, write_json
 from ottla.client.errors import BrokerError
 from ottla.client.group_offsets import CommittedOffset, GroupOffsets
 from ottla.client.groups import DEAD, Groups
@@ -18,6 +18,12 @@ from ottla.peer.errors import KNOWN_CODES
 from ottla.wire.errors import ErrorCode
 
 Scope = Sequence[tuple[str, tuple[int, ...] | None]]
+
+_COMMITTED: tuple[Column[tuple[TopicPartition, CommittedOffset]], ...] = (
+    Column("TOPIC", lambda each: each[0].topic, may_shrink=True),
+    numbers("PARTITION", lambda each: each[0].partition),
+    numbers("COMMITTED", lambda each: each[1].offset),
+)
 
 
 async def delete_each(cluster: Cluster, names: Sequence[str], *, yes: bool, as_json: bool) -> int:
@@ -49,8 +55,7 @@ async def _confirm_groups(cluster: Cluster, names: Sequence[str], *, as_json: bo
     found = [each for each in await Groups(cluster).describe_each(names) if each.state != DEAD]
     committed = {each.group_id: await GroupOffsets(cluster, each.group_id).fetch_all() for each in found}
     if as_json:
-        for name in names:
-            write_json({"group": name, "deleted": False})
+        write_json(*({"group": name, "deleted": False} for name in names))
         return False
     if not found:
         return True
@@ -58,14 +63,7 @@ async def _confirm_groups(cluster: Cluster, names: Sequence[str], *, as_json: bo
     return confirmed(f"Delete {count(len(found), 'group')}?", yes=False)
 
 
-async def delete_committed(
-    cluster: Cluster,
-    group: str,
-    scope: Scope,
-    *,
-    yes: bool,
-    as_json: bool,
-) -> int:
+async def delete_committed(cluster: Cluster, group: str, scope: Scope, *, yes: bool, as_json: bool) -> int:
     """Delete the committed offsets of the topics, or partitions of them, in `scope`; returns the exit code."""
     offsets = GroupOffsets(cluster, group)
     found = sorted((await offsets.fetch_all()).items())
@@ -97,7 +95,7 @@ def _confirm_offsets(group: str, committed: Mapping[TopicPartition, CommittedOff
         for partition, offset in committed.items():
             _write_offset(group, partition, offset, deleted=False)
         return False
-    show_committed(Terminal.standard_output(), {partition: each.offset for partition, each in committed.items()})
+    Terminal.standard_output().table(_COMMITTED, committed.items())
     return confirmed(f"Delete {count(len(committed), 'committed offset')} of group {group}?", yes=False)
 
 

@@ -49,11 +49,11 @@ def parse_datetime(text: str) -> int:
 def parse_duration_ms(text: str) -> int:
     """Milliseconds of `P1DT2H30M` and the like (weeks to seconds of ISO 8601). Raises InvalidArgumentError."""
     match = _DURATION.fullmatch(text)
-    parts = {} if match is None else {name: each.replace(",", ".") for name, each in match.groupdict().items() if each}
+    units = {} if match is None else {name: each.replace(",", ".") for name, each in match.groupdict().items() if each}
     try:
-        if not parts or text.upper().endswith("T"):
+        if not units or text.upper().endswith("T"):
             raise ValueError
-        return timedelta(**{name: float(each) for name, each in parts.items()}) // timedelta(milliseconds=1)
+        return timedelta(**{name: float(each) for name, each in units.items()}) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         raise InvalidArgumentError(
             f"--by-duration {text!r} is not a duration of ISO 8601; write PT30M for half an hour, P1DT12H for a day "

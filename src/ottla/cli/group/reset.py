@@ -9,10 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from ottla.cli.command import NOT_CONFIRMED, ClusterOptions, confirmed
+from ottla.cli.command import NOT_CONFIRMED, confirmed
 from ottla.cli.group import COMMAND
 from ottla.cli.group.offset_options import parse_datetime, parse_duration_ms, parse_topic
 from ottla.cli.group.views import planned_row, show_plan
+from ottla.cli.options import ClusterOptions
 from ottla.cli.terminal import Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import BrokerError, InvalidArgumentError
@@ -91,14 +92,14 @@ async def _settle(cluster: Cluster, plans: dict[str, list[PlannedOffset]], outpu
 
 def _targets(options: ResetOptions) -> dict[str, Reset]:
     """The target of each group's offsets. InvalidArgumentError where the options do not settle it."""
-    asked = [Reset(Target(name)) for name, wanted in options.flags.items() if wanted]
-    asked += [Reset(Target(name), value) for name, value in options.numbers.items() if value is not None]
+    resets = [Reset(Target(name)) for name, wanted in options.flags.items() if wanted]
+    resets += [Reset(Target(name), value) for name, value in options.numbers.items() if value is not None]
     if options.to_datetime is not None:
-        asked.append(Reset(Target.TIMESTAMP, parse_datetime(options.to_datetime)))
+        resets.append(Reset(Target.TIMESTAMP, parse_datetime(options.to_datetime)))
     if options.by_duration is not None:
         ago_ms = parse_duration_ms(options.by_duration)
-        asked.append(Reset(Target.TIMESTAMP, max(0, SystemClock().now_ms() - ago_ms)))
-    if len(asked) + (options.from_file is not None) != 1:
+        resets.append(Reset(Target.TIMESTAMP, max(0, SystemClock().now_ms() - ago_ms)))
+    if len(resets) + (options.from_file is not None) != 1:
         raise InvalidArgumentError("say where to, once: one of --to-…, --shift-by, --by-duration, --from-file")
     if options.from_file is None and bool(options.topics) == options.all_topics:
         raise InvalidArgumentError("say of which partitions: --topic orders, --topic orders:0,3, or --all-topics")
@@ -106,9 +107,9 @@ def _targets(options: ResetOptions) -> dict[str, Reset]:
         if options.topics or options.all_topics:
             raise InvalidArgumentError("--from-file names the partitions itself; leave --topic and --all-topics out")
         return _from_file(options.from_file, options.groups)
-    if abs(asked[0].value) > MOST_OFFSET:
-        raise InvalidArgumentError(f"{asked[0].value} is not an offset: the largest is {MOST_OFFSET}")
-    return dict.fromkeys(options.groups, asked[0])
+    if abs(resets[0].value) > MOST_OFFSET:
+        raise InvalidArgumentError(f"{resets[0].value} is not an offset: the largest is {MOST_OFFSET}")
+    return dict.fromkeys(options.groups, resets[0])
 
 
 def _from_file(path: Path, groups: Sequence[str]) -> dict[str, Reset]:
@@ -208,8 +209,7 @@ def _show_plans(plans: dict[str, list[PlannedOffset]], output: ResetOutput) -> N
         sys.stdout.writelines(f"{line}\n" for line in csv_lines(plans))
     elif output.as_json:
         for group, plan in plans.items():
-            for each in plan:
-                write_json(planned_row(group, each, output.yes))
+            write_json(*(planned_row(group, each, output.yes) for each in plan))
     else:
         terminal = Terminal.standard_output()
         for group, plan in plans.items():

@@ -3,77 +3,74 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration, printable
+from ottla.cli.terminal import (
+    PARTITION,
+    TOPIC,
+    Cell,
+    Column,
+    Style,
+    Terminal,
+    attributes,
+    count,
+    duration,
+    numbers,
+    printable,
+)
 from ottla.client.groups import EMPTY, GroupDescription, GroupMember
-from ottla.client.model import TopicPartition
 from ottla.ops.group_lag import GroupLag, PartitionLag
 from ottla.ops.offset_reset import PlannedOffset
 
 STABLE = "Stable"
 ID_DIGITS_SHOWN = 6
 
-_LIST = (
-    Column("GROUP", may_shrink=True),
-    Column("STATE"),
-    Column("MEMBERS", is_number=True),
-    Column("ASSIGNOR", may_shrink=True),
-    Column("TYPE"),
-    Column("LAG", is_number=True),
-    Column("BEHIND", is_number=True),
-    Column("COORDINATOR", is_number=True),
-)
-_MEMBERS = (
-    Column("MEMBER", may_shrink=True),
-    Column("STATIC ID", may_shrink=True),
-    Column("HOST", may_shrink=True),
-    Column("PARTITIONS", is_number=True),
-    Column("LAG", is_number=True),
-    Column("SUBSCRIBED TO", may_shrink=True),
-)
-_PARTITIONS = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITION", is_number=True),
-    Column("COMMITTED", is_number=True),
-    Column("END", is_number=True),
-    Column("LAG", is_number=True),
-    Column("BEHIND", is_number=True),
-    Column("MEMBER", may_shrink=True),
-    Column("NOTE"),
-)
-_PLAN = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITION", is_number=True),
-    Column("COMMITTED", is_number=True),
-    Column("NEW", is_number=True),
-    Column("CHANGE", is_number=True),
-    Column("LAG THEN", is_number=True),
-    Column("NOTE"),
-)
+
+class GroupWithLag(NamedTuple):
+    """A group with its lag, None where that was not measured."""
+
+    group: GroupDescription
+    lag: GroupLag | None = None
 
 
-_DELETION = (
-    Column("GROUP", may_shrink=True),
-    Column("STATE"),
-    Column("MEMBERS", is_number=True),
-    Column("COMMITTED OFFSETS", is_number=True),
+_NAME_AND_STATE: tuple[Column[GroupWithLag], ...] = (
+    Column("GROUP", lambda each: Cell(each.group.group_id, Style.NAME), may_shrink=True),
+    Column("STATE", lambda each: Cell(each.group.state, state_style(each.group.state))),
+    numbers("MEMBERS", lambda each: len(each.group.members)),
 )
-_COMMITTED = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITION", is_number=True),
-    Column("COMMITTED", is_number=True),
+_LIST: tuple[Column[GroupWithLag], ...] = (
+    *_NAME_AND_STATE,
+    Column("ASSIGNOR", lambda each: each.group.assignor or None, may_shrink=True),
+    Column("TYPE", lambda each: each.group.protocol_type or None),
+    numbers("LAG", lambda each: None if each.lag is None else each.lag.lag),
+    numbers("BEHIND", lambda each: None if each.lag is None else duration(each.lag.lag_ms)),
+    numbers("COORDINATOR", lambda each: each.group.coordinator.node_id),
+)
+_PLAN: tuple[Column[PlannedOffset], ...] = (
+    TOPIC,
+    PARTITION,
+    numbers("COMMITTED", lambda each: each.current_offset),
+    numbers("NEW", lambda each: Cell(str(each.new_offset), Style.NAME)),
+    numbers("CHANGE", lambda each: _change(each)),
+    numbers("LAG THEN", lambda each: each.lag),
+    Column("NOTE", lambda each: Cell(each.note, Style.BAD)),
 )
 
 
 def member_names(members: Sequence[GroupMember]) -> dict[str, str]:
     """Short names by member id: static id or client id, with the end of the member id where several share it."""
-    given = {each.member_id: each.group_instance_id or each.client_id or each.member_id for each in members}
-    shared = {name for name, times in Counter(given.values()).items() if times > 1}
+    return distinct_names(
+        {each.member_id: each.group_instance_id or each.client_id or each.member_id for each in members}
+    )
+
+
+def distinct_names(names: Mapping[str, str], static: Collection[str] = ()) -> dict[str, str]:
+    """The names by member id, with the end of that id where several share one, but for `static` members."""
+    times = Counter(names.values())
     return {
-        member_id: f"{name}·{member_id[-ID_DIGITS_SHOWN:]}" if name in shared else name
-        for member_id, name in given.items()
+        member_id: name if times[name] == 1 or member_id in static else f"{name}·{member_id[-ID_DIGITS_SHOWN:]}"
+        for member_id, name in names.items()
     }
 
 
@@ -82,33 +79,19 @@ def state_style(state: str) -> Style:
     return {STABLE: Style.GOOD, EMPTY: Style.FAINT}.get(state, Style.BUSY)
 
 
-def show_list(terminal: Terminal, groups: Sequence[GroupDescription], lags: dict[str, GroupLag]) -> None:
+def show_list(terminal: Terminal, groups: Sequence[GroupWithLag]) -> None:
     """One line for each group."""
-    rows: list[Row] = []
-    for group in groups:
-        lag = lags.get(group.group_id)
-        rows.append(
-            (
-                Cell(group.group_id, Style.NAME),
-                Cell(group.state, state_style(group.state)),
-                str(len(group.members)),
-                group.assignor or "-",
-                group.protocol_type or "-",
-                "-" if lag is None else str(lag.lag),
-                "-" if lag is None else duration(lag.lag_ms),
-                str(group.coordinator.node_id),
-            )
-        )
-    if rows:
-        terminal.table(_LIST, rows, indent="")
+    if groups:
+        terminal.table(_LIST, groups, indent="")
     else:
         terminal.line("no groups")
 
 
-def list_row(group: GroupDescription, lag: GroupLag | None) -> dict[str, Any]:
+def list_row(listed: GroupWithLag) -> dict[str, Any]:
     """A group as an object, without its members."""
+    group, lag = listed
     row = {**_group_row(group), "member_count": len(group.members)}
-    return row if lag is None else row | {"lag": lag.lag, "lag_ms": lag.lag_ms}
+    return row if lag is None else row | attributes(lag, "lag", "lag_ms")
 
 
 def show_description(terminal: Terminal, group: GroupDescription, lag: GroupLag) -> None:
@@ -124,48 +107,50 @@ def show_description(terminal: Terminal, group: GroupDescription, lag: GroupLag)
         rest = f"; nothing is committed in {without:,} more" if without else ""
         terminal.line(f"  lag {count(lag.lag, 'record')} in {count(len(known), 'partition')}{behind}{rest}")
     names = member_names(group.members)
-    lag_of = {each.partition: each for each in lag.partitions}
     if group.members:
         terminal.line()
-        terminal.table(_MEMBERS, [_member_cells(each, names, lag_of) for each in _sorted(group.members, names)])
+        members = sorted(group.members, key=lambda member: (names[member.member_id], member.member_id))
+        terminal.table(_member_columns(names, lag.partitions), members)
     if lag.partitions:
-        owners = {each: names[member.member_id] for member in group.members for each in member.partitions}
         terminal.line()
-        terminal.table(_PARTITIONS, [_partition_cells(each, owners) for each in lag.partitions])
+        terminal.table(_partition_columns(names, group.members), lag.partitions)
     elif not group.members:
         terminal.line("  nothing is committed")
 
 
-def _sorted(members: Sequence[GroupMember], names: dict[str, str]) -> list[GroupMember]:
-    return sorted(members, key=lambda member: (names[member.member_id], member.member_id))
+def _member_columns(names: Mapping[str, str], partitions: Sequence[PartitionLag]) -> Sequence[Column[GroupMember]]:
+    lags = {each.partition: each.lag for each in partitions if each.lag is not None}
 
+    def lag(member: GroupMember) -> int | None:
+        known = [lags[each] for each in member.partitions if each in lags]
+        return sum(known) if known else None
 
-def _member_cells(
-    member: GroupMember, names: dict[str, str], lag_of: dict[TopicPartition, PartitionLag]
-) -> tuple[str, ...]:
-    lags = [lag_of[each].lag for each in member.partitions if each in lag_of]
-    known = [each for each in lags if each is not None]
     return (
-        names[member.member_id],
-        member.group_instance_id or "-",
-        member.client_host,
-        str(len(member.partitions)),
-        str(sum(known)) if known else "-",
-        " ".join(member.subscribed_topics) or "-",
+        Column("MEMBER", lambda each: names[each.member_id], may_shrink=True),
+        Column("STATIC ID", lambda each: each.group_instance_id or None, may_shrink=True),
+        Column("HOST", lambda each: each.client_host, may_shrink=True),
+        numbers("PARTITIONS", lambda each: len(each.partitions)),
+        numbers("LAG", lag),
+        Column("SUBSCRIBED TO", lambda each: " ".join(each.subscribed_topics) or None, may_shrink=True),
     )
 
 
-def _partition_cells(each: PartitionLag, owners: dict[TopicPartition, str]) -> Row:
+def _partition_columns(names: Mapping[str, str], members: Sequence[GroupMember]) -> Sequence[Column[PartitionLag]]:
+    owners = {each: names[member.member_id] for member in members for each in member.partitions}
     return (
-        each.partition.topic,
-        str(each.partition.partition),
-        _number(each.committed_offset),
-        _number(each.log_end_offset),
-        Cell(_number(each.lag), Style.BUSY if each.lag else Style.PLAIN),
-        Cell(duration(each.lag_ms), Style.BUSY if each.lag else Style.PLAIN),
-        owners.get(each.partition, "-"),
-        Cell(_note(each), Style.BAD),
+        TOPIC,
+        PARTITION,
+        numbers("COMMITTED", lambda each: each.committed_offset),
+        numbers("END", lambda each: each.log_end_offset),
+        numbers("LAG", lambda each: _lagging(each, "-" if each.lag is None else str(each.lag))),
+        numbers("BEHIND", lambda each: _lagging(each, duration(each.lag_ms))),
+        Column("MEMBER", lambda each: owners.get(each.partition), may_shrink=True),
+        Column("NOTE", lambda each: Cell(_note(each), Style.BAD)),
     )
+
+
+def _lagging(each: PartitionLag, text: str) -> Cell:
+    return Cell(text, Style.BUSY if each.lag else Style.PLAIN)
 
 
 def _note(each: PartitionLag) -> str:
@@ -176,12 +161,9 @@ def _note(each: PartitionLag) -> str:
     return f"{count(each.missed, 'record')} deleted unread" if each.missed else ""
 
 
-def _signed(value: int | None) -> str:
-    return f"{value:+}" if value else _number(value)
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
+def _change(each: PlannedOffset) -> str | int | Cell | None:
+    change = None if each.current_offset is None else each.new_offset - each.current_offset
+    return Cell(f"{change:+}", Style.BUSY) if change else change
 
 
 def _group_row(group: GroupDescription) -> dict[str, Any]:
@@ -200,10 +182,7 @@ def description_row(group: GroupDescription, lag: GroupLag) -> dict[str, Any]:
     owners = {each: member for member in group.members for each in member.partitions}
     return {
         **_group_row(group),
-        "lag": lag.lag,
-        "lag_ms": lag.lag_ms,
-        "committed_at_ms": lag.committed_at_ms,
-        "ended_at_ms": lag.ended_at_ms,
+        **attributes(lag, "lag", "lag_ms", "committed_at_ms", "ended_at_ms"),
         "members": [_member_row(each) for each in group.members],
         "partitions": [_partition_row(each, owners.get(each.partition)) for each in lag.partitions],
     }
@@ -211,10 +190,7 @@ def description_row(group: GroupDescription, lag: GroupLag) -> dict[str, Any]:
 
 def _member_row(member: GroupMember) -> dict[str, Any]:
     return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
+        **attributes(member, "member_id", "group_instance_id", "client_id", "client_host"),
         "subscribed_topics": list(member.subscribed_topics),
         "partitions": [each._asdict() for each in member.partitions],
     }
@@ -223,18 +199,11 @@ def _member_row(member: GroupMember) -> dict[str, Any]:
 def _partition_row(each: PartitionLag, owner: GroupMember | None) -> dict[str, Any]:
     return {
         **each.partition._asdict(),
-        "committed_offset": each.committed_offset,
-        "metadata": each.metadata,
-        "log_start_offset": each.log_start_offset,
-        "log_end_offset": each.log_end_offset,
-        "lag": each.lag,
-        "lag_ms": each.lag_ms,
+        **attributes(each, "committed_offset", "metadata", "log_start_offset", "log_end_offset", "lag", "lag_ms"),
         "first_unread_timestamp_ms": each.first_unread_timestamp_ms,
         "deleted_unread": each.missed,
         "beyond_end": each.is_beyond_end,
-        "member_id": None if owner is None else owner.member_id,
-        "client_id": None if owner is None else owner.client_id,
-        "client_host": None if owner is None else owner.client_host,
+        **{name: getattr(owner, name, None) for name in ("member_id", "client_id", "client_host")},
     }
 
 
@@ -242,42 +211,14 @@ def show_plan(terminal: Terminal, group: str, plan: Sequence[PlannedOffset]) -> 
     """Show the new offsets of a group."""
     left = count(sum(each.lag for each in plan), "record")
     terminal.line(f"{terminal.paint(printable(group), Style.NAME)}  {left} to read then")
-    rows: list[Row] = []
-    for each in plan:
-        change = None if each.current_offset is None else each.new_offset - each.current_offset
-        rows.append(
-            (
-                each.partition.topic,
-                str(each.partition.partition),
-                _number(each.current_offset),
-                Cell(str(each.new_offset), Style.NAME),
-                Cell(_signed(change), Style.BUSY if change else Style.PLAIN),
-                str(each.lag),
-                Cell(each.note, Style.BAD),
-            )
-        )
-    terminal.table(_PLAN, rows)
+    terminal.table(_PLAN, plan)
     terminal.line()
 
 
 def show_deletion(terminal: Terminal, groups: Sequence[GroupDescription], offsets: Mapping[str, int]) -> None:
-    """The groups that would be deleted; `offsets` is how many each has committed."""
-    rows: list[Row] = [
-        (
-            Cell(group.group_id, Style.NAME),
-            Cell(group.state, state_style(group.state)),
-            str(len(group.members)),
-            str(offsets[group.group_id]),
-        )
-        for group in groups
-    ]
-    terminal.table(_DELETION, rows)
-
-
-def show_committed(terminal: Terminal, offsets: Mapping[TopicPartition, int]) -> None:
-    """The committed offsets that would be deleted."""
-    rows: list[Row] = [(each.topic, str(each.partition), str(offset)) for each, offset in offsets.items()]
-    terminal.table(_COMMITTED, rows)
+    """The groups that would be deleted; `offsets` is the number that each has committed."""
+    committed: Column[GroupWithLag] = numbers("COMMITTED OFFSETS", lambda each: offsets[each.group.group_id])
+    terminal.table((*_NAME_AND_STATE, committed), map(GroupWithLag, groups))
 
 
 def planned_row(group: str, each: PlannedOffset, executed: bool) -> dict[str, Any]:
@@ -285,11 +226,7 @@ def planned_row(group: str, each: PlannedOffset, executed: bool) -> dict[str, An
     return {
         "group": group,
         **each.partition._asdict(),
-        "current_offset": each.current_offset,
-        "new_offset": each.new_offset,
-        "log_start_offset": each.log_start_offset,
-        "log_end_offset": each.log_end_offset,
-        "lag": each.lag,
+        **attributes(each, "current_offset", "new_offset", "log_start_offset", "log_end_offset", "lag"),
         "executed": executed,
         "note": each.note or None,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ottla.cli.group.views import state_style
 from ottla.cli.group.why import LEGEND, show_rebalance
@@ -15,18 +15,6 @@ from ottla.client.groups import DEAD, GroupDescription, Groups
 from ottla.groups.evidence import EVIDENCE_TOPIC
 from ottla.ops.rebalances import RebalanceLog, RebalanceRecord
 from ottla.peer.cluster import Cluster
-
-
-class GroupWatcher(Protocol):
-    """Receives what happens."""
-
-    def state(self, group: GroupDescription, before: str | None, at_ms: int) -> None:
-        """A group is in another state than `before`, None where it was not known."""
-        ...
-
-    def rebalance(self, record: RebalanceRecord) -> None:
-        """A rebalance is over."""
-        ...
 
 
 class TextWatcher:
@@ -75,6 +63,9 @@ class JsonWatcher:
     def rebalance(self, record: RebalanceRecord) -> None:
         """`{"event": "rebalance", …}` with all fields of the evidence."""
         self._write({"event": "rebalance", **record.value})
+
+
+GroupWatcher = TextWatcher | JsonWatcher
 
 
 async def follow(

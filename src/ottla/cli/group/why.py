@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
-from ottla.cli.group.views import ID_DIGITS_SHOWN
+from ottla.cli.group.views import distinct_names
 from ottla.cli.log.output import instant
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration, printable
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, duration, numbers, printable
 from ottla.ops.rebalances import RebalanceRecord, cause_in_words
 from ottla.rebalance.notation import ranges
 
@@ -24,17 +25,6 @@ LEGEND = (
 )
 
 _OUTCOMES = {"stable": Style.GOOD, "empty": Style.FAINT, "superseded": Style.BUSY, "failed": Style.BAD}
-_MEMBERS = (
-    Column("MEMBER", may_shrink=True),
-    Column("HOST", may_shrink=True),
-    Column("PAUSE", is_number=True),
-    Column("HAD", is_number=True),
-    Column("KEPT", is_number=True),
-    Column("GAINED", is_number=True),
-    Column("GAVE UP", is_number=True),
-    Column("HAS", is_number=True),
-    Column("TIMELINE"),
-)
 
 
 def show_rebalance(terminal: Terminal, record: RebalanceRecord) -> None:
@@ -72,18 +62,12 @@ def show_rebalance(terminal: Terminal, record: RebalanceRecord) -> None:
 def _names(evidence: Mapping[str, Any]) -> dict[str, str]:
     """Short names by member id: those of the clients, with the end of the member id where several share one."""
     people = {each["member_id"]: each for each in (*evidence["causes"], *evidence["removed"], *evidence["members"])}
-    given = {
+    names = {
         member_id: str(each.get("group_instance_id") or each.get("client_id") or member_id)
         for member_id, each in people.items()
     }
-    taken = list(given.values())
     # A static member that is replaced has one name and two member ids.
-    return {
-        member_id: name
-        if taken.count(name) == 1 or people[member_id].get("group_instance_id")
-        else f"{name}·{member_id[-ID_DIGITS_SHOWN:]}"
-        for member_id, name in given.items()
-    }
+    return distinct_names(names, [member_id for member_id, each in people.items() if each.get("group_instance_id")])
 
 
 def _cause(cause: Mapping[str, Any], names: Mapping[str, str], started_at_ms: int) -> str:
@@ -98,15 +82,15 @@ def _cause(cause: Mapping[str, Any], names: Mapping[str, str], started_at_ms: in
 
 def _course(evidence: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """How it went: by which assignor, when the join and the assignment were complete."""
-    parts = [count(evidence["member_count"], "member")]
+    facts = [count(evidence["member_count"], "member")]
     if evidence.get("assignor"):
-        parts.append(evidence["assignor"])
+        facts.append(evidence["assignor"])
     if evidence.get("leader"):
-        parts.append(f"led by {names.get(evidence['leader'], evidence['leader'])}")
-    for name, words in (("joined_at_ms", "all joined after"), ("stable_at_ms", "assigned after")):
+        facts.append(f"led by {names.get(evidence['leader'], evidence['leader'])}")
+    for name, what in (("joined_at_ms", "all joined after"), ("stable_at_ms", "assigned after")):
         if evidence.get(name) is not None:
-            parts.append(f"{words} {duration(evidence[name] - evidence['started_at_ms'])}")
-    return ", ".join(printable(part) for part in parts)
+            facts.append(f"{what} {duration(evidence[name] - evidence['started_at_ms'])}")
+    return ", ".join(printable(each) for each in facts)
 
 
 def _show_moves(terminal: Terminal, evidence: Mapping[str, Any], names: Mapping[str, str]) -> None:
@@ -115,12 +99,12 @@ def _show_moves(terminal: Terminal, evidence: Mapping[str, Any], names: Mapping[
     moves = sorted(evidence["moved"], key=_move_key)
     taken = sum(each.get("from") is None for each in moves)
     released = sum(each.get("to") is None for each in moves)
-    parts = [f"{evidence['kept_count']:,} stayed", f"{evidence['moved_count']:,} changed hands"]
-    parts += [f"{released:,} were released"] if released else []
-    parts += [f"{taken:,} found an owner"] if taken else []
-    terminal.line(f"  moved  of the partitions {', '.join(parts)}")
+    facts = [f"{evidence['kept_count']:,} stayed", f"{evidence['moved_count']:,} changed hands"]
+    facts += [f"{released:,} were released"] if released else []
+    facts += [f"{taken:,} found an owner"] if taken else []
+    terminal.line(f"  moved  of the partitions {', '.join(facts)}")
     grouped = [(key, [each["partition"] for each in same]) for key, same in groupby(moves, _move_key)]
-    rows: list[Row] = [
+    rows = [
         (topic, ranges(partitions, MOST_RANGES), _owner(before, names), "→", _owner(after, names))
         for (before, after, topic), partitions in grouped[:MOVES_SHOWN]
     ]
@@ -138,8 +122,8 @@ def _owner(member_id: str, names: Mapping[str, str]) -> str:
     return names.get(member_id, member_id) if member_id else "no owner"
 
 
-def _aligned(rows: list[Row]) -> Iterable[str]:
-    texts = [[printable(cell if isinstance(cell, str) else cell.text) for cell in row] for row in rows]
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    texts = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -148,23 +132,31 @@ def _aligned(rows: list[Row]) -> Iterable[str]:
 def _show_members(terminal: Terminal, record: RebalanceRecord, names: Mapping[str, str]) -> None:
     evidence = record.value
     members = sorted(evidence["members"], key=lambda each: (-(each.get("pause_ms") or 0), names[each["member_id"]]))
-    span_ms = max(1, evidence["duration_ms"])
-    rows: list[Row] = []
-    for each in members[:MEMBERS_SHOWN]:
-        counts = (each.get(f"partitions_{what}") for what in ("before", "kept", "gained", "given_up", "after"))
-        rows.append(
-            (
-                names[each["member_id"]],
-                _host(each),
-                Cell(duration(each.get("pause_ms")), Style.BUSY if each.get("pause_ms") else Style.PLAIN),
-                *("-" if number is None else str(number) for number in counts),
-                _timeline(each, record.started_at_ms, span_ms),
-            )
-        )
-    terminal.table(_MEMBERS, rows)
+    terminal.table(_member_columns(record, names), members[:MEMBERS_SHOWN])
     if len(members) > MEMBERS_SHOWN:
         rest = count(len(members) - MEMBERS_SHOWN, "more member")
         terminal.line(f"  and {rest}, none of which paused longer (--json has all)")
+
+
+def _member_columns(record: RebalanceRecord, names: Mapping[str, str]) -> Sequence[Column[Mapping[str, Any]]]:
+    span_ms = max(1, record.value["duration_ms"])
+    counts = {"HAD": "before", "KEPT": "kept", "GAINED": "gained", "GAVE UP": "given_up", "HAS": "after"}
+    return (
+        Column("MEMBER", lambda each: names[each["member_id"]], may_shrink=True),
+        Column("HOST", _host, may_shrink=True),
+        numbers("PAUSE", _pause),
+        *(numbers(heading, partial(_count, f"partitions_{name}")) for heading, name in counts.items()),
+        Column("TIMELINE", lambda each: _timeline(each, record.started_at_ms, span_ms)),
+    )
+
+
+def _pause(member: Mapping[str, Any]) -> Cell:
+    pause_ms = member.get("pause_ms")
+    return Cell(duration(pause_ms), Style.BUSY if pause_ms else Style.PLAIN)
+
+
+def _count(name: str, member: Mapping[str, Any]) -> int | None:
+    return member.get(name)
 
 
 def _timeline(member: Mapping[str, Any], started_at_ms: int, span_ms: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -13,33 +12,13 @@ from ottla.cli.command import EXIT_REFUSED, NOT_CONFIRMED, CommandError, confirm
 from ottla.cli.log import COMMAND
 from ottla.cli.options import Format, Json, OutputFormat, Yes, make_app
 from ottla.cli.terminal import Terminal, count, json_line
+from ottla.inspection.texts import Decoder, TextFormat
 
 if TYPE_CHECKING:
     from ottla.inspection.dump import DumpWish
     from ottla.inspection.verify import VerifyWish
 
 app = make_app("log", "Show, check and repair log directories, also of Apache Kafka.")
-
-
-class BytesFormat(StrEnum):
-    """How keys and values are shown."""
-
-    auto = "auto"
-    text = "text"
-    json = "json"
-    hex = "hex"
-    base64 = "base64"
-    integer = "integer"
-
-
-class Decode(StrEnum):
-    """The ways to decode records of internal topics."""
-
-    auto = "auto"
-    none = "none"
-    offsets = "offsets"
-    transactions = "transactions"
-    rebalances = "rebalances"
 
 
 Paths = Annotated[list[str], typer.Argument(help="Files, partition directories, or directories of log.dirs.")]
@@ -59,9 +38,9 @@ def dump(
     topic: Topic = None,
     partition: Partition = None,
     everything: Annotated[bool, typer.Option("--all", help="All files of directories, not just the logs.")] = False,
-    decode: Annotated[Decode, typer.Option(help="Read records as those of an internal topic.")] = Decode.auto,
-    key_format: Annotated[BytesFormat, typer.Option(help="How keys are shown.")] = BytesFormat.auto,
-    value_format: Annotated[BytesFormat, typer.Option(help="How values are shown.")] = BytesFormat.auto,
+    decode: Annotated[Decoder, typer.Option(help="Read records as those of an internal topic.")] = Decoder.AUTO,
+    key_format: Annotated[TextFormat, typer.Option(help="How keys are shown.")] = TextFormat.AUTO,
+    value_format: Annotated[TextFormat, typer.Option(help="How values are shown.")] = TextFormat.AUTO,
     as_json: Json = False,
     output: Format = OutputFormat.table,
 ) -> None:
@@ -73,18 +52,16 @@ def dump(
     """
     from ottla.inspection.batch_rows import RecordWish
     from ottla.inspection.dump import DumpWish
-    from ottla.inspection.internal_topics import Decoder
-    from ottla.inspection.texts import TextFormat
 
     shown = RecordWish(
         records=records or key is not None,
         from_offset=offset,
         until_offset=until,
         key=None if key is None else _key(key),
-        key_format=TextFormat(key_format),
-        value_format=TextFormat(value_format),
+        key_format=key_format,
+        value_format=value_format,
     )
-    wish = DumpWish(shown, Decoder(decode), everything, topic, partition)
+    wish = DumpWish(topic, partition, records=shown, decoder=decode, everything=everything)
     _end(lambda: _dump(paths, wish, as_json or output is OutputFormat.json), until_closed=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.terminal import Column as TableColumn
@@ -39,8 +40,8 @@ def write_table(rows: Iterable[Row], terminal: Terminal) -> None:
             continue
         columns = [column for column in _COLUMNS.get(kind) or _plain(page[0]) if _used(column, page)]
         terminal.table(
-            [TableColumn(heading) for heading, _ in columns],
-            [[_cell(get(row)) for _, get in columns] for row in page],
+            [TableColumn(heading, partial(_cell, get)) for heading, get in columns],
+            page,
             indent="    " if kind == "record" else "  ",
             headings=kind != shown or kind != "record",
         )
@@ -135,7 +136,8 @@ def _used(column: _Column, page: list[Row]) -> bool:
     return any(column[1](row) not in (None, "", -1) for row in page)
 
 
-def _cell(value: Any) -> str:
+def _cell(get: Callable[[Row], Any], row: Row) -> str:
+    value = get(row)
     if value is None:
         return "-"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -100,8 +100,7 @@ def check(file: File, servers: Brokers = None, timeout_s: Timeout = DEFAULT_TIME
         with refusals(settings):
             results.extend(check_pipeline(settings, round(timeout_s * 1000), round(time.time() * 1000)))
         if as_json:
-            for each in results:
-                write_json(check_row(each, settings.secrets))
+            write_json(*(check_row(each, settings.secrets) for each in results))
         else:
             show_checks(Terminal.standard_output(), results, settings.secrets)
         return 1 if any(each.passed is False for each in results) else 0
@@ -192,8 +191,8 @@ def submit(
         from ottla.cli.pipeline.submitting import SubmitCommand, submit_command
 
         settings = load(file, servers)
-        asked = SubmitCommand(file, servers, deploy_mode.value, pack, archive, program, execute)
+        options = SubmitCommand(file, servers, deploy_mode.value, pack, archive, program, execute)
         with refusals(settings):
-            return submit_command(settings, asked)
+            return submit_command(settings, options)
 
     COMMAND.run(work)

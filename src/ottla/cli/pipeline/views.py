@@ -6,22 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.terminal import Cell, Column, Style, Terminal, duration
+from ottla.cli.terminal import Cell, Column, Style, Terminal, attributes, duration, numbers
 from ottla.spark.pipelines.settings.references import redacted
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.running.checks import CheckResult
-    from ottla.spark.pipelines.running.status import PipelineStatus
+    from ottla.spark.pipelines.running.status import PipelineStatus, ReadPartition
 
-_COLUMNS = (
-    Column("source", may_shrink=True),
-    Column("topic", may_shrink=True),
-    Column("partition", is_number=True),
-    Column("position", is_number=True),
-    Column("committed", is_number=True),
-    Column("end", is_number=True),
-    Column("lag", is_number=True),
-)
 _VERDICTS = {True: ("ok", Style.GOOD), False: ("NOT OK", Style.BAD), None: ("-", Style.FAINT)}
 
 
@@ -41,74 +32,66 @@ def show_status(terminal: Terminal, status: PipelineStatus, secrets: Sequence[st
     lag = status.lag
     terminal.line(f"  lag         {'not known' if lag is None else f'{lag:,} rows'}")
     if status.partitions:
-        terminal.table(_COLUMNS, [_row(each, secrets) for each in _rows(status)])
+        terminal.table(_columns(secrets), status.partitions)
 
 
 def status_row(status: PipelineStatus, secrets: Sequence[str]) -> dict[str, Any]:
     """A pipeline's status as JSON."""
     heartbeat = status.runner.heartbeat
-    partitions = [{**each, "topic": redacted(each["topic"], secrets)} for each in _rows(status)]
     return {
-        "name": status.name,
-        "kind": status.kind,
-        "query_id": status.query_id,
-        "planned_batch": status.planned_batch,
-        "finished_batch": status.finished_batch,
-        "finished_ms": status.finished_ms,
-        "watermark_ms": status.watermark_ms,
-        "lag": status.lag,
+        **attributes(status, "name", "kind", "query_id", "planned_batch", "finished_batch", "finished_ms"),
+        **attributes(status, "watermark_ms", "lag"),
         "runner": {
             "alive": status.runner.liveness.value,
             "reason": redacted(status.runner.reason, secrets),
-            "state": None if heartbeat is None else heartbeat.state.value,
-            "host": None if heartbeat is None else heartbeat.host,
-            "pid": None if heartbeat is None else heartbeat.pid,
-            "beat_ms": None if heartbeat is None else heartbeat.beat_ms,
+            "state": heartbeat and heartbeat.state.value,
+            "host": heartbeat and heartbeat.host,
+            "pid": heartbeat and heartbeat.pid,
+            "beat_ms": heartbeat and heartbeat.beat_ms,
         },
-        "partitions": partitions,
+        "partitions": [_partition_row(each, secrets) for each in status.partitions],
         "problems": [redacted(each, secrets) for each in status.problems],
     }
 
 
 def show_checks(terminal: Terminal, results: Sequence[CheckResult], secrets: Sequence[str]) -> None:
     """Results of checks as text, a line each."""
-    rows = []
-    for each in results:
-        text, style = _VERDICTS[each.passed]
-        rows.append((Cell(text, style), redacted(each.what, secrets), redacted(each.detail, secrets)))
-    terminal.table((Column("ok"), Column("what"), Column("found")), rows, headings=False)
+    columns: tuple[Column[CheckResult], ...] = (
+        Column("ok", lambda each: Cell(*_VERDICTS[each.passed])),
+        Column("what", lambda each: redacted(each.what, secrets)),
+        Column("found", lambda each: redacted(each.detail, secrets)),
+    )
+    terminal.table(columns, results, headings=False)
 
 
 def check_row(result: CheckResult, secrets: Sequence[str]) -> dict[str, Any]:
     """A result as JSON."""
+    return {"what": redacted(result.what, secrets), "ok": result.passed, "found": redacted(result.detail, secrets)}
+
+
+def _columns(secrets: Sequence[str]) -> Sequence[Column[ReadPartition]]:
+    return (
+        Column("source", lambda each: redacted(each.source, secrets), may_shrink=True),
+        Column("topic", lambda each: redacted(each.partition.topic, secrets), may_shrink=True),
+        numbers("partition", lambda each: _number(each.partition.partition)),
+        numbers("position", lambda each: _number(each.position)),
+        numbers("committed", lambda each: _number(each.committed)),
+        numbers("end", lambda each: _number(each.end)),
+        numbers("lag", lambda each: _number(each.lag)),
+    )
+
+
+def _partition_row(each: ReadPartition, secrets: Sequence[str]) -> dict[str, Any]:
     return {
-        "what": redacted(result.what, secrets),
-        "ok": result.passed,
-        "found": redacted(result.detail, secrets),
+        "source": each.source,
+        "topic": redacted(each.partition.topic, secrets),
+        "partition": each.partition.partition,
+        **attributes(each, "position", "committed", "end", "lag"),
     }
 
 
-def _rows(status: PipelineStatus) -> list[dict[str, Any]]:
-    return [
-        {
-            "source": each.source,
-            "topic": each.partition.topic,
-            "partition": each.partition.partition,
-            "position": each.position,
-            "committed": each.committed,
-            "end": each.end,
-            "lag": each.lag,
-        }
-        for each in status.partitions
-    ]
-
-
-def _row(row: dict[str, Any], secrets: Sequence[str]) -> list[str]:
-    return [redacted(each, secrets) if isinstance(each, str) else _number(each) for each in row.values()]
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
+def _number(value: int | None) -> str | None:
+    return None if value is None else f"{value:,}"
 
 
 def _at(time_ms: int | None) -> str:

@@ -15,7 +15,7 @@ from ottla.cli.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS
 from ottla.cli.command import EXIT_REFUSED, CommandError
 from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, Timeout
 from ottla.cli.profile import COMMAND
-from ottla.cli.terminal import Cell, Column, Style, Terminal, count, duration, printable, write_json
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, duration, numbers, printable, write_json
 from ottla.profiles.workload import (
     MOST_PRODUCERS,
     MOST_RECORD_BYTES,
@@ -34,7 +34,12 @@ MOST_SECONDS = 86_400.0
 MOST_PARTITIONS = 100_000
 MODULES = ("numpy", "pyarrow")
 
-_COLUMNS = (Column("figure"), Column("", is_number=True), Column(""))
+_Figure = tuple[str, str | Cell, str]
+_COLUMNS: tuple[Column[_Figure], ...] = (
+    Column("figure", lambda each: each[0]),
+    numbers("", lambda each: each[1]),
+    Column("", lambda each: each[2]),
+)
 _SMALLEST_SECONDS_MS = 10_000.0
 
 
@@ -186,7 +191,7 @@ def show_figures(terminal: Terminal, figures: ProfileResult) -> None:
         "not acknowledged": figures.not_acknowledged,
         "never sent": figures.strange,
     }
-    cells: list[tuple[str | Cell, ...]] = [(name, value, note) for name, value, note in rows if value != "-"]
+    cells: list[_Figure] = [(name, value, note) for name, value, note in rows if value != "-"]
     cells += [(name, Cell(f"{many:,}", Style.BAD if many else Style.GOOD), "") for name, many in counts.items()]
     terminal.table(_COLUMNS, cells, headings=False)
     for error in figures.errors:

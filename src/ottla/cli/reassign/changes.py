@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed, write_file
 from ottla.cli.reassign import COMMAND
 from ottla.cli.reassign.plan_files import files_of_plan
-from ottla.cli.reassign.views import show_standing, show_wanted, to_copy, unasked, wanted_row
+from ottla.cli.reassign.views import show_standing, show_wanted, to_copy, wanted_row
 from ottla.cli.terminal import Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import TopicPartition
 from ottla.ops.moves.files import WantedMove, moves_json, parse_moves, parse_topics
-from ottla.ops.moves.generation import proposed
 from ottla.ops.moves.moving import (
     MovePlan,
     Standing,
@@ -28,6 +27,7 @@ from ottla.ops.moves.moving import (
     clear_throttles,
     execute,
     move_row,
+    proposed,
     read_standing,
 )
 from ottla.peer.cluster import Cluster
@@ -77,21 +77,13 @@ def read_file(path: str, parse: Callable[[str], T]) -> T:
         raise CommandError(f"{path}: {error}") from error
 
 
-def write_file(path: str, text: str) -> None:
-    """Write a file. Raises CommandError."""
-    try:
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
-
-
 async def execute_moves(cluster: Cluster, options: Execution, *, yes: bool, as_json: bool) -> int:
     """Show the moves, confirm, and begin them; returns the exit code."""
     plan = MovePlan(read_file(options.path, parse_moves), options.throttle, options.log_dir_throttle)
     plan.standing = standing = await read_standing(cluster, plan.moves)
     check_plan(plan, is_additional=options.additional)
-    for problem in unasked(standing.status):
-        COMMAND.report(problem)
+    for broker, problem in standing.status.silent.items():
+        COMMAND.report(f"broker {broker} did not answer: {problem}")
     if not as_json:
         show_wanted(Terminal.standard_output(), standing)
     if not confirmed(f"Move {count(len(plan.moves), 'partition')}?", yes=yes, as_json=as_json):
@@ -99,7 +91,7 @@ async def execute_moves(cluster: Cluster, options: Execution, *, yes: bool, as_j
             _write_wanted(plan, ())
         return COMMAND.report(NOT_CONFIRMED)
     if options.save is not None:
-        write_file(options.save, moves_json(standing.now))
+        write_file(options.save, moves_json(standing.now) + "\n")
     elif not as_json:
         sys.stdout.write(f"the way back, for `ottla reassign execute`:\n{moves_json(standing.now)}\n")
     refused = await execute(cluster, plan)
@@ -124,15 +116,14 @@ def _write_wanted(plan: MovePlan, begun: Sequence[TopicPartition]) -> None:
 async def verify_moves(cluster: Cluster, path: str, *, wait: bool, preserve_throttles: bool, as_json: bool) -> int:
     """Show how the moves stand, and take the throttles away where nothing moves; 0 if all are done, else 1."""
     moves = read_file(path, parse_moves)
-    standing = await read_standing(cluster, moves, figures=False)
+    standing = await read_standing(cluster, moves, sizes=False)
     looks_at_rest = 0
     while wait and not standing.is_done and looks_at_rest < LOOKS_AT_REST:
         await asyncio.sleep(ASK_AGAIN_S)
-        standing = await read_standing(cluster, moves, figures=False)
+        standing = await read_standing(cluster, moves, sizes=False)
         looks_at_rest = 0 if standing.goes_on else looks_at_rest + 1
     if as_json:
-        for row in (*map(move_row, standing.moves), *map(move_row, standing.replicas)):
-            write_json(row)
+        write_json(*map(move_row, standing.moves), *map(move_row, standing.replicas))
     else:
         show_standing(Terminal.standard_output(), standing)
     _report_gone(standing, path)
@@ -146,7 +137,7 @@ async def verify_moves(cluster: Cluster, path: str, *, wait: bool, preserve_thro
 async def cancel_moves(cluster: Cluster, path: str, *, preserve_throttles: bool, yes: bool, as_json: bool) -> int:
     """Show the moves under way, confirm, and cancel them; returns the exit code."""
     moves: list[WantedMove] = read_file(path, parse_moves)
-    standing = await read_standing(cluster, moves, figures=False)
+    standing = await read_standing(cluster, moves, sizes=False)
     moving = [each for each in standing.moves if each.partition in standing.under_way]
     if not as_json:
         show_standing(Terminal.standard_output(), standing)
@@ -175,8 +166,7 @@ def _report_gone(standing: Standing, path: str) -> None:
 
 
 def _write_cancelled(moving: Sequence[TopicPartition], done: Sequence[TopicPartition]) -> None:
-    for each in moving:
-        write_json({**each._asdict(), "cancelled": each in done})
+    write_json(*({**each._asdict(), "cancelled": each in done} for each in moving))
 
 
 async def generate_moves(cluster: Cluster, options: ProposalOptions, *, as_json: bool) -> int:
@@ -205,7 +195,7 @@ async def generate_moves(cluster: Cluster, options: ProposalOptions, *, as_json:
         for each in topic.partitions
     }
     if options.output is not None:
-        write_file(options.output, moves_json(found))
+        write_file(options.output, moves_json(found) + "\n")
     if as_json:
         for partition, replicas in found.items():
             write_json({**partition._asdict(), "now": now[partition], "new": replicas})

@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import ClusterOptions
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
+from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.reassign import COMMAND
-from ottla.cli.reassign.plan_command import plan
 from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
 
 app = make_app("reassign", "Move replicas to other brokers.")
-app.command("plan")(plan)
 
 MovesFile = Annotated[
     str,
@@ -25,32 +22,100 @@ MovesFile = Annotated[
 PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Leave throttles as they are.")]
 
 
-@app.command("list")
-def list_moves(
-    servers: Servers = DEFAULT_SERVERS, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False
+@cluster_command(app)
+def plan(
+    shared: ClusterOptions,
+    even: Annotated[
+        bool, typer.Option("--even", help="Even bytes, replicas and leaders out over all brokers.")
+    ] = False,
+    add: Annotated[
+        str, typer.Option(metavar="ID,…", help="New brokers, which take their share; nothing moves between others.")
+    ] = "",
+    empty: Annotated[
+        str, typer.Option(metavar="ID,…", help="Brokers that shall have no replicas, alive or dead.")
+    ] = "",
+    factor: Annotated[
+        int | None, typer.Option("--replication-factor", help="Replicas of each partition.", min=1)
+    ] = None,
+    racks: Annotated[
+        bool, typer.Option("--racks", help="Spread the replicas of each partition over as many racks as there are.")
+    ] = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="PATTERN", help="Move only topics like it (`logs-*`); may be repeated."),
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="How far from its even share a broker may be, in percent.", min=0, max=100)
+    ] = 10,
+    by_capacity: Annotated[
+        bool, typer.Option("--by-capacity", help="Shares in proportion to the brokers' disks instead of equal ones.")
+    ] = False,
+    at_once: Annotated[int, typer.Option(help="Partitions that are copied at once: those of a batch.", min=1)] = 50,
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BYTES", help="Bytes per second and broker of the copying, to say how long it takes.", min=1
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write the moves for `execute` here: FILE, or FILE-1, FILE-2, … before its ending."
+        ),
+    ] = None,
 ) -> None:
+    """Propose moves of replicas to a goal, of several goals at once, and show what they would do. Changes nothing.
+
+    Always: each partition keeps its number of replicas (but for --replication-factor), each on another live broker,
+    over no fewer racks than before; no disk is filled beyond 90%. With --even and --add bytes, replicas and leaders of
+    each broker come within the tolerance with few bytes copied; leaders by the order of replicas, which copies nothing.
+
+    The files are those of kafka-reassign-partitions, one for each batch; one more, which ends in `-back`, has the
+    replicas as they are now. Works with brokers of Apache Kafka, too.
+
+    Ends with 0, with 1 where something cannot be done as asked, with 2 where the cluster could not be asked.
+    """
+    from ottla.cli.reassign.plan import PlanOptions, broker_ids, propose
+    from ottla.ops.planning.model import PlanGoal
+
+    async def work(cluster: Cluster) -> int:
+        goal = PlanGoal(
+            even=even,
+            add=broker_ids("--add", add),
+            empty=broker_ids("--empty", empty),
+            replication_factor=factor,
+            fix_racks=racks,
+            tolerance=tolerance / 100,
+            by_capacity=by_capacity,
+        )
+        return await propose(cluster, PlanOptions(goal, tuple(topic or ()), at_once, throttle, output, shared.as_json))
+
+    COMMAND.run_with_cluster(shared, work)
+
+
+@cluster_command(app, "list")
+def list_moves(shared: ClusterOptions) -> None:
     """List partitions whose replicas move now: those that are added, and those that are removed at the end."""
     from ottla.cli.reassign.views import show_moves, under_way_row
     from ottla.client.admin.reassignments import ReassignmentAdmin
 
     async def work(cluster: Cluster) -> int:
         moves = await ReassignmentAdmin(cluster).list_partition_reassignments()
-        if as_json:
-            for partition, move in sorted(moves.items()):
-                write_json(under_way_row(partition, move))
+        if shared.as_json:
+            write_json(*(under_way_row(*each) for each in sorted(moves.items())))
         else:
             show_moves(Terminal.standard_output(), moves)
         return 0
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command()
+@cluster_command(app)
 def generate(
+    shared: ClusterOptions,
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Names of topics.")] = None,
     topics_file: Annotated[
-        str | None,
-        typer.Option("--topics-to-move-json-file", metavar="FILE", help='JSON {"topics": [{"topic": …}]}.'),
+        str | None, typer.Option("--topics-to-move-json-file", metavar="FILE", help='JSON {"topics": [{"topic": …}]}.')
     ] = None,
     brokers: Annotated[
         str, typer.Option("--broker-list", "--brokers", metavar="1,2,…", help="The brokers that get the replicas.")
@@ -59,9 +124,6 @@ def generate(
     output: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the proposal to this file, for `execute`.")
     ] = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Propose new places for all replicas of topics on some brokers.
 
@@ -70,13 +132,12 @@ def generate(
     from ottla.cli.reassign.changes import ProposalOptions, generate_moves
 
     options = ProposalOptions(tuple(topics or ()), topics_file, brokers, disable_rack_aware, output)
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s), lambda cluster: generate_moves(cluster, options, as_json=as_json)
-    )
+    COMMAND.run_with_cluster(shared, lambda cluster: generate_moves(cluster, options, as_json=shared.as_json))
 
 
-@app.command("execute")
+@cluster_command(app, "execute")
 def execute_command(
+    shared: ClusterOptions,
     file: MovesFile,
     throttle: Annotated[
         int | None, typer.Option(min=1, metavar="BYTES", help="Most bytes per second that a broker copies for moves.")
@@ -98,9 +159,6 @@ def execute_command(
         str | None, typer.Option("--save-current", metavar="FILE", help="Write the way back to this file.")
     ] = None,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Begin to move partitions to the brokers that a file names.
 
@@ -112,19 +170,15 @@ def execute_command(
     from ottla.cli.reassign.changes import Execution, execute_moves
 
     options = Execution(file, throttle, log_dir_throttle, additional, save)
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s), lambda cluster: execute_moves(cluster, options, yes=yes, as_json=as_json)
-    )
+    COMMAND.run_with_cluster(shared, lambda cluster: execute_moves(cluster, options, yes=yes, as_json=shared.as_json))
 
 
-@app.command()
+@cluster_command(app)
 def verify(
+    shared: ClusterOptions,
     file: MovesFile,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all are done, or nothing moves any more.")] = False,
     preserve_throttles: PreserveThrottles = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Show how the moves of a file stand; where no partition moves any more, take the throttles away.
 
@@ -134,19 +188,16 @@ def verify(
     from ottla.cli.reassign.changes import verify_moves
 
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: verify_moves(cluster, file, wait=wait, preserve_throttles=preserve_throttles, as_json=as_json),
+        shared,
+        lambda cluster: verify_moves(
+            cluster, file, wait=wait, preserve_throttles=preserve_throttles, as_json=shared.as_json
+        ),
     )
 
 
-@app.command()
+@cluster_command(app)
 def cancel(
-    file: MovesFile,
-    preserve_throttles: PreserveThrottles = False,
-    yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
+    shared: ClusterOptions, file: MovesFile, preserve_throttles: PreserveThrottles = False, yes: Yes = False
 ) -> None:
     """Cancel the moves of a file that are under way: replicas that they add are deleted, the former ones stay.
 
@@ -155,6 +206,8 @@ def cancel(
     from ottla.cli.reassign.changes import cancel_moves
 
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: cancel_moves(cluster, file, preserve_throttles=preserve_throttles, yes=yes, as_json=as_json),
+        shared,
+        lambda cluster: cancel_moves(
+            cluster, file, preserve_throttles=preserve_throttles, yes=yes, as_json=shared.as_json
+        ),
     )

@@ -80,8 +80,7 @@ def _show(known: PlannedCluster, made: ReassignmentPlan, options: PlanOptions) -
     steps = batches(made, known.brokers, options.at_once)
     shown = ShownPlan(made, {each.id: each for each in known.brokers}, steps, options.throttle)
     if options.as_json:
-        for row in plan_rows(shown):
-            write_json(row)
+        write_json(*plan_rows(shown))
     else:
         show_plan(Terminal.standard_output(), shown)
     if options.output is None or not steps:

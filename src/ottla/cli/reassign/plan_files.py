@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ottla.cli.command import CommandError
+from ottla.cli.command import write_file
 from ottla.client.model import TopicPartition
 from ottla.ops.cluster_leave import reassignment_json
 from ottla.ops.planning.model import PartitionMove
@@ -42,7 +42,4 @@ def _named(path: Path, what: str) -> Path:
 
 
 def _write(path: Path, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
-    try:
-        path.write_text(reassignment_json(replicas))
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
+    write_file(path, reassignment_json(replicas))

@@ -7,40 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.cli.reassign.views import brokers
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, duration
+from ottla.cli.terminal import Cell, Column, Style, Terminal, attributes, count, data_size, duration, numbers
 from ottla.ops.planning.batches import Traffic, seconds_at, traffic
 from ottla.ops.planning.model import BrokerLoad, PartitionMove, PlannedBroker, ReassignmentPlan
 
 #: Moves and batches that a table shows; --json has all.
 SHOWN = 20
-_MOVES = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITION", is_number=True),
-    Column("FROM"),
-    Column("TO"),
-    Column("SIZE", is_number=True),
-    Column("TIME", is_number=True),
-    Column("REPLICAS THEN"),
-)
-_BATCHES = (
-    Column("BATCH", is_number=True),
-    Column("PARTITIONS", is_number=True),
-    Column("COPIED", is_number=True),
-    Column("TIME", is_number=True),
-)
-_BROKERS = (
-    Column("BROKER", is_number=True),
-    Column("RACK"),
-    Column("SIZE", is_number=True),
-    Column("THEN", is_number=True),
-    Column("REPLICAS", is_number=True),
-    Column("THEN", is_number=True),
-    Column("LEADERS", is_number=True),
-    Column("THEN", is_number=True),
-    Column("SENDS", is_number=True),
-    Column("GETS", is_number=True),
-    Column("NOTE"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +48,20 @@ def show_plan(terminal: Terminal, shown: ShownPlan) -> None:
     else:
         terminal.line(_summary(shown))
         terminal.line()
-        terminal.table(_MOVES, [_move_cells(shown, each) for each in shown.moving[:SHOWN]])
+        terminal.table(_move_columns(shown), shown.moving[:SHOWN])
         _show_more(terminal, len(made.moves) - SHOWN)
         terminal.line()
     if len(shown.batches) > 1:
-        rows: list[Row] = [
-            (str(number), str(len(each)), data_size(_copied(each)), duration(shown.time_ms(each)))
-            for number, each in enumerate(shown.batches, 1)
-        ]
-        terminal.table(_BATCHES, rows[:SHOWN])
-        _show_more(terminal, len(rows) - SHOWN)
+        batches: tuple[Column[tuple[int, Sequence[PartitionMove]]], ...] = (
+            numbers("BATCH", lambda each: each[0]),
+            numbers("PARTITIONS", lambda each: len(each[1])),
+            numbers("COPIED", lambda each: data_size(sum(move.moved_bytes for move in each[1]))),
+            numbers("TIME", lambda each: duration(shown.time_ms(each[1]))),
+        )
+        terminal.table(batches, list(enumerate(shown.batches, 1))[:SHOWN])
+        _show_more(terminal, len(shown.batches) - SHOWN)
         terminal.line()
-    terminal.table(_BROKERS, [_broker_cells(shown, each, traffic(made.moves)) for each in made.before])
+    terminal.table(_broker_columns(shown), list(made.before))
 
 
 def _show_more(terminal: Terminal, more: int) -> None:
@@ -112,38 +86,38 @@ def _summary(shown: ShownPlan) -> str:
     return " · ".join(facts)
 
 
-def _copied(moves: Sequence[PartitionMove]) -> int:
-    return sum(each.moved_bytes for each in moves)
-
-
-def _move_cells(shown: ShownPlan, each: PartitionMove) -> Row:
+def _move_columns(shown: ShownPlan) -> Sequence[Column[PartitionMove]]:
     return (
-        each.topic,
-        str(each.partition),
-        "-" if not each.removed else brokers(each.removed),
-        "-" if not each.added else brokers(each.added),
-        data_size(each.moved_bytes) if each.added else "-",
-        duration(shown.time_ms([each])) if each.added else "-",
-        brokers(each.after),
+        Column("TOPIC", lambda each: each.topic, may_shrink=True),
+        numbers("PARTITION", lambda each: each.partition),
+        Column("FROM", lambda each: brokers(each.removed) if each.removed else None),
+        Column("TO", lambda each: brokers(each.added) if each.added else None),
+        numbers("SIZE", lambda each: data_size(each.moved_bytes) if each.added else None),
+        numbers("TIME", lambda each: duration(shown.time_ms([each])) if each.added else None),
+        Column("REPLICAS THEN", lambda each: brokers(each.after)),
     )
 
 
-def _broker_cells(shown: ShownPlan, broker: int, busy: Mapping[int, Traffic]) -> Row:
-    before, then = shown.made.before[broker], shown.made.after[broker]
-    known, moved = shown.brokers.get(broker), busy.get(broker, Traffic())
+def _broker_columns(shown: ShownPlan) -> Sequence[Column[int]]:
+    before, then, known = shown.made.before, shown.made.after, shown.brokers
+    busy = traffic(shown.made.moves)
     return (
-        Cell(str(broker), Style.NAME),
-        "-" if known is None or known.rack is None else known.rack,
-        data_size(before.size_bytes),
-        data_size(then.size_bytes),
-        str(before.replicas),
-        str(then.replicas),
-        str(before.leaders),
-        str(then.leaders),
-        data_size(moved.sent) if moved.sent else "-",
-        data_size(moved.received) if moved.received else "-",
-        _note(shown, broker),
+        numbers("BROKER", lambda broker: Cell(str(broker), Style.NAME)),
+        Column("RACK", lambda broker: known[broker].rack if broker in known else None),
+        numbers("SIZE", lambda broker: data_size(before[broker].size_bytes)),
+        numbers("THEN", lambda broker: data_size(then[broker].size_bytes)),
+        numbers("REPLICAS", lambda broker: before[broker].replicas),
+        numbers("THEN", lambda broker: then[broker].replicas),
+        numbers("LEADERS", lambda broker: before[broker].leaders),
+        numbers("THEN", lambda broker: then[broker].leaders),
+        numbers("SENDS", lambda broker: _size(busy.get(broker, Traffic()).sent)),
+        numbers("GETS", lambda broker: _size(busy.get(broker, Traffic()).received)),
+        Column("NOTE", lambda broker: _note(shown, broker)),
     )
+
+
+def _size(size_bytes: int) -> str | None:
+    return data_size(size_bytes) if size_bytes else None
 
 
 def _note(shown: ShownPlan, broker: int) -> Cell:
@@ -182,9 +156,7 @@ def plan_rows(shown: ShownPlan) -> Iterator[dict[str, Any]]:
                 "replicas_after": list(each.after),
                 "adding": list(each.added),
                 "removing": list(each.removed),
-                "source": each.source,
-                "size_bytes": each.size_bytes,
-                "moved_bytes": each.moved_bytes,
+                **attributes(each, "source", "size_bytes", "moved_bytes"),
             }
     busy = traffic(made.moves)
     for broker, before in made.before.items():
@@ -203,4 +175,4 @@ def plan_rows(shown: ShownPlan) -> Iterator[dict[str, Any]]:
 
 
 def _load_row(load: BrokerLoad) -> dict[str, Any]:
-    return {"size_bytes": load.size_bytes, "replicas": load.replicas, "preferred_leaders": load.leaders}
+    return {**attributes(load, "size_bytes", "replicas"), "preferred_leaders": load.leaders}

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size
+from ottla.cli.terminal import PARTITION, TOPIC, Cell, Column, Style, Terminal, count, data_size, numbers
 from ottla.client.admin.model import PartitionReassignment
 from ottla.client.model import TopicPartition
-from ottla.ops.cluster_status import ClusterStatus
 from ottla.ops.moves.moving import DirectoryMove, MoveStanding, MoveState, Standing
 
-_PARTITION = (Column("TOPIC", may_shrink=True), Column("PARTITION", is_number=True))
-_UNDER_WAY = (*_PARTITION, Column("REPLICAS"), Column("ADDING"), Column("REMOVING"))
-_WANTED = (*_PARTITION, Column("NOW"), Column("NEW"), Column("TO COPY", is_number=True))
-_STANDINGS = (*_PARTITION, Column("REPLICAS"), Column("WANTED"), Column("STATE"))
-_DIRECTORIES = (
-    *_PARTITION,
-    Column("BROKER", is_number=True),
-    Column("DIRECTORY", may_shrink=True),
-    Column("WANTED", may_shrink=True),
-    Column("STATE"),
-)
 _STYLES = {
     MoveState.DONE: Style.GOOD,
     MoveState.MOVING: Style.BUSY,
     MoveState.NOT_MOVED: Style.BAD,
     MoveState.GONE: Style.BAD,
 }
+_UNDER_WAY: tuple[Column[tuple[TopicPartition, PartitionReassignment]], ...] = (
+    Column("TOPIC", lambda each: each[0].topic, may_shrink=True),
+    numbers("PARTITION", lambda each: each[0].partition),
+    Column("REPLICAS", lambda each: brokers(each[1].replicas)),
+    Column("ADDING", lambda each: Cell(brokers(each[1].adding_replicas), Style.BUSY)),
+    Column("REMOVING", lambda each: Cell(brokers(each[1].removing_replicas), Style.FAINT)),
+)
+_STANDINGS: tuple[Column[MoveStanding], ...] = (
+    TOPIC,
+    PARTITION,
+    Column("REPLICAS", lambda each: brokers(each.replicas)),
+    Column("WANTED", lambda each: brokers(each.wanted)),
+    Column("STATE", lambda each: Cell(each.state, _STYLES[each.state])),
+)
+_DIRECTORIES: tuple[Column[DirectoryMove], ...] = (
+    TOPIC,
+    PARTITION,
+    numbers("BROKER", lambda each: each.broker),
+    Column("DIRECTORY", lambda each: each.log_dir or "none", may_shrink=True),
+    Column("WANTED", lambda each: each.wanted_log_dir, may_shrink=True),
+    Column("STATE", lambda each: Cell(each.state, _STYLES[each.state])),
+)
 
 
 def brokers(ids: Iterable[int]) -> str:
@@ -50,17 +60,7 @@ def show_moves(terminal: Terminal, moves: Mapping[TopicPartition, PartitionReass
     if not moves:
         terminal.line("no partition moves")
         return
-    rows = [
-        (
-            partition.topic,
-            str(partition.partition),
-            brokers(move.replicas),
-            Cell(brokers(move.adding_replicas), Style.BUSY),
-            Cell(brokers(move.removing_replicas), Style.FAINT),
-        )
-        for partition, move in sorted(moves.items())
-    ]
-    terminal.table(_UNDER_WAY, rows)
+    terminal.table(_UNDER_WAY, sorted(moves.items()))
 
 
 def to_copy(standing: Standing) -> dict[TopicPartition, int | None]:
@@ -87,52 +87,29 @@ def wanted_row(each: MoveStanding, copied: int | None, *, begun: bool) -> dict[s
 def show_wanted(terminal: Terminal, standing: Standing) -> None:
     """The moves to be carried out, and how much they copy."""
     copied = to_copy(standing)
-    rows = []
-    for each in standing.moves:
-        size = copied[each.partition]
-        rows.append(
-            (
-                each.partition.topic,
-                str(each.partition.partition),
-                brokers(each.replicas),
-                Cell(brokers(each.wanted), Style.FAINT if each.state is MoveState.DONE else Style.NAME),
-                "?" if size is None else data_size(size) if size else "-",
-            )
-        )
-    terminal.table(_WANTED, rows)
+    columns: tuple[Column[MoveStanding], ...] = (
+        TOPIC,
+        PARTITION,
+        Column("NOW", lambda each: brokers(each.replicas)),
+        Column("NEW", lambda each: Cell(brokers(each.wanted), _wanted_style(each))),
+        numbers("TO COPY", lambda each: _size(copied[each.partition])),
+    )
+    terminal.table(columns, standing.moves)
     known = sum(size for size in copied.values() if size is not None)
     terminal.line(f"{count(len(standing.moves), 'partition')}, {data_size(known)} to copy")
 
 
 def show_standing(terminal: Terminal, standing: Standing) -> None:
     """How the moves stand."""
-    rows: list[Row] = [
-        (
-            each.partition.topic,
-            str(each.partition.partition),
-            brokers(each.replicas),
-            brokers(each.wanted),
-            Cell(each.state, _STYLES[each.state]),
-        )
-        for each in standing.moves
-    ]
-    terminal.table(_STANDINGS, rows)
+    terminal.table(_STANDINGS, standing.moves)
     if standing.replicas:
         terminal.line()
-        terminal.table(_DIRECTORIES, [_directory_cells(each) for each in standing.replicas])
+        terminal.table(_DIRECTORIES, standing.replicas)
 
 
-def _directory_cells(each: DirectoryMove) -> Row:
-    return (
-        each.partition.topic,
-        str(each.partition.partition),
-        str(each.broker),
-        each.log_dir or "none",
-        each.wanted_log_dir,
-        Cell(each.state, _STYLES[each.state]),
-    )
+def _wanted_style(each: MoveStanding) -> Style:
+    return Style.FAINT if each.state is MoveState.DONE else Style.NAME
 
 
-def unasked(status: ClusterStatus) -> Sequence[str]:
-    """Report brokers that did not answer."""
-    return [f"broker {each.node.node_id} did not answer: {each.problem}" for each in status.brokers if each.problem]
+def _size(size_bytes: int | None) -> str | None:
+    return "?" if size_bytes is None else data_size(size_bytes) if size_bytes else None

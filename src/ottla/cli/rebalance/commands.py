@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ottla.cli.command import ClusterOptions, CommandError
-from ottla.cli.options import (
-    DEFAULT_SERVERS,
-    DEFAULT_TIMEOUT_S,
-    Format,
-    Json,
-    OutputFormat,
-    Servers,
-    Timeout,
-    make_app,
-)
+from ottla.cli.command import CommandError, write_file
+from ottla.cli.options import ClusterOptions, Format, Json, OutputFormat, cluster_command, make_app
 from ottla.cli.rebalance import COMMAND
 from ottla.cli.terminal import Column, Terminal, write_json
 
@@ -41,8 +32,9 @@ class _ChangeOptions(NamedTuple):
     partitions: Sequence[str]
 
 
-@app.command()
+@cluster_command(app)
 def simulate(
+    shared: ClusterOptions,
     group: Annotated[str | None, typer.Option("--group", "-g", help="A live group, as it is now.")] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="A JSON file that describes a group.")] = None,
     add: Annotated[int, typer.Option(help="So many members join.", min=0, max=MOST_NEWCOMERS)] = 0,
@@ -57,9 +49,6 @@ def simulate(
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw it, too, as SVG into this file.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the group as it is now to this JSON file.")] = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
     output: Format = OutputFormat.table,
 ) -> None:
     """Show what a change of a group would move. Changes nothing.
@@ -73,7 +62,7 @@ def simulate(
             _save(before, save)
         change = _change(before, _ChangeOptions(add, remove or (), partitions or ()))
         outcomes = _outcomes(before, change, assignor or ())
-        _write(outcomes, as_json=as_json or output is OutputFormat.json)
+        _write(outcomes, as_json=shared.as_json or output is OutputFormat.json)
         if picture is not None:
             _draw(outcomes, picture)
         return 0
@@ -88,7 +77,7 @@ def simulate(
     async def work(cluster: Cluster) -> int:
         return show(await read_live(cluster, name))
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work, (BadSource,))
+    COMMAND.run_with_cluster(shared, work, (BadSource,))
 
 
 @app.command()
@@ -160,8 +149,8 @@ def example(
     def work() -> int:
         terminal = Terminal.standard_output()
         if name is None:
-            rows = [(key, each.title) for key, each in EXAMPLES.items()]
-            terminal.table([Column("EXAMPLE"), Column("ABOUT")], rows, indent="")
+            columns = [Column("EXAMPLE", lambda key: key), Column("ABOUT", lambda key: EXAMPLES[key].title)]
+            terminal.table(columns, list(EXAMPLES), indent="")
             terminal.line()
             terminal.line("Play one: ottla rebalance example NAME")
         elif name in EXAMPLES:
@@ -221,8 +210,7 @@ def _write(outcomes: list[Outcome], *, as_json: bool) -> None:
     from ottla.cli.rebalance.output import show, to_json
 
     if as_json:
-        for outcome in outcomes:
-            write_json(to_json(outcome))
+        write_json(*map(to_json, outcomes))
     else:
         show(Terminal.standard_output(), outcomes)
 
@@ -231,8 +219,7 @@ def _write_comparison(result: ComparisonResult, *, as_json: bool, story: bool) -
     from ottla.cli.rebalance.compare_output import growth_to_json, show_designs, show_growth, to_json
 
     if as_json:
-        for row in (*map(to_json, result.results), *map(growth_to_json, result.growth)):
-            write_json(row)
+        write_json(*map(to_json, result.results), *map(growth_to_json, result.growth))
         return
     terminal = Terminal.standard_output()
     show_designs(terminal, result.script, result.results, story=story)
@@ -257,17 +244,12 @@ def _write_picture(draw: Callable[[], str], path: Path, cure: str) -> None:
     from ottla.rebalance.picture import PictureTooLarge
 
     try:
-        path.write_text(draw(), encoding="utf-8")
+        write_file(path, draw(), "--picture: ")
     except PictureTooLarge as problem:
         raise CommandError(f"--picture: {problem}; {cure}") from problem
-    except OSError as error:
-        raise CommandError(f"--picture: {path} cannot be written: {error.strerror}") from error
 
 
 def _save(group: SimulatedGroup, path: Path) -> None:
     from ottla.rebalance.group_source import to_json
 
-    try:
-        path.write_text(json.dumps(to_json(group), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"--save: {path} cannot be written: {error.strerror}") from error
+    write_file(path, json.dumps(to_json(group), ensure_ascii=False, indent=1) + "\n", "--save: ")

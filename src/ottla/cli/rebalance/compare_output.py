@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
-from ottla.cli.terminal import Column, Terminal
+from ottla.cli.terminal import Column, Terminal, attributes, numbers
 from ottla.rebalance.designs.churn_script import ChurnScript
 from ottla.rebalance.designs.comparison import GrowthRow
 from ottla.rebalance.designs.results import DesignResult
 
 Figure = Callable[[DesignResult], str]
 
-_GROWTH = tuple(
-    Column(heading, is_number=True)
-    for heading in (
-        "members",
-        "partitions",
-        "znode reads",
-        "znode writes",
-        "watch events",
-        "requests to the coordinator",
-    )
-)
+_GROWTH = ("members", "partitions", "znode reads", "znode writes", "watch events", "requests to the coordinator")
 
 
 def show_designs(terminal: Terminal, script: ChurnScript, results: Sequence[DesignResult], *, story: bool) -> None:
@@ -34,25 +26,26 @@ def show_designs(terminal: Terminal, script: ChurnScript, results: Sequence[Desi
         f"{seconds:,.0f} s, the same for all"
     )
     terminal.line()
-    designs = [Column(result.design, is_number=True) for result in results]
+    designs = [numbers(result.design, itemgetter(at)) for at, result in enumerate(results, 1)]
     rows = [[name, *(figure(result) for result in results)] for name, figure in FIGURES]
-    terminal.table([Column(""), *designs], rows, indent="")
+    terminal.table([Column("", itemgetter(0)), *designs], rows, indent="")
     if story:
         terminal.line()
         terminal.line(
             "seconds until the last change that followed a turn; ! where a partition was not read by one then"
         )
-        terminal.table([Column("turn"), *designs], list(_turns(results)), indent="")
+        terminal.table([Column("turn", itemgetter(0)), *designs], _turns(results), indent="")
 
 
 def show_growth(terminal: Terminal, rows: Sequence[GrowthRow]) -> None:
     """Show the cost of one member that joins or leaves, as the group grows."""
     terminal.line("one member that comes or goes, in groups of other sizes: on average it costs")
-    terminal.table(
-        _GROWTH,
-        [[f"{row.members:,}", f"{row.partitions:,}", *(f"{figure:,.0f}" for figure in row[2:])] for row in rows],
-        indent="",
-    )
+
+    def figure(at: int, row: GrowthRow) -> str:
+        return f"{row[at]:,.0f}"
+
+    columns = [numbers(heading, partial(figure, at)) for at, heading in enumerate(_GROWTH)]
+    terminal.table(columns, rows, indent="")
 
 
 def growth_to_json(row: GrowthRow) -> dict[str, Any]:
@@ -72,9 +65,7 @@ def to_json(result: DesignResult) -> dict[str, Any]:
         "claims_that_met_another_owner": result.conflicts,
         "rebalances_given_up": result.given_up,
         "changes_of_unknown_outcome": result.uncertain,
-        "znode_reads": result.znode_reads,
-        "znode_writes": result.znode_writes,
-        "watch_events": result.watch_events,
+        **attributes(result, "znode_reads", "znode_writes", "watch_events"),
         "requests": dict(result.requests),
         "unread_partition_seconds": result.unread_s,
         "longest_unread_seconds": result.longest_unread_s,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from ottla.assign.consumer_protocol import Partitions
 from ottla.assign.simulation import Outcome, owners
-from ottla.cli.terminal import Column, Terminal
+from ottla.cli.terminal import Column, Terminal, attributes, numbers
 from ottla.rebalance.notation import partitions_text
 
 MOST_MEMBERS = 40
@@ -16,26 +17,30 @@ MOST_SQUARES = 48
 """Partitions of one member that are drawn one by one."""
 RETAINED, GAINED, GIVEN_UP = "■", "▣", "□"
 
-_ASSIGNORS = (
-    Column("assignor"),
-    Column("protocol"),
-    *(
-        Column(heading, is_number=True)
-        for heading in ("rebalances", "kept", "moved", "taken over", "new", "unowned", "paused", "per member")
-    ),
+_ASSIGNORS: tuple[Column[Outcome], ...] = (
+    Column("assignor", lambda each: each.assignor),
+    Column("protocol", lambda each: _protocol(each)),
+    numbers("rebalances", lambda each: f"{'' if each.settled else 'more than '}{len(each.rounds)}"),
+    numbers("kept", lambda each: f"{each.kept:,}"),
+    numbers("moved", lambda each: f"{each.moved:,}"),
+    numbers("taken over", lambda each: f"{each.taken_over:,}"),
+    numbers("new", lambda each: f"{each.first_owned:,}"),
+    numbers("unowned", lambda each: f"{each.unowned:,}"),
+    numbers("paused", lambda each: f"{each.paused:,}"),
+    numbers("per member", lambda each: " to ".join(str(most) for most in dict.fromkeys(each.spread))),
 )
-_MEMBERS = (
-    Column("member", may_shrink=True),
-    Column(""),
-    Column("partitions"),
-    Column("", may_shrink=True),
-    Column("owns", may_shrink=True),
+_MEMBERS: tuple[Column[Sequence[str]], ...] = (
+    Column("member", itemgetter(0), may_shrink=True),
+    Column("", itemgetter(1)),
+    Column("partitions", itemgetter(2)),
+    Column("", itemgetter(3), may_shrink=True),
+    Column("owns", itemgetter(4), may_shrink=True),
 )
 
 
 def show(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
     """All assignors side by side, then the effect of each on every member."""
-    terminal.table(_ASSIGNORS, [_assignor_row(outcome) for outcome in outcomes], indent="")
+    terminal.table(_ASSIGNORS, outcomes, indent="")
     for outcome in outcomes:
         terminal.line()
         _show_members(terminal, outcome)
@@ -52,12 +57,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "protocol": _protocol(outcome),
         "settled": outcome.settled,
         "rebalances": len(outcome.rounds),
-        "kept": outcome.kept,
-        "moved": outcome.moved,
-        "taken_over": outcome.taken_over,
-        "first_owned": outcome.first_owned,
-        "unowned": outcome.unowned,
-        "paused": outcome.paused,
+        **attributes(outcome, "kept", "moved", "taken_over", "first_owned", "unowned", "paused"),
         "fewest": smallest,
         "most": largest,
         "after": {
@@ -74,21 +74,6 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 def _protocol(outcome: Outcome) -> str:
     return "cooperative" if outcome.cooperative else "eager"
-
-
-def _assignor_row(outcome: Outcome) -> list[str]:
-    smallest, largest = outcome.spread
-    figures = (
-        outcome.kept,
-        outcome.moved,
-        outcome.taken_over,
-        outcome.first_owned,
-        outcome.unowned,
-        outcome.paused,
-    )
-    rebalances = str(len(outcome.rounds)) if outcome.settled else f"more than {len(outcome.rounds)}"
-    spread = str(smallest) if smallest == largest else f"{smallest} to {largest}"
-    return [outcome.assignor, _protocol(outcome), rebalances, *(f"{figure:,}" for figure in figures), spread]
 
 
 def _show_members(terminal: Terminal, outcome: Outcome) -> None:

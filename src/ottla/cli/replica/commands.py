@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import ClusterOptions
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
+from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.replica import COMMAND
 
 if TYPE_CHECKING:
@@ -19,14 +18,8 @@ Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="
 BrokerIds = Annotated[list[int] | None, typer.Option("--broker", help="This broker; may be repeated.", min=0)]
 
 
-@app.command("list")
-def list_replicas(
-    topics: Topics = None,
-    brokers: BrokerIds = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
-) -> None:
+@cluster_command(app, "list")
+def list_replicas(shared: ClusterOptions, topics: Topics = None, brokers: BrokerIds = None) -> None:
     """Show the log directories of brokers, what is moved between them, and records that replicas lost.
 
     With topics, each of their replicas, too. With --json a line for each log directory, and for each replica.
@@ -41,24 +34,23 @@ def list_replicas(
         status = await read_cluster_status(cluster, topics or None, configs=[], offsets=False)
         for name, error in status.missing.items():
             COMMAND.report(str(await topic_error(cluster, error.code, name, "is not shown")))
-        known = {each.node.node_id for each in status.brokers}
-        absent = sorted(set(brokers or ()) - known)
+        absent = sorted(set(brokers or ()).difference(status.registered))
         if absent:
             COMMAND.report(
                 f"there is no broker {', '.join(map(str, absent))} at the moment; "
-                f"the brokers are {', '.join(map(str, sorted(known)))}"
+                f"the brokers are {', '.join(map(str, status.registered))}"
             )
-        is_well = show_log_dirs(status, set(brokers or ()), with_replicas=bool(topics), as_json=as_json)
-        for broker in status.brokers:
-            if broker.problem is not None:
-                COMMAND.report(f"broker {broker.node.node_id} did not answer: {broker.problem}")
+        is_well = show_log_dirs(status, set(brokers or ()), with_replicas=bool(topics), as_json=shared.as_json)
+        for broker, problem in status.silent.items():
+            COMMAND.report(f"broker {broker} did not answer: {problem}")
         return 0 if is_well and not status.missing and not absent else 1
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command()
+@cluster_command(app)
 def move(
+    shared: ClusterOptions,
     partitions: Annotated[
         list[str], typer.Argument(metavar="TOPIC-PARTITION...", help="Partitions, as in orders-0; or whole topics.")
     ],
@@ -66,9 +58,6 @@ def move(
     to: Annotated[str, typer.Option("--to", metavar="PATH", help="The log directory, as `ottla replica list` has it.")],
     wait: Annotated[bool, typer.Option(help="Wait until they are there.")] = False,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Move replicas of a broker to another of its log directories; to the present one ends a move.
 
@@ -80,17 +69,12 @@ def move(
     """
     from ottla.cli.replica.moves import MoveWish, move_replicas
 
-    wish = MoveWish(tuple(partitions), broker, to, wait, yes, as_json)
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), lambda cluster: move_replicas(cluster, wish))
+    wish = MoveWish(tuple(partitions), broker, to, wait, yes, shared.as_json)
+    COMMAND.run_with_cluster(shared, lambda cluster: move_replicas(cluster, wish))
 
 
-@app.command()
-def verify(
-    topics: Topics = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
-) -> None:
+@cluster_command(app)
+def verify(shared: ClusterOptions, topics: Topics = None) -> None:
     """Compare the replicas of partitions, on brokers of ottla or Apache Kafka: offsets and checksums of all batches.
 
     Up to the high watermark at the beginning, or as far as a replica that is behind has come. Replicas of compacted
@@ -110,7 +94,7 @@ def verify(
         if status.missing and not status.topics:
             return 1
         checks = await ReplicaChecker(cluster, status).check(status.partitions)
-        show_checks(checks, as_json=as_json)
+        show_checks(checks, as_json=shared.as_json)
         return 0 if all(each.is_same for each in checks) and not status.missing else 1
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.cli.command import EXIT_REFUSED, NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.replica import COMMAND
-from ottla.cli.terminal import Column, Terminal, count, data_size, write_json
+from ottla.cli.terminal import Column, Terminal, count, data_size, numbers, write_json
 from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.log_dirs import LogDirAdmin
 from ottla.client.admin.model import LogDirDescription, TopicPartitionReplica
@@ -25,12 +25,6 @@ ASK_AGAIN_S: Final = 0.5
 #: Part of the space of a log directory that a move leaves free at least.
 LEAST_FREE_SHARE: Final = 0.02
 
-_MOVES = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITION", is_number=True),
-    Column("NOW", may_shrink=True),
-    Column("TO COPY", is_number=True),
-)
 _TOPIC_PARTITION = re.compile(r"(.+)-(\d+)")
 
 
@@ -59,6 +53,14 @@ class WantedReplica(NamedTuple):
         return max(0, self.size_bytes - self.copied_bytes)
 
 
+_MOVES: tuple[Column[WantedReplica], ...] = (
+    Column("TOPIC", lambda each: each.replica.topic, may_shrink=True),
+    numbers("PARTITION", lambda each: each.replica.partition),
+    Column("NOW", lambda each: each.log_dir, may_shrink=True),
+    numbers("TO COPY", lambda each: data_size(each.to_copy)),
+)
+
+
 async def move_replicas(cluster: Cluster, wish: MoveWish) -> int:
     """Show, confirm and begin the moves; returns the exit code. Raises CommandError, ClientError."""
     described = (await BrokerAdmin(cluster).describe_log_dirs([wish.broker]))[wish.broker]
@@ -66,10 +68,7 @@ async def move_replicas(cluster: Cluster, wish: MoveWish) -> int:
     _check_space(described[wish.to], wanted)
     terminal = Terminal.standard_output()
     if not wish.as_json:
-        rows = [
-            (each.replica.topic, str(each.replica.partition), each.log_dir, data_size(each.to_copy)) for each in wanted
-        ]
-        terminal.table(_MOVES, rows)
+        terminal.table(_MOVES, wanted)
         size = data_size(sum(each.to_copy for each in wanted))
         free = described[wish.to].usable_bytes
         left = "" if free < 0 else f", {data_size(free)} free"
@@ -153,9 +152,7 @@ def _report(
         return
     for each in wanted:
         row = {
-            "topic": each.replica.topic,
-            "partition": each.replica.partition,
-            "broker": each.replica.broker,
+            **each.replica._asdict(),
             "log_dir": each.log_dir,
             "new_log_dir": wish.to,
             "to_copy_bytes": each.to_copy,

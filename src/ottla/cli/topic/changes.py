@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
-from ottla.cli.config.care import mistyped, reason_for_care
-from ottla.cli.config.unset import own_names, why_not_unset
-from ottla.cli.terminal import Terminal, count, printable, write_json
+from ottla.cli.config.checks import mistyped, own_names, risk_of_change, why_not_unset
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, printable, write_json
 from ottla.cli.topic import COMMAND
-from ottla.cli.topic.views import show_changes, show_deletion
+from ottla.cli.topic.views import DELETION
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import BROKER_DEFAULT, ConfigOperation, ConfigResource, NewPartitions, NewTopic
 from ottla.client.admin.outcomes import topic_error
@@ -66,13 +66,26 @@ CURES: Sequence[tuple[ErrorCode, str, str]] = (
         "choose another name: '.' and '_' are one letter in the names of metrics",
     ),
     (ErrorCode.INVALID_TOPIC_EXCEPTION, "queued for deletion", "wait until it is deleted, then create it again"),
-    (
-        ErrorCode.TOPIC_ALREADY_EXISTS,
-        "marked for deletion",
-        "wait until it is deleted, and try again",
-    ),
+    (ErrorCode.TOPIC_ALREADY_EXISTS, "marked for deletion", "wait until it is deleted, and try again"),
     (ErrorCode.TOPIC_ALREADY_EXISTS, "already exists", "choose another name, or give --if-not-exists"),
     (ErrorCode.TOPIC_DELETION_DISABLED, "", "set delete.topic.enable=true for the brokers"),
+)
+
+
+class TopicChange(NamedTuple):
+    """A change of a topic; `new` is None where a setting gets its default again."""
+
+    topic: str
+    what: str
+    now: str | None
+    new: str | None
+
+
+_CHANGES: tuple[Column[TopicChange], ...] = (
+    Column("TOPIC", lambda each: Cell(each.topic, Style.NAME), may_shrink=True),
+    Column("WHAT", lambda each: each.what),
+    Column("NOW", lambda each: each.now or None, may_shrink=True),
+    Column("NEW", lambda each: Cell("(default)" if each.new is None else each.new, Style.BUSY)),
 )
 
 
@@ -105,13 +118,13 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     """Brokers by partition, of Kafka's `1:2,2:3`. Raises CommandError in Kafka's words."""
     assignment: dict[int, list[int]] = {}
     for partition, brokers in enumerate(text.split(",")):
-        given = [each.strip() for each in brokers.split(":")]
-        if not all(each.isascii() and each.isdigit() for each in given):
+        texts = [each.strip() for each in brokers.split(":")]
+        if not all(each.isascii() and each.isdigit() for each in texts):
             raise CommandError(
                 f"--replica-assignment {text}: expected ids of brokers, partitions by commas and brokers by colons, as "
                 "in 1:2,2:3"
             )
-        assignment[partition] = ids = [int(each) for each in given]
+        assignment[partition] = ids = [int(each) for each in texts]
         if len(set(ids)) < len(ids):
             twice = ",".join(str(each) for each in dict.fromkeys(ids) if ids.count(each) > 1)
             raise CommandError(
@@ -126,10 +139,10 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     return assignment
 
 
-def parse_configs(given: Sequence[str]) -> dict[str, str]:
+def parse_configs(settings: Sequence[str]) -> dict[str, str]:
     """Settings of KEY=VALUE. Raises CommandError."""
     configs: dict[str, str] = {}
-    for each in given:
+    for each in settings:
         name, equals, value = each.partition("=")
         if not equals or not name.strip():
             raise CommandError(f"--config {each}: expected key=value, as in --config retention.ms=86400000")
@@ -154,12 +167,9 @@ async def create_topics(cluster: Cluster, creation: Creation, *, as_json: bool) 
             replica_assignments=assignment,
             configs=configs,
         )
-
-        async def create(topic: NewTopic = topic) -> None:
-            await TopicAdmin(cluster).create_topics([topic], validate_only=creation.validate_only)
-
         passed_over = ErrorCode.TOPIC_ALREADY_EXISTS if creation.if_not_exists else None
-        done = await _done(create, passed_over, configs)
+        change = TopicAdmin(cluster).create_topics([topic], validate_only=creation.validate_only)
+        done = await _done(change, passed_over, configs)
         code = code if done is not None else 1
         created = bool(done) and not creation.validate_only
         if as_json:
@@ -191,7 +201,7 @@ async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, a
     if as_json and not yes:
         _write_changes(changes, done=False)
     elif not as_json and changes:
-        show_changes(Terminal.standard_output(), changes)
+        Terminal.standard_output().table(_CHANGES, changes)
     if changes and not confirmed(_question(topics, alteration, changes), yes=yes, as_json=as_json):
         return COMMAND.report(NOT_CONFIRMED)
     for topic in topics:
@@ -206,22 +216,17 @@ async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, a
 
 async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bool, yes: bool, as_json: bool) -> int:
     """Show the topics, confirm, and delete those that can be deleted; returns the exit code."""
-    topics, code = await _existing(cluster, names, "is not deleted", if_exists=if_exists, figures=not yes)
+    topics, code = await _existing(cluster, names, "is not deleted", if_exists=if_exists, sizes=not yes)
     if topics and not yes:
         if as_json:
-            for topic in topics:
-                write_json({"topic": topic.name, "deleted": False})
+            write_json(*({"topic": topic.name, "deleted": False} for topic in topics))
         else:
-            show_deletion(Terminal.standard_output(), topics)
+            Terminal.standard_output().table(DELETION, topics)
         question = f"Delete {count(len(topics), 'topic')} with all records?"
         if not confirmed(question, yes=False, as_json=as_json):
             return COMMAND.report(NOT_CONFIRMED)
     for topic in topics:
-
-        async def delete(name: str = topic.name) -> None:
-            await TopicAdmin(cluster).delete_topics([name])
-
-        done = await _done(delete)
+        done = await _done(TopicAdmin(cluster).delete_topics([topic.name]))
         code = code if done else 1
         if as_json:
             write_json({"topic": topic.name, "deleted": bool(done)})
@@ -233,16 +238,16 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, if_exists: bo
 def with_cure(error: BrokerError, settings: Iterable[str] = ()) -> str:
     """The error's message, with what helps against its cause; `settings` are the names of those that were given."""
     message = str(error)
-    cure = next((cure for code, words, cure in CURES if code == error.code and words in message), "")
+    cure = next((cure for code, phrase, cure in CURES if code == error.code and phrase in message), "")
     return f"{message}; {mistyped(message, settings)}{cure}" if cure and cure not in message else message
 
 
 async def _done(
-    change: Callable[[], Awaitable[None]], passed_over: ErrorCode | None = None, settings: Iterable[str] = ()
+    change: Awaitable[object], passed_over: ErrorCode | None = None, settings: Iterable[str] = ()
 ) -> bool | None:
     """Make a change: True if made, False if the error is `passed_over`, None if it was refused, which is reported."""
     try:
-        await change()
+        await change
     except BrokerError as error:
         if error.code == passed_over:
             return False
@@ -252,10 +257,10 @@ async def _done(
 
 
 async def _existing(
-    cluster: Cluster, names: Sequence[str], what: str, *, if_exists: bool, figures: bool = False
+    cluster: Cluster, names: Sequence[str], what: str, *, if_exists: bool, sizes: bool = False
 ) -> tuple[list[TopicStatus], int]:
     """The topics that exist, and the exit code so far: others are reported, but for missing ones with `if_exists`."""
-    state = await read_cluster_status(cluster, names, configs=None, figures=figures)
+    state = await read_cluster_status(cluster, names, configs=None, sizes=sizes)
     code = 0
     for name, problem in state.missing.items():
         if not (if_exists and problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -269,31 +274,26 @@ def _why_not_reset(topic: TopicStatus, names: Sequence[str]) -> str | None:
     return why_not_unset(resource, names, topic.configs, own_names(topic.configs, resource)) if topic.configs else None
 
 
-def _changes(
-    topic: TopicStatus, partitions: int | None, configs: Mapping[str, str | None]
-) -> list[tuple[str, str, str | None, str | None]]:
-    changes: list[tuple[str, str, str | None, str | None]] = []
+def _changes(topic: TopicStatus, partitions: int | None, configs: Mapping[str, str | None]) -> list[TopicChange]:
+    changes = []
     if partitions is not None:
-        changes.append((topic.name, "partitions", str(len(topic.partitions)), str(partitions)))
+        changes.append(TopicChange(topic.name, "partitions", str(len(topic.partitions)), str(partitions)))
     for name, value in configs.items():
         now = topic.configs.get(name)
-        changes.append((topic.name, name, None if now is None else now.value, value))
+        changes.append(TopicChange(topic.name, name, now and now.value, value))
     return changes
 
 
-def _question(
-    topics: Sequence[TopicStatus], alteration: Alteration, changes: Sequence[tuple[str, str, str | None, str | None]]
-) -> str:
-    reasons = dict.fromkeys(reason_for_care(what, now, new) for _, what, now, new in changes)
-    sentences = [f" {reason[0].upper()}{reason[1:]}." for reason in reasons if reason]
+def _question(topics: Sequence[TopicStatus], alteration: Alteration, changes: Sequence[TopicChange]) -> str:
+    reasons = dict.fromkeys(risk_of_change(each.what, each.now, each.new) for each in changes)
+    warnings = [f" {reason[0].upper()}{reason[1:]}." for reason in reasons if reason]
     if alteration.partitions is not None:
-        sentences.append(" Partitions cannot be taken away again, and keys go to other partitions.")
-    return f"Change {count(len(topics), 'topic')}?{''.join(sentences)}"
+        warnings.append(" Partitions cannot be taken away again, and keys go to other partitions.")
+    return f"Change {count(len(topics), 'topic')}?{''.join(warnings)}"
 
 
-def _write_changes(changes: Sequence[tuple[str, str, str | None, str | None]], *, done: bool) -> None:
-    for topic, what, now, new in changes:
-        write_json({"topic": topic, "what": what, "now": now, "new": new, "changed": done})
+def _write_changes(changes: Sequence[TopicChange], *, done: bool) -> None:
+    write_json(*({**each._asdict(), "changed": done} for each in changes))
 
 
 async def _alter(
@@ -309,19 +309,11 @@ async def _alter(
             ConfigOperation("delete" if value is None else "set", name, value) for name, value in configs.items()
         ]
         resource = ConfigResource.topic(topic.name)
-
-        async def change() -> None:
-            await ConfigAdmin(cluster).incremental_alter_configs({resource: operations})
-
-        if not await _done(change, settings=configs):
+        if not await _done(ConfigAdmin(cluster).incremental_alter_configs({resource: operations}), settings=configs):
             return False
     if partitions is not None:
         # As Kafka's tool has it, the assignment names the brokers of the partitions that exist, too.
         added = None if assignment is None else list(assignment.values())[len(topic.partitions) :]
-
-        async def grow() -> None:
-            await TopicAdmin(cluster).create_partitions({topic.name: NewPartitions(partitions, added)})
-
-        if not await _done(grow):
+        if not await _done(TopicAdmin(cluster).create_partitions({topic.name: NewPartitions(partitions, added)})):
             return False
     return True

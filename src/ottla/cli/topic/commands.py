@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import ClusterOptions
-from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, Yes, make_app
+from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.record_options import Partitions
 from ottla.cli.terminal import Terminal, write_json
 from ottla.cli.topic import COMMAND
@@ -31,13 +30,11 @@ Assignment = Annotated[
 ]
 
 
-@app.command("list")
+@cluster_command(app, "list")
 def list_topics(
+    shared: ClusterOptions,
     pattern: Annotated[str | None, typer.Argument(help="Only names that this regular expression matches.")] = None,
     exclude_internal: ExcludeInternal = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """List topics: partitions, replicas, health."""
     import re
@@ -55,18 +52,18 @@ def list_topics(
         topics = [
             each for each in state.topics if wanted.fullmatch(each.name) and not (exclude_internal and each.is_internal)
         ]
-        if as_json:
-            for topic in topics:
-                write_json(list_row(topic))
+        if shared.as_json:
+            write_json(*map(list_row, topics))
         else:
             show_list(Terminal.standard_output(), topics)
         return 0
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
-@app.command()
+@cluster_command(app)
 def describe(
+    shared: ClusterOptions,
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Names of topics [all].")] = None,
     under_replicated: Annotated[
         bool,
@@ -97,9 +94,6 @@ def describe(
         bool, typer.Option("--topics-with-overrides", help="Only topics with settings of their own.")
     ] = False,
     exclude_internal: ExcludeInternal = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Show topics: leaders, replicas, ISR, offsets, sizes, settings.
 
@@ -118,34 +112,34 @@ def describe(
         terminal = Terminal.standard_output()
         shown = filters.apply(state.topics)
         for at, topic in enumerate(shown):
-            if as_json:
+            if shared.as_json:
                 write_json(description_row(topic))
             else:
                 if at:
                     terminal.line()
                 show_description(terminal, topic, with_partitions=not with_overrides)
-        if not shown and not state.missing and not as_json:
+        if not shown and not state.missing and not shared.as_json:
             terminal.line("no such partitions" if filters.only_partitions else "no topics")
         return await report_problems(cluster, state)
 
-    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
+    COMMAND.run_with_cluster(shared, work)
 
 
 async def report_problems(cluster: Cluster, state: ClusterStatus) -> int:
     """Report brokers that did not answer, and topics that could not be described; returns the exit code."""
     from ottla.client.admin.outcomes import topic_error
 
-    for broker in state.brokers:
-        if broker.problem is not None:
-            COMMAND.report(f"broker {broker.node.node_id} did not say its offsets and sizes: {broker.problem}")
+    for broker, silence in state.silent.items():
+        COMMAND.report(f"broker {broker} did not say its offsets and sizes: {silence}")
     code = 0
     for name, problem in state.missing.items():
         code = COMMAND.report(str(await topic_error(cluster, problem.code, name, "cannot be described")))
     return code
 
 
-@app.command()
+@cluster_command(app)
 def create(
+    shared: ClusterOptions,
     topics: Topics,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", help="Number of partitions [the broker's num.partitions].")
@@ -165,9 +159,6 @@ def create(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Have the cluster check the request; create nothing.")
     ] = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Create topics, and return when they can be used.
 
@@ -184,21 +175,19 @@ def create(
         if_not_exists=if_not_exists,
         validate_only=validate_only,
     )
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s), lambda cluster: create_topics(cluster, creation, as_json=as_json)
-    )
+    COMMAND.run_with_cluster(shared, lambda cluster: create_topics(cluster, creation, as_json=shared.as_json))
 
 
-@app.command()
+@cluster_command(app)
 def alter(
+    shared: ClusterOptions,
     topics: Topics,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", help="The new total number of partitions.", min=1)
     ] = None,
     assignment: Assignment = None,
     config: Annotated[
-        list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting to set; may be repeated."),
+        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting to set; may be repeated.")
     ] = None,
     delete_config: Annotated[
         list[str] | None,
@@ -206,9 +195,6 @@ def alter(
     ] = None,
     if_exists: IfExists = False,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Add partitions to topics, and change their settings.
 
@@ -227,21 +213,11 @@ def alter(
         deleted_configs=tuple(delete_config or ()),
         if_exists=if_exists,
     )
-    COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: alter_topics(cluster, alteration, yes=yes, as_json=as_json),
-    )
+    COMMAND.run_with_cluster(shared, lambda cluster: alter_topics(cluster, alteration, yes=yes, as_json=shared.as_json))
 
 
-@app.command()
-def delete(
-    topics: Topics,
-    if_exists: IfExists = False,
-    yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
-) -> None:
+@cluster_command(app)
+def delete(shared: ClusterOptions, topics: Topics, if_exists: IfExists = False, yes: Yes = False) -> None:
     """Delete topics with all their records.
 
     The topics are shown first.
@@ -252,13 +228,13 @@ def delete(
 
     names = tuple(dict.fromkeys(topics))
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: delete_topics(cluster, names, if_exists=if_exists, yes=yes, as_json=as_json),
+        shared, lambda cluster: delete_topics(cluster, names, if_exists=if_exists, yes=yes, as_json=shared.as_json)
     )
 
 
-@app.command()
+@cluster_command(app)
 def offsets(
+    shared: ClusterOptions,
     topics: Topics,
     at: Annotated[
         str | None,
@@ -267,9 +243,6 @@ def offsets(
         ),
     ] = None,
     partitions: Partitions = None,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Show where the logs of topics begin and end, and the offset at a time.
 
@@ -278,13 +251,13 @@ def offsets(
     from ottla.cli.topic.offsets import show_offsets
 
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: show_offsets(cluster, topics, partitions, at, as_json=as_json),
+        shared, lambda cluster: show_offsets(cluster, topics, partitions, at, as_json=shared.as_json)
     )
 
 
-@app.command("delete-records")
+@cluster_command(app, "delete-records")
 def delete_records_command(
+    shared: ClusterOptions,
     topic: Annotated[str, typer.Argument(help="The topic.")],
     before: Annotated[
         str,
@@ -295,9 +268,6 @@ def delete_records_command(
     ],
     partitions: Partitions = None,
     yes: Yes = False,
-    servers: Servers = DEFAULT_SERVERS,
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
 ) -> None:
     """Delete the older records of a topic.
 
@@ -308,6 +278,6 @@ def delete_records_command(
     from ottla.cli.topic.offsets import delete_records
 
     COMMAND.run_with_cluster(
-        ClusterOptions(servers, timeout_s),
-        lambda cluster: delete_records(cluster, topic, partitions, before, yes=yes, as_json=as_json),
+        shared,
+        lambda cluster: delete_records(cluster, topic, partitions, before, yes=yes, as_json=shared.as_json),
     )

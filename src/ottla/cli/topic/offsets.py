@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.command import EXIT_REFUSED, NOT_CONFIRMED, confirmed
 from ottla.cli.record_options import parse_partitions, parse_position
-from ottla.cli.terminal import Column, Terminal, count, write_json
+from ottla.cli.terminal import Column, Terminal, count, numbers, write_json
 from ottla.cli.topic import COMMAND
 from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
@@ -21,9 +21,6 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
 
-_TOPIC, _PARTITION = Column("TOPIC", may_shrink=True), Column("PARTITION", is_number=True)
-_LOG = (Column("BEGINNING", is_number=True), Column("END", is_number=True))
-
 
 @dataclass(frozen=True, slots=True)
 class LogOffsets:
@@ -33,6 +30,18 @@ class LogOffsets:
     start: int
     end: int
     at: int | None
+
+
+def _at(row: LogOffsets) -> str:
+    return "" if row.at is None else str(row.at)
+
+
+_LOG: tuple[Column[LogOffsets], ...] = (
+    Column("TOPIC", lambda row: row.partition.topic, may_shrink=True),
+    numbers("PARTITION", lambda row: str(row.partition.partition)),
+    numbers("BEGINNING", lambda row: str(row.start)),
+    numbers("END", lambda row: str(row.end)),
+)
 
 
 async def read_offsets(
@@ -71,21 +80,8 @@ async def show_offsets(
             shown = {"topic": topic, "partition": partition, "log_start_offset": row.start, "log_end_offset": row.end}
             write_json(shown if at is None else {**shown, "at": row.at})
         return 0
-    columns = [_TOPIC, _PARTITION, *_LOG, Column("OFFSETS", is_number=True), Column("AT", is_number=True)]
-    Terminal.standard_output().table(
-        columns,
-        [
-            [
-                row.partition.topic,
-                str(row.partition.partition),
-                str(row.start),
-                str(row.end),
-                f"{row.end - row.start:,}",
-                "" if row.at is None else str(row.at),
-            ]
-            for row in rows
-        ],
-    )
+    columns = [*_LOG, numbers("OFFSETS", lambda row: f"{row.end - row.start:,}"), numbers("AT", _at)]
+    Terminal.standard_output().table(columns, rows)
     return 0
 
 
@@ -97,10 +93,7 @@ async def delete_records(
     rows = await read_offsets(cluster, [topic], parse_partitions(partitions), position)
     offsets = {row.partition: row.at for row in rows if row.at is not None and row.at > row.start}
     if not as_json and not yes:
-        Terminal.standard_output().table(
-            [_TOPIC, _PARTITION, *_LOG, Column("NEW BEGINNING", is_number=True)],
-            [[topic, str(row.partition.partition), str(row.start), str(row.end), str(row.at)] for row in rows],
-        )
+        Terminal.standard_output().table([*_LOG, numbers("NEW BEGINNING", _at)], rows)
     total = count(sum(row.at - row.start for row in rows if row.at is not None), "record")
     if offsets and not confirmed(f"Delete {total} for good?", yes=yes, as_json=as_json):
         if as_json:

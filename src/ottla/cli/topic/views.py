@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, data_size, printable
+from ottla.cli.terminal import (
+    PARTITION,
+    Cell,
+    Column,
+    Style,
+    Terminal,
+    attributes,
+    count,
+    data_size,
+    numbers,
+    printable,
+)
 from ottla.cluster.ids import format_uuid
 from ottla.ops.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
 
-_LIST = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITIONS", is_number=True),
-    Column("REPLICAS", is_number=True),
-    Column("HEALTH"),
+NAME: Column[TopicStatus] = Column(
+    "TOPIC", lambda each: Cell(each.name, Style.FAINT if each.is_internal else Style.NAME), may_shrink=True
 )
-_PARTITIONS = (
-    Column("PARTITION", is_number=True),
-    Column("LEADER", is_number=True),
-    Column("REPLICAS"),
-    Column("ISR"),
-    Column("START", is_number=True),
-    Column("END", is_number=True),
-    Column("SIZE", is_number=True),
-    Column("LAG", may_shrink=True),
-    Column("NOTE"),
+COUNTS: tuple[Column[TopicStatus], ...] = (
+    numbers("PARTITIONS", lambda each: len(each.partitions)),
+    numbers("REPLICAS", lambda each: each.replication_factor),
 )
-_CHANGES = (Column("TOPIC", may_shrink=True), Column("WHAT"), Column("NOW", may_shrink=True), Column("NEW"))
-_DELETION = (
-    Column("TOPIC", may_shrink=True),
-    Column("PARTITIONS", is_number=True),
-    Column("REPLICAS", is_number=True),
-    Column("RECORDS", is_number=True),
-    Column("SIZE", is_number=True),
+RECORDS: tuple[Column[TopicStatus], ...] = (
+    numbers("RECORDS", lambda each: f"{each.records:,}"),
+    numbers("SIZE", lambda each: data_size(each.size_bytes)),
+)
+HEALTH: Column[TopicStatus] = Column("HEALTH", lambda each: partitions_health(each.partitions))
+DELETION: tuple[Column[TopicStatus], ...] = (
+    Column("TOPIC", lambda each: Cell(each.name, Style.NAME), may_shrink=True),
+    *COUNTS,
+    *RECORDS,
+)
+REPLICAS: tuple[Column[PartitionStatus], ...] = (
+    numbers("LEADER", lambda each: leader_cell(each.leader)),
+    Column("REPLICAS", lambda each: _ids(replica.broker for replica in each.replicas)),
+    Column("ISR", lambda each: _ids(each.isr)),
+)
+NOTES: tuple[Column[PartitionStatus], ...] = (
+    Column("LAG", lambda each: _lag_text(each.replicas, each.leader), may_shrink=True),
+    Column("NOTE", lambda each: _partition_note(each)),
+)
+_PARTITIONS: tuple[Column[PartitionStatus], ...] = (
+    PARTITION,
+    *REPLICAS,
+    numbers("START", lambda each: each.log_start_offset),
+    numbers("END", lambda each: each.high_watermark),
+    numbers("SIZE", lambda each: None if each.size_bytes is None else data_size(each.size_bytes)),
+    *NOTES,
 )
 
 
@@ -78,43 +99,29 @@ class Filters:
         return any(wanted and check() for wanted, check in checks)
 
 
-def health(partitions: Iterable[PartitionStatus]) -> Cell:
+#: Faults of a partition, the worst first; one partition has one.
+_FAULTS: dict[str, Callable[[PartitionStatus], bool]] = {
+    "offline": lambda each: each.is_offline,
+    "under min ISR": lambda each: each.is_under_min_isr,
+    "refusing records": lambda each: bool(each.refusal),
+    "under-replicated": lambda each: each.is_under_replicated,
+}
+
+
+def partitions_health(partitions: Iterable[PartitionStatus]) -> Cell:
     """Count the faults of partitions, in Kafka's words, the worst first; "ok" where there are none."""
-    counts = {
-        "offline": 0,
-        "under min ISR": 0,
-        "refusing records": 0,
-        "under-replicated": 0,
-    }
-    for each in partitions:
-        if each.is_offline:
-            counts["offline"] += 1
-        elif each.is_under_min_isr:
-            counts["under min ISR"] += 1
-        elif each.refusal:
-            counts["refusing records"] += 1
-        elif each.is_under_replicated:
-            counts["under-replicated"] += 1
-    found = [f"{number:,} {what}" for what, number in counts.items() if number]
+    counts = Counter(next((fault for fault, has in _FAULTS.items() if has(each)), "") for each in partitions)
+    found = [fault for fault in _FAULTS if counts[fault]]
     if not found:
         return Cell("ok", Style.GOOD)
-    is_bad = counts["offline"] or counts["under min ISR"] or counts["refusing records"]
-    return Cell(", ".join(found), Style.BAD if is_bad else Style.BUSY)
+    style = Style.BUSY if found == ["under-replicated"] else Style.BAD
+    return Cell(", ".join(f"{counts[fault]:,} {fault}" for fault in found), style)
 
 
 def show_list(terminal: Terminal, topics: Sequence[TopicStatus]) -> None:
     """One line for each topic."""
-    rows: list[Row] = [
-        (
-            Cell(topic.name, Style.FAINT if topic.is_internal else Style.NAME),
-            str(len(topic.partitions)),
-            str(topic.replication_factor),
-            health(topic.partitions),
-        )
-        for topic in topics
-    ]
-    if rows:
-        terminal.table(_LIST, rows, indent="")
+    if topics:
+        terminal.table((NAME, *COUNTS, HEALTH), topics, indent="")
     else:
         terminal.line("no topics")
 
@@ -141,7 +148,7 @@ def show_description(terminal: Terminal, topic: TopicStatus, *, with_partitions:
     for name, value in topic.overrides.items():
         terminal.line(f"  {printable(f'{name}={value}')}")
     if with_partitions:
-        terminal.table(_PARTITIONS, [_partition_cells(each) for each in topic.partitions])
+        terminal.table(_PARTITIONS, topic.partitions)
 
 
 def description_row(topic: TopicStatus) -> dict[str, Any]:
@@ -164,9 +171,7 @@ def partition_row(each: PartitionStatus) -> dict[str, Any]:
         "isr": list(each.isr),
         "adding_replicas": list(each.adding),
         "removing_replicas": list(each.removing),
-        "min_insync_replicas": each.min_insync_replicas,
-        "log_start_offset": each.log_start_offset,
-        "high_watermark": each.high_watermark,
+        **attributes(each, "min_insync_replicas", "log_start_offset", "high_watermark"),
         "offline": each.is_offline,
         "under_min_isr": each.is_under_min_isr,
         "at_min_isr": each.is_at_min_isr,
@@ -176,7 +181,7 @@ def partition_row(each: PartitionStatus) -> dict[str, Any]:
     }
 
 
-def lag_text(replicas: Sequence[ReplicaStatus], leader: int) -> str:
+def _lag_text(replicas: Sequence[ReplicaStatus], leader: int) -> str:
     """Lag of the followers: "-" where all have everything, else of those that do not: `2: 1,500, 3: ?`."""
     behind = [
         f"{each.broker}: {'?' if each.lag is None else f'{each.lag:,}'}"
@@ -186,7 +191,7 @@ def lag_text(replicas: Sequence[ReplicaStatus], leader: int) -> str:
     return ", ".join(behind) or "-"
 
 
-def partition_note(each: PartitionStatus) -> Cell:
+def _partition_note(each: PartitionStatus) -> Cell:
     """Note what is unusual about a partition."""
     if each.is_offline:
         return Cell("offline", Style.BAD)
@@ -206,30 +211,6 @@ def partition_note(each: PartitionStatus) -> Cell:
     return Cell("")
 
 
-def show_changes(terminal: Terminal, changes: Sequence[tuple[str, str, str | None, str | None]]) -> None:
-    """Show the changes of `ottla topic alter`: topic, what, the value now and the new one (None: the default)."""
-    rows: list[Row] = [
-        (Cell(topic, Style.NAME), what, now or "-", Cell("(default)" if new is None else new, Style.BUSY))
-        for topic, what, now, new in changes
-    ]
-    terminal.table(_CHANGES, rows)
-
-
-def show_deletion(terminal: Terminal, topics: Sequence[TopicStatus]) -> None:
-    """The topics that would be deleted, with what would be lost."""
-    rows: list[Row] = [
-        (
-            Cell(topic.name, Style.NAME),
-            str(len(topic.partitions)),
-            str(topic.replication_factor),
-            f"{topic.records:,}",
-            data_size(topic.size_bytes),
-        )
-        for topic in topics
-    ]
-    terminal.table(_DELETION, rows)
-
-
 def _topic_row(topic: TopicStatus) -> dict[str, Any]:
     return {
         "topic": topic.name,
@@ -244,29 +225,14 @@ def _replica_row(each: ReplicaStatus) -> dict[str, Any]:
         "broker": each.broker,
         "in_sync": each.is_in_sync,
         "offline": each.is_offline,
-        "log_end_offset": each.log_end_offset,
-        "lag": each.lag,
-        "size_bytes": each.size_bytes,
+        **attributes(each, "log_end_offset", "lag", "size_bytes"),
     }
 
 
-def _partition_cells(each: PartitionStatus) -> Row:
-    return (
-        str(each.partition.partition),
-        Cell("none", Style.BAD) if each.leader < 0 else str(each.leader),
-        ",".join(str(replica.broker) for replica in each.replicas),
-        ",".join(map(str, each.isr)),
-        _number(each.log_start_offset),
-        _number(each.high_watermark),
-        "-" if each.size_bytes is None else data_size(each.size_bytes),
-        lag_text(each.replicas, each.leader),
-        partition_note(each),
-    )
-
-
-def _ids(brokers: Sequence[int]) -> str:
+def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
+def leader_cell(leader: int) -> int | Cell:
+    """The leader's id; "none" where there is none."""
+    return Cell("none", Style.BAD) if leader < 0 else leader

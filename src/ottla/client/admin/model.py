@@ -233,3 +233,8 @@ class LogDirDescription:
     """What brokers of ottla report of records that these replicas lost or removed."""
     refusals: Mapping[TopicPartition, str] = field(default_factory=dict)
     """Why these replicas could not write the last records that came, as brokers of ottla report it."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all its replicas."""
+        return sum(each.size_bytes for each in self.replicas.values())

@@ -9,8 +9,7 @@ from ottla.client.admin.model import ConfigEntry, LogDirDescription
 from ottla.client.model import TopicPartition
 from ottla.ops.cluster_status import BrokerStatus, LossStatus
 from ottla.ops.health.facts import HealthFacts
-from ottla.ops.health.findings import ClusterFinding, HealthKind
-from ottla.ops.health.words import ids, named
+from ottla.ops.health.findings import ClusterFinding, HealthKind, ids, named
 
 NOBODY = -1
 FILLING, FULL = 0.15, 0.05

@@ -87,13 +87,13 @@ async def read_health_facts(cluster: Cluster, scrape: Scrape | None = None) -> H
 
 
 async def _of_each(nodes: list[Node], ask: Callable[[Node], Awaitable[T]]) -> dict[int, T]:
-    async def asked(node: Node) -> T | None:
+    async def reply(node: Node) -> T | None:
         try:
             return await ask(node)
         except ClientError:
             return None
 
-    answers = await asyncio.gather(*map(asked, nodes))
+    answers = await asyncio.gather(*map(reply, nodes))
     return {node.node_id: each for node, each in zip(nodes, answers, strict=True) if each is not None}
 
 
@@ -114,14 +114,14 @@ async def _versions(cluster: Cluster, broker: int) -> Offered:
 async def _metrics(
     nodes: list[Node], settings: Mapping[int, Mapping[str, ConfigEntry]], scrape: Scrape
 ) -> dict[int, Metrics]:
-    asked: dict[int, Awaitable[Metrics]] = {}
+    scrapes: dict[int, Awaitable[Metrics]] = {}
     for node in nodes:
         known = settings.get(node.node_id, {})
         port, host = (known[name].value if name in known else None for name in (METRICS_PORT, METRICS_HOST))
         if port is not None and port.isdecimal() and int(port):
-            asked[node.node_id] = scrape(node.host if host is None or host in ANY_ADDRESS else host, int(port))
-    answers = await asyncio.gather(*asked.values())
-    return {broker: each for broker, each in zip(asked, answers, strict=True) if each}
+            scrapes[node.node_id] = scrape(node.host if host is None or host in ANY_ADDRESS else host, int(port))
+    answers = await asyncio.gather(*scrapes.values())
+    return {broker: each for broker, each in zip(scrapes, answers, strict=True) if each}
 
 
 async def _ages(cluster: Cluster, status: ClusterStatus) -> dict[TopicPartition, float]:

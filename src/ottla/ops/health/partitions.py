@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ottla.client.model import TopicPartition
 from ottla.ops.cluster_status import PartitionStatus
 from ottla.ops.health.facts import HealthFacts, lagging
-from ottla.ops.health.findings import ClusterFinding, HealthKind
-from ottla.ops.health.words import ids, named
+from ottla.ops.health.findings import ClusterFinding, HealthKind, ids, named
 from ottla.ops.planning.layout import Layout
 from ottla.ops.planning.model import PlannedBroker, PlannedPartition
 
@@ -58,7 +57,7 @@ def _offline(now: HealthFacts) -> Iterator[ClusterFinding]:
     ):
         if these:
             in_sync = sorted({broker for each in these for broker in each.isr})
-            live = {each.node.node_id for each in now.status.brokers}
+            live = set(now.status.registered)
             electable = [
                 each for each in these if any(one.broker in live and not one.is_in_sync for one in each.replicas)
             ]
@@ -205,7 +204,7 @@ def _without_progress(moving: Sequence[PartitionStatus], before: HealthFacts) ->
 
 def _leaders(now: HealthFacts) -> Iterator[ClusterFinding]:
     """As the controller's automatic balancing: brokers that lead too few of the partitions that prefer them."""
-    alive = {each.node.node_id for each in now.status.brokers}
+    alive = set(now.status.registered)
     preferred: Counter[int] = Counter()
     elsewhere: dict[int, list[PartitionStatus]] = {}
     for each in now.status.partitions:

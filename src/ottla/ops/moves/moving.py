@@ -7,7 +7,7 @@ partition of the cluster moves any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -17,7 +17,9 @@ from ottla.client.admin.log_dirs import NOT_AVAILABLE, LogDirAdmin
 from ottla.client.admin.model import PartitionReassignment, TopicPartitionReplica
 from ottla.client.admin.reassignments import ReassignmentAdmin
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
-from ottla.client.model import TopicPartition
+from ottla.client.model import Node, TopicMetadata, TopicPartition
+from ottla.cluster.placement import BrokerRack, assign_replicas
+from ottla.cluster.refusal import TopicRefusal
 from ottla.ops.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
 from ottla.ops.moves.files import ReplicaDirectory, WantedMove, replica_directories
 from ottla.ops.moves.throttles import Changes, cleared, flows, interbroker, log_dirs
@@ -31,6 +33,8 @@ NOTHING_MOVES = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_
 DIRECTORY_ATTEMPTS = 100
 DIRECTORY_PAUSE_S = 0.1
 """How often brokers are asked to put replicas into log directories that they do not have yet: ten seconds, as Kafka."""
+Draw = Callable[[int], int]
+"""A number below this one, by chance: where a topic begins."""
 
 
 class MoveState(StrEnum):
@@ -116,12 +120,12 @@ class MovePlan:
         return {move.partition: move.replicas for move in self.moves}
 
 
-async def read_standing(cluster: Cluster, moves: Sequence[WantedMove], *, figures: bool = True) -> Standing:
+async def read_standing(cluster: Cluster, moves: Sequence[WantedMove], *, sizes: bool = True) -> Standing:
     """How these moves stand. Raises ClientError."""
     names = sorted({move.partition.topic for move in moves})
     under_way = await ReassignmentAdmin(cluster).list_partition_reassignments()
     directories = replica_directories(moves)
-    status = await read_cluster_status(cluster, names, configs=[], figures=figures or bool(directories))
+    status = await read_cluster_status(cluster, names, configs=[], sizes=sizes or bool(directories))
     known = {each.partition: each for each in status.partitions}
     found = [_partition_move(move, known.get(move.partition), under_way.get(move.partition)) for move in moves]
     replicas = [_replica_move(each, status, is_there=each.partition in known) for each in directories]
@@ -170,7 +174,7 @@ def check_plan(plan: MovePlan, *, is_additional: bool) -> None:
     missing = [str(each.partition) for each in standing.moves if not each.replicas]
     if missing:
         raise InvalidArgumentError(f"these partitions do not exist: {', '.join(missing)}")
-    brokers = {each.node.node_id for each in standing.status.brokers}
+    brokers = set(standing.status.registered)
     unknown = sorted({broker for move in plan.moves for broker in move.replicas} - brokers)
     if unknown:
         raise InvalidArgumentError(
@@ -183,7 +187,7 @@ async def execute(cluster: Cluster, plan: MovePlan) -> dict[TopicPartition | Top
     standing = plan.standing
     if plan.throttle is not None:
         copied = flows(standing.under_way, plan.wanted, standing.now)
-        live = {each.node.node_id for each in standing.status.brokers}
+        live = set(standing.status.registered)
         await _change(cluster, interbroker(copied, plan.throttle, live))
     directories = replica_directories(plan.moves)
     if plan.log_dir_throttle is not None:
@@ -237,7 +241,7 @@ async def _into_directories(
 async def clear_throttles(cluster: Cluster, moves: Sequence[WantedMove], standing: Standing) -> None:
     """Take all throttles away from the cluster's brokers, and from the topics of these moves. Raises ClientError."""
     # Settings of a broker that is not there cannot be changed by asking it.
-    brokers = [each.node.node_id for each in standing.status.brokers]
+    brokers = standing.status.registered
     there = {topic.name for topic in standing.status.topics}
     await _change(cluster, cleared(brokers, (each.partition.topic for each in moves if each.partition.topic in there)))
 
@@ -280,3 +284,29 @@ async def _change(cluster: Cluster, changes: Changes) -> None:
     items = list(changes.items())
     for start in range(0, len(items), MOST_CHANGED_AT_ONCE):
         await ConfigAdmin(cluster).incremental_alter_configs(dict(items[start : start + MOST_CHANGED_AT_ONCE]))
+
+
+def proposed(
+    topics: Iterable[TopicMetadata], brokers: Sequence[Node], draw: Draw, *, rack_aware: bool = True
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Replicas on these brokers, as many as each topic has, spread evenly over brokers and racks.
+
+    As `kafka-reassign-partitions --generate` does it, in `ReassignPartitionsCommand.generateAssignment`.
+
+    Raises InvalidArgumentError: too few brokers, or some without a rack.
+    """
+    places = [BrokerRack(node.node_id, node.rack if rack_aware else None) for node in brokers]
+    if any(each.rack is None for each in places) and any(each.rack is not None for each in places):
+        raise InvalidArgumentError(
+            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
+            "assignment without rack information."
+        )
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic in topics:
+        factor = len(topic.partitions[0].replicas)
+        count = len(topic.partitions)
+        assigned = assign_replicas(places, count, factor, start=draw(len(places)), shift=draw(len(places)))
+        if isinstance(assigned, TopicRefusal):
+            raise InvalidArgumentError(f"topic {topic.name}: {assigned.message}")
+        found.update({TopicPartition(topic.name, index): replicas for index, replicas in assigned.items()})
+    return found

@@ -16,10 +16,7 @@ class Layout:
     """
 
     def __init__(
-        self,
-        brokers: Mapping[int, PlannedBroker],
-        partitions: Sequence[PlannedPartition],
-        targets: Iterable[int],
+        self, brokers: Mapping[int, PlannedBroker], partitions: Sequence[PlannedPartition], targets: Iterable[int]
     ) -> None:
         self.brokers = brokers
         self.partitions = partitions

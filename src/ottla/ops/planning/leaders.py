@@ -136,15 +136,15 @@ class LeaderEvening:
         """Hand a partition over, or two in both directions; whether one was found that helps."""
         loads = self._loads
         wanted = max(loads.excess(source, self._load[source]), loads.deficit(target, self._load[target]))
-        given = self._by_load(source, target)
+        heaviest = self._by_load(source, target)
         counts = self._counts
         if self._led[source] - 1 >= counts.low[source] and self._led[target] + 1 <= counts.high[target]:
-            for load, at in given:
+            for load, at in heaviest:
                 if load <= 2 * wanted and self._helps(source, target, load):
                     self._hand_over(at, source, target)
                     return True
         returned = self._by_load(target, source)[::-1]
-        for load, at in given:
+        for load, at in heaviest:
             for other_load, other in returned:
                 if load - other_load <= 2 * wanted and self._helps(source, target, load - other_load):
                     self._hand_over(at, source, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from ottla.cli.terminal import Terminal, data_size
-from ottla.cli.topic.views import description_row, health, show_description, show_list
+from ottla.cli.topic.views import description_row, partitions_health, show_description, show_list
 from ottla.client.admin.model import ConfigEntry
 from ottla.client.model import TopicPartition
 from ottla.ops.cluster_status import PartitionStatus, ReplicaStatus, TopicStatus
@@ -63,7 +63,7 @@ def test_a_list() -> None:
     assert stream.getvalue() == (
         "TOPIC   PARTITIONS  REPLICAS  HEALTH\norders           3         3  1 offline, 1 under-replicated\n"
     )
-    assert health(()).text == "ok"
+    assert partitions_health(()).text == "ok"
 
 
 def test_a_description_as_an_object() -> None:

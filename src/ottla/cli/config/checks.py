@@ -1,10 +1,12 @@
-"""Which changes of settings need care, and why: records are deleted, may be lost, are refused; names are mistyped."""
+"""Checks of settings before they change: what the change risks, names that are mistyped, settings that are not set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ottla.cli.config.views import SOURCES, entity_text
+from ottla.client.admin.model import ConfigEntry, ConfigResource, ResourceType
 from ottla.config.settings import BROKER_SETTINGS, RUN_TIME_SETTINGS, TOPIC_SETTINGS, broker_setting, nearest_name
 
 _UNCLEAN: Final = "committed records are lost where a replica that was not in sync is elected"
@@ -31,8 +33,8 @@ _OF_LISTENERS: Final = "listener.name."
 _THROTTLES: Final = frozenset(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
 
 
-def reason_for_care(name: str, now: str | None, new: str | None) -> str | None:
-    """Why this change of a setting needs care; None where it does not. None for a value stands for an unknown one."""
+def risk_of_change(name: str, now: str | None, new: str | None) -> str | None:
+    """Why this change of a setting needs care; None where it does not. A value is None where it is unknown."""
     if name == "unclean.leader.election.enable":
         return _UNCLEAN if _is_true(new) and not _is_true(now) else None
     if name in _RETENTIONS:
@@ -43,7 +45,7 @@ def reason_for_care(name: str, now: str | None, new: str | None) -> str | None:
     if name in _LIMITS_OF_RECORDS:
         return "larger batches of records are refused" if _shrinks(now, new) else None
     if name in _POLICIES:
-        return _care_of_policy(now, new)
+        return _risk_of_policy(now, new)
     if name == "min.insync.replicas":
         if _shrinks(now, new):
             return "records are acknowledged when fewer replicas have them"
@@ -71,7 +73,7 @@ def mistyped(refusal: str, names: Iterable[str]) -> str:
     return "".join(f"is it {each}? " for each in near if each)
 
 
-def _care_of_policy(now: str | None, new: str | None) -> str | None:
+def _risk_of_policy(now: str | None, new: str | None) -> str | None:
     before = {word.strip() for word in (now or "").split(",")}
     added = [word for word in ((new or "").split(",")) if word.strip() not in before]
     found = [_POLICY_DOES[word.strip()] for word in added if word.strip() in _POLICY_DOES]
@@ -91,3 +93,64 @@ def _shrinks(now: str | None, new: str | None, *, unlimited: bool = False) -> bo
     if unlimited:
         return after >= 0 and (before < 0 or after < before)
     return after < before
+
+
+def why_not_unset(
+    resource: ConfigResource, names: Iterable[str], present: Mapping[str, ConfigEntry], own: Iterable[str]
+) -> str | None:
+    """Why these settings cannot be taken back, as Apache Kafka's tool refuses it, with the cure; None where they can.
+
+    Args:
+        resource: whose settings they are.
+        names: those to take back.
+        present: what is in force there, by name.
+        own: the names of those set there, not inherited.
+    """
+    known = set(own)
+    absent = [name for name in dict.fromkeys(names) if name not in known]
+    if not absent:
+        return None
+    whose = f"topic {resource.name}" if resource.type == ResourceType.TOPIC else entity_text(resource)
+    reasons = [_reason(resource, name, present) for name in absent]
+    return (
+        f"{whose}: Invalid config(s): {','.join(absent)}: {'; '.join(reasons)}; nothing was changed, and "
+        f"`ottla config describe {_option(resource)}` shows what is set"
+    )
+
+
+def own_names(entries: Mapping[str, ConfigEntry], resource: ConfigResource) -> set[str]:
+    """The names of settings that are set for this topic, broker or all brokers, of what was described of it."""
+    source = _own_source(resource)
+    # Brokers before Apache Kafka 1.1 do not say where a value comes from.
+    return {name for name, entry in entries.items() if entry.source in (source, "UNKNOWN")}
+
+
+def _own_source(resource: ConfigResource) -> str:
+    if resource.type == ResourceType.TOPIC:
+        return "DYNAMIC_TOPIC_CONFIG"
+    return "DYNAMIC_BROKER_CONFIG" if resource.name else "DYNAMIC_DEFAULT_BROKER_CONFIG"
+
+
+def _option(resource: ConfigResource) -> str:
+    if resource.type == ResourceType.TOPIC:
+        return f"--topic {resource.name}"
+    return f"--broker {resource.name}" if resource.name else "--broker-defaults"
+
+
+def _reason(resource: ConfigResource, name: str, present: Mapping[str, ConfigEntry]) -> str:
+    """Why there is nothing to take back, and where it can be."""
+    is_topic = resource.type == ResourceType.TOPIC
+    unknown = unknown_setting(name, of_topic=is_topic)
+    if name not in present and unknown is not None:
+        return unknown
+    entry = present.get(name)
+    if entry is None or entry.is_default:
+        return f"{name} is not set there, and has its default"
+    if is_topic:
+        giver = entry.synonyms[0].name if entry.synonyms else name
+        return f"{name} is not set there, and is what the brokers' {giver} says"
+    if entry.source == "DYNAMIC_DEFAULT_BROKER_CONFIG":
+        return f"{name} is not set there but for all brokers: `ottla config unset --broker-defaults` takes it back"
+    if entry.source == "STATIC_BROKER_CONFIG":
+        return f"{name} is not set there but in the broker's file: take it out, and restart the broker"
+    return f"{name} is not set there, and is of {SOURCES.get(entry.source, entry.source)}"
