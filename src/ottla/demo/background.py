@@ -19,7 +19,7 @@ class Background:
 
     @property
     def running(self) -> bool:
-        """Whether the work goes on."""
+        """Whether the work continues."""
         return self._thread.is_alive()
 
     def work(self) -> None:

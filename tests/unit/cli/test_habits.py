@@ -42,7 +42,7 @@ def test_a_habit_gets_a_hint(name: str) -> None:
     assert "No such command 'topics'; it is `ottla topic`." in said("topics", code=2)
 
 
-@pytest.mark.parametrize(("words", "found"), [("ottla prod", "produce"), ("ottla topic del", "delete")])
+@pytest.mark.parametrize(("words", "found"), [("ottla prod", "produce"), ("ottla topic desc", "describe")])
 def test_the_shell_completes_commands(words: str, found: str) -> None:
     typed = {"_OTTLA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     code = "import sys; sys.argv = ['ottla']; from ottla.cli.entry import main; main()"
