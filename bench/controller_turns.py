@@ -70,15 +70,15 @@ class Play:
         while waiting:
             now = waiting.pop(0)
             began = time.process_time()
-            effects = self.controller.handle_in_turns(now, 0)
+            effects = self.controller.handle_in_slices(now, 0)
             self.turns[name].append((time.process_time() - began) * 1000)
             for effect in effects:
                 if isinstance(effect, events.Write):
                     waiting.append(events.Written(effect.write_id))
                 elif isinstance(effect, events.Notify):
                     waiting.append(events.Notified(effect.notify_id))
-                elif isinstance(effect, events.GoOn):
-                    waiting.append(events.WentOn(effect.go_on_id))
+                elif isinstance(effect, events.Continue):
+                    waiting.append(events.Continued(effect.continuation_id))
                 elif isinstance(effect, events.SendToBroker):
                     self._keep_largest(effect)
 

@@ -24,7 +24,6 @@ LARGE_CLASSES = {
     "Broker",
     "Consumer",
     "ControlPlane",
-    "ControllerState",
     "Membership",
     "PlaintextConnection",
     "Sender",

@@ -294,10 +294,10 @@ class Notified(NamedTuple):
     refusal: TopicRefusal | None = None
 
 
-class WentOn(NamedTuple):
-    """Another turn of the loop, which a `GoOn` has asked for. It comes before any event that is not an outcome."""
+class Continued(NamedTuple):
+    """Another slice, which a `Continue` has asked for. It comes before any event that is not an outcome."""
 
-    go_on_id: int
+    continuation_id: int
 
 
 class TimerFired(NamedTuple):
@@ -331,7 +331,7 @@ Event: TypeAlias = (
     | Written
     | Notified
     | TimerFired
-    | WentOn
+    | Continued
 )
 
 
@@ -494,13 +494,15 @@ class Report(NamedTuple):
     is_error: bool = False
 
 
-class GoOn(NamedTuple):
-    """The rest of a long decision: it continues in another turn of the loop, with `WentOn`."""
+class Continue(NamedTuple):
+    """The rest of a long decision: it continues in another slice, with `Continued`."""
 
-    go_on_id: int
+    continuation_id: int
 
 
-Effect: TypeAlias = Write | Notify | SetChannels | SendToBroker | ReadBack | ReadAll | SetTimer | Answer | Report | GoOn
+Effect: TypeAlias = (
+    Write | Notify | SetChannels | SendToBroker | ReadBack | ReadAll | SetTimer | Answer | Report | Continue
+)
 
 
 class TopicCreated(NamedTuple):

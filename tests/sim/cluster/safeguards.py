@@ -20,7 +20,7 @@ from ottla.broker.replicas.awaited import AwaitedOffsets
 from ottla.broker.replicas.fetching import fetcher as fetchers
 from ottla.broker.replicas.fetching.machine import FetcherMachine
 from ottla.broker.replicas.partition import Partition
-from ottla.cluster import control_requests, controller_state, elections, partition_changes, proposed_isrs, taking_up
+from ottla.cluster import control_requests, controller_state, elections, partition_changes, proposed_isrs, topic_loading
 from ottla.cluster.control_requests import ControlHeader, ControlRequests, HostedReplica, RoleDecision
 from ottla.cluster.controller_events import PutState, SetChannels
 from ottla.cluster.image import PartitionImage
@@ -285,7 +285,7 @@ def _trusts_restarts(patch: pytest.MonkeyPatch) -> None:
 
 def _trusts_unseen_restarts(patch: pytest.MonkeyPatch) -> None:
     """A broker that registered anew while there was no controller stays in the ISR, and leads."""
-    patch.setattr(taking_up, "_registered_since", lambda *_: frozenset())
+    patch.setattr(topic_loading, "_registered_since", lambda *_: frozenset())
 
 
 def _leads_without_log(patch: pytest.MonkeyPatch) -> None:

@@ -62,10 +62,10 @@ def in_turns(made: Controller, event: events.Event) -> list[list[events.Effect]]
     turns: list[list[events.Effect]] = []
     waiting = [event]
     while waiting:
-        turns.append(made.handle_in_turns(waiting.pop(0), 0))
+        turns.append(made.handle_in_slices(waiting.pop(0), 0))
         for effect in turns[-1]:
-            if isinstance(effect, events.GoOn):
-                waiting.append(events.WentOn(effect.go_on_id))
+            if isinstance(effect, events.Continue):
+                waiting.append(events.Continued(effect.continuation_id))
             elif isinstance(effect, events.Notify):
                 waiting.append(events.Notified(effect.notify_id))
             elif isinstance(effect, events.Write):
@@ -79,9 +79,9 @@ def test_the_whole_state_is_found_in_several_turns_and_metadata_sent_in_several_
     """A broker that returns, and a controller that is elected; all together it is what one turn would have sent."""
     sent: dict[int, list[dict[tuple[int, type], list[object]]]] = {}
     for most in (10, 100_000):
-        for module in ("controller", "controller_state", "partition_changes"):
+        for module in ("controller", "pending_work", "broker_notifier", "partition_changes"):
             monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", most)
-        monkeypatch.setattr("ottla.cluster.controller_state.MOST_SENT", most)
+        monkeypatch.setattr("ottla.cluster.broker_notifier.MOST_SENT", most)
         config = parse_broker_config({"broker.id": "1"})
         assert isinstance(config, BrokerConfig)
         made = Controller(1, config)
@@ -164,7 +164,7 @@ def test_what_is_known_of_a_topic_made_anew_is_not_forgotten_with_its_predecesso
 def test_partitions_without_a_live_leader_are_looked_for_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     made = many_topics(monkeypatch, 3)
     turns = in_turns(made, events.TimerFired("elections"))
-    assert sum(isinstance(effect, events.GoOn) for turn in turns for effect in turn) == 4
+    assert sum(isinstance(effect, events.Continue) for turn in turns for effect in turn) == 4
     assert not any(written(turn) for turn in turns)
     monkeypatch.setattr("ottla.cluster.partition_changes.MOST_AT_ONCE", 20)
     turns = in_turns(made, events.BrokersChanged({1: BROKERS[1], 2: BROKERS[2]}))
@@ -259,7 +259,7 @@ def test_isrs_behind_a_write_without_an_answer_are_not_tried() -> None:
 
 def many_topics(monkeypatch: pytest.MonkeyPatch, leader: int) -> Controller:
     """Eight topics of seven partitions on 1, 2 and 3, preferring 3; ten partitions are looked at in a turn."""
-    for module in ("controller", "controller_state", "partition_changes"):
+    for module in ("controller", "pending_work", "broker_notifier", "partition_changes"):
         monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", 10)
     config = parse_broker_config({"broker.id": "1"})
     assert isinstance(config, BrokerConfig)
@@ -305,7 +305,7 @@ def test_moves_of_many_topics_begin_and_end_in_several_turns(monkeypatch: pytest
 def test_leaders_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     made = many_topics(monkeypatch, 2)
     turns = in_turns(made, events.TimerFired("leader balance"))
-    assert sum(isinstance(effect, events.GoOn) for turn in turns for effect in turn) == 4
+    assert sum(isinstance(effect, events.Continue) for turn in turns for effect in turn) == 4
     assert {state.leader for topic in made.image.topics.values() for state in topic.partitions} == {3}
     assert made.is_idle
 
