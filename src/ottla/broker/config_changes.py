@@ -14,7 +14,7 @@ from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.server import Broker
+    from ottla.broker.services import BrokerServices
 
 Settle: TypeAlias = "Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal]"
 """Computes the new settings from the present ones."""
@@ -102,7 +102,7 @@ async def _change_all(
     return results
 
 
-async def _named_twice(broker: Broker, asked: Collection[Asked]) -> set[Resource]:
+async def _named_twice(broker: BrokerServices, asked: Collection[Asked]) -> set[Resource]:
     """The resources that are named repeatedly."""
     seen: set[Resource] = set()
     twice: set[Resource] = set()
@@ -122,7 +122,7 @@ def _refused_access(context: RequestContext, resource: Resource) -> TopicRefusal
     return None
 
 
-async def _change(broker: Broker, one: Asked, validate_only: bool) -> TopicRefusal | None:
+async def _change(broker: BrokerServices, one: Asked, validate_only: bool) -> TopicRefusal | None:
     if one.resource.kind == TOPIC:
         return await broker.control.change_configs(one.resource.name, one.settle, validate_only=validate_only)
     if one.resource.kind == BROKER_LOGGER:

@@ -33,7 +33,7 @@ def nothing(_: object) -> list[Effect]:
 
 
 class PendingWork:
-    """What follows on outcomes and in later slices. `handle` handles an event that waited for a change of its topic."""
+    """Continuations of outcomes and of slices. `handle` handles an event that waited for a change of its topic."""
 
     def __init__(self, state: ControllerState, handle: Callable[[Event], list[Effect]]) -> None:
         self._state = state

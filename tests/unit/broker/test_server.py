@@ -412,16 +412,16 @@ def test_connections_are_closed_by_their_idle_time_and_new_ones_are_not_old(tmp_
             while not len(broker.connections):  # noqa: ASYNC110 - the acceptor signals nothing
                 await asyncio.sleep(0)
             now_ms = broker.clock.monotonic_ms()
-            broker.tend_connections(now_ms)
-            broker.tend_connections(now_ms + 59_000)
+            broker.upkeep.tend_connections(now_ms)
+            broker.upkeep.tend_connections(now_ms + 59_000)
             assert len(broker.connections) == 1, "a connection that has not asked anything yet is young"
             [connection] = broker.connections.snapshot()
             writer.write(bytes((0, 0, 1)))
             while not connection.bytes_in:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0)
-            broker.tend_connections(now_ms + 61_000)
+            broker.upkeep.tend_connections(now_ms + 61_000)
             assert len(broker.connections) == 1, "something has come"
-            broker.tend_connections(now_ms + 122_000)
+            broker.upkeep.tend_connections(now_ms + 122_000)
             assert len(broker.connections) == 0
             assert await asyncio.wait_for(reader.read(), 10) == b""
             writer.close()

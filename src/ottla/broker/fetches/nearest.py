@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.config.refusals import RACK_AWARE
 from ottla.wire.messages.fetch import PartitionData
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.fetch_sessions import SessionPartition
     from ottla.broker.replicas.partition import Partition
-    from ottla.config.broker import BrokerConfig
-
-
-class RackReads:
-    """Whether consumers learn of replicas in their racks, and how much they read from followers here."""
-
-    __slots__ = ("are_told", "bytes_read", "told")
-
-    def __init__(self, config: BrokerConfig) -> None:
-        #: Whether a leader names followers: `replica.selector.class`.
-        self.are_told = config.get_string_or_none("replica.selector.class") == RACK_AWARE
-        #: How often a leader here named a follower.
-        self.told = 0
-        #: Bytes of records that consumers read from partitions followed here.
-        self.bytes_read = 0
 
 
 def nearest_follower(context: RequestContext, partition: Partition, rack: str, offset: int) -> int | None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
-    from ottla.broker.server import Broker
+    from ottla.broker.services import BrokerServices
 
 MIN_VERSION = 0
 MAX_VERSION = 4
@@ -109,7 +109,7 @@ class _Description:
         return encoded
 
 
-def _entries(broker: Broker, asked: DescribeConfigsResource) -> list[DescribedConfig] | TopicRefusal:
+def _entries(broker: BrokerServices, asked: DescribeConfigsResource) -> list[DescribedConfig] | TopicRefusal:
     if asked.resource_type == TOPIC:
         return _topic_entries(broker, asked.resource_name)
     if asked.resource_type == BROKER:
@@ -121,7 +121,7 @@ def _entries(broker: Broker, asked: DescribeConfigsResource) -> list[DescribedCo
     return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
 
 
-def _topic_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
+def _topic_entries(broker: BrokerServices, name: str) -> list[DescribedConfig] | TopicRefusal:
     problem = topic_name_problem(name)
     if problem is not None:
         return TopicRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
@@ -130,7 +130,7 @@ def _topic_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRe
     return describe_topic(broker.control.log_config(name), broker.config)
 
 
-def _broker_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
+def _broker_entries(broker: BrokerServices, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return describe_broker_defaults(broker.config)
     number = node_id(name)
@@ -144,7 +144,7 @@ def _broker_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicR
     return describe_broker(broker.config)
 
 
-def _logger_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
+def _logger_entries(broker: BrokerServices, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     number = node_id(name)

@@ -19,7 +19,7 @@ from ottla.groups.states import GroupState
 from ottla.wire.apis import API
 
 if TYPE_CHECKING:
-    from ottla.broker.server import Broker
+    from ottla.broker.services import BrokerServices
     from ottla.groups.machine import GroupMachine
 
 MOST_GROUPS = 1_000
@@ -33,10 +33,10 @@ class BrokerMetric(NamedTuple):
 
     declaration: MetricDeclaration
     mbean: str | None
-    read: Callable[[Broker], Labelled]
+    read: Callable[[BrokerServices], Labelled]
 
 
-def broker_registry(broker: Broker) -> MetricsRegistry:
+def broker_registry(broker: BrokerServices) -> MetricsRegistry:
     """The registry of a running broker."""
     registry = MetricsRegistry()
     for metric in BROKER_METRICS:
@@ -44,19 +44,24 @@ def broker_registry(broker: Broker) -> MetricsRegistry:
     return registry
 
 
-def _one(read: Callable[[Broker], float]) -> Callable[[Broker], Labelled]:
+def _one(read: Callable[[BrokerServices], float]) -> Callable[[BrokerServices], Labelled]:
     """The reader of a metric without labels."""
     return lambda broker: [((), read(broker))]
 
 
 def _kafka(
-    mbean: str, name: str, kind: MetricKind, text: str, read: Callable[[Broker], Labelled], labels: tuple[str, ...] = ()
+    mbean: str,
+    name: str,
+    kind: MetricKind,
+    text: str,
+    read: Callable[[BrokerServices], Labelled],
+    labels: tuple[str, ...] = (),
 ) -> BrokerMetric:
     return BrokerMetric(MetricDeclaration(name, kind, text, labels), mbean, read)
 
 
 def _ottla(
-    name: str, kind: MetricKind, text: str, read: Callable[[Broker], Labelled], labels: tuple[str, ...] = ()
+    name: str, kind: MetricKind, text: str, read: Callable[[BrokerServices], Labelled], labels: tuple[str, ...] = ()
 ) -> BrokerMetric:
     return BrokerMetric(MetricDeclaration(f"ottla_{name}", kind, text, labels), None, read)
 
@@ -64,12 +69,12 @@ def _ottla(
 # Requests and connections
 
 
-def _requests(broker: Broker) -> Iterator[tuple[tuple[str, ...], float]]:
+def _requests(broker: BrokerServices) -> Iterator[tuple[tuple[str, ...], float]]:
     for key, count in broker.dispatcher.requests.items():
         yield (API[key].name,), count
 
 
-def _messages_in(broker: Broker) -> Labelled:
+def _messages_in(broker: BrokerServices) -> Labelled:
     counts: Counter[str] = Counter()
     for partition in broker.partitions:
         counts[partition.topic] += partition.log.log_end_offset - partition.loaded_end_offset
@@ -79,19 +84,19 @@ def _messages_in(broker: Broker) -> Labelled:
 # Groups
 
 
-def _machines(broker: Broker) -> list[GroupMachine]:
+def _machines(broker: BrokerServices) -> list[GroupMachine]:
     return broker.groups.groups()[1]
 
 
-def _groups_in(state: GroupState) -> Callable[[Broker], Labelled]:
+def _groups_in(state: GroupState) -> Callable[[BrokerServices], Labelled]:
     return _one(lambda broker: sum(1 for machine in _machines(broker) if machine.state is state))
 
 
-def _coordinators(broker: Broker) -> Labelled:
+def _coordinators(broker: BrokerServices) -> Labelled:
     return [((state.label,), count) for state, count in broker.groups.coordinator_states().items()]
 
 
-def _coordinator_of_each(broker: Broker) -> Labelled:
+def _coordinator_of_each(broker: BrokerServices) -> Labelled:
     machines = _machines(broker)
     if len(machines) > MOST_GROUPS:
         return []
@@ -209,13 +214,13 @@ def _of_fetch_sessions_and_loop() -> Iterator[BrokerMetric]:
             "event_loop_lag_seconds",
             GAUGE,
             "How late the broker's tick, once a second, ran the last time; a request at that moment waited as long.",
-            _one(lambda broker: broker.metrics.loop_lag.last_s),
+            _one(lambda broker: broker.upkeep.loop_lag.last_s),
         ),
         _ottla(
             "event_loop_lag_max_seconds",
             GAUGE,
             "The latest that the broker's tick has run since the start.",
-            _one(lambda broker: broker.metrics.loop_lag.max_s),
+            _one(lambda broker: broker.upkeep.loop_lag.max_s),
         ),
     )
 
@@ -307,7 +312,7 @@ def _of_replication_quotas() -> Iterator[BrokerMetric]:
     )
 
 
-def _replication_limits(broker: Broker) -> Labelled:
+def _replication_limits(broker: BrokerServices) -> Labelled:
     quotas = broker.replication_quotas
     kinds = (("leader", quotas.leader), ("follower", quotas.follower), ("log_dirs", quotas.alter_log_dirs))
     return [((kind,), quota.limit if quota.is_limited else math.inf) for kind, quota in kinds]

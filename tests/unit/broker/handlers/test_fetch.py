@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.context import ConnectionState, RequestContext
+from ottla.broker.connection_state import ConnectionState
+from ottla.broker.context import RequestContext
 from ottla.broker.fetches import answering
 from ottla.broker.handlers import fetch
 from ottla.broker.server import Broker

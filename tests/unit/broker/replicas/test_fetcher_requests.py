@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.quotas.replication import ReplicationQuota
-from ottla.broker.replicas.fetching.fetcher import FETCH_VERSION, FetcherSurroundings, ReplicaFetcher
+from ottla.broker.replicas.fetching.fetcher import FETCH_VERSION, FetcherServices, ReplicaFetcher
 from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
 from ottla.env.clock import Clock, SystemClock, VirtualClock
 from ottla.peer.errors import ClientError, ClientTimeoutError, ConnectionLostError
@@ -59,7 +59,7 @@ def fetcher_of(leaders: list[Leader], clock: Clock) -> ReplicaFetcher:
     nothing: Any = None
     quota = ReplicationQuota(clock.monotonic_ms)
     return ReplicaFetcher(
-        1, 0, FetcherSurroundings(2, lambda: 1, nothing, nothing, nothing, clock, settings, connect, quota, nothing)
+        1, 0, FetcherServices(2, lambda: 1, nothing, nothing, nothing, clock, settings, connect, quota, nothing)
     )
 
 

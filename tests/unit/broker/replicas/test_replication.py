@@ -138,12 +138,15 @@ def marker(producer_id: int, kind: ControlRecordType) -> memoryview:
     return of_records(content, producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True)
 
 
-def test_a_partition_that_is_far_behind_has_a_fetcher_of_its_own(tmp_path: Path) -> None:
+def test_a_partition_that_is_far_behind_has_a_fetcher_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that it does not hold up those that producers wait for; once it has caught up it is one of them."""
+
+    monkeypatch.setattr("ottla.broker.server._is_in_sync", lambda _control, _partition: False)
 
     async def scenario(pair: Pair) -> None:
         follower = pair.brokers[TWO]
-        follower._is_in_sync = lambda _partition: False  # type: ignore[method-assign]
         for _ in range(200):
             pair.append(ONE)
         pair.give_roles(ONE, 5)

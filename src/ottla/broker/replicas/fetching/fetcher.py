@@ -64,8 +64,8 @@ FETCH_BY_NAME_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 9
 
 
-class FetcherSurroundings(NamedTuple):
-    """The surroundings that all fetchers of a broker share."""
+class FetcherServices(NamedTuple):
+    """The parts of a broker that all its fetchers of a broker share."""
 
     broker_id: int
     #: The broker's epoch now, -1 if unknown.
@@ -104,7 +104,7 @@ class ReplicaFetcher:
         self,
         leader_id: int,
         number: int,
-        surroundings: FetcherSurroundings,
+        services: FetcherServices,
         catches_up: bool = False,
         moves: Callable[[ReplicaFetcher, Partition], None] = lambda _fetcher, _partition: None,
     ) -> None:
@@ -114,9 +114,9 @@ class ReplicaFetcher:
         self._moves = moves
         #: Partitions that belong to the other kind of fetcher, by the response in work.
         self._misplaced: list[Partition] = []
-        self._broker = surroundings
-        self.machine = FetcherMachine(surroundings.settings.backoff_ms)
-        self._client_id = f"broker-{surroundings.broker_id}-fetcher-{number}{'-behind' if catches_up else ''}"
+        self._broker = services
+        self.machine = FetcherMachine(services.settings.backoff_ms)
+        self._client_id = f"broker-{services.broker_id}-fetcher-{number}{'-behind' if catches_up else ''}"
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connection: PeerConnection | None = None
@@ -124,7 +124,7 @@ class ReplicaFetcher:
         self._asked: Any = None
         self._asked_ms = 0.0
         self._late_timer: asyncio.TimerHandle | None = None
-        self._trouble = FetchTrouble(leader_id, surroundings.clock)
+        self._trouble = FetchTrouble(leader_id, services.clock)
         #: Whether logs were truncated whose recovery points are not stored yet.
         self._was_cut = False
         #: Bytes of batches appended so far.

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.replicas.fetching.fetcher import FetcherSurroundings, ReplicaFetcher
+from ottla.broker.replicas.fetching.fetcher import FetcherServices, ReplicaFetcher
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.fetching.machine import PartitionKey
@@ -30,8 +30,8 @@ class ReplicaFetcherManager:
     response with gigabytes to come would hold up what was written just now.
     """
 
-    def __init__(self, surroundings: FetcherSurroundings, count: Callable[[], int]) -> None:
-        self._surroundings = surroundings
+    def __init__(self, services: FetcherServices, count: Callable[[], int]) -> None:
+        self._services = services
         self._count = count
         self._fetchers: dict[FetcherPlace, ReplicaFetcher] = {}
         self._by_partition: dict[PartitionKey, ReplicaFetcher] = {}
@@ -49,9 +49,7 @@ class ReplicaFetcherManager:
         place = FetcherPlace(leader_id, number, catches_up)
         fetcher = self._fetchers.get(place)
         if fetcher is None:
-            fetcher = self._fetchers[place] = ReplicaFetcher(
-                leader_id, number, self._surroundings, catches_up, self._moved
-            )
+            fetcher = self._fetchers[place] = ReplicaFetcher(leader_id, number, self._services, catches_up, self._moved)
         former = self._by_partition.get(key)
         if former is not None and former is not fetcher:
             former.forget(key)
@@ -62,7 +60,7 @@ class ReplicaFetcherManager:
         """Have a partition copied by the other kind of fetcher: it is far behind, or has caught up."""
         if self._by_partition.get((partition.topic, partition.index)) is not fetcher:
             return  # it has another role by now
-        if fetcher.catches_up or not self._surroundings.is_in_sync(partition):
+        if fetcher.catches_up or not self._services.is_in_sync(partition):
             self._follow(partition, fetcher.leader_id, catches_up=not fetcher.catches_up)
 
     def forget(self, topic: str, index: int) -> None:
@@ -74,7 +72,7 @@ class ReplicaFetcherManager:
     def spread(self) -> None:
         """Divide the partitions among the present number of fetchers."""
         for key, fetcher in list(self._by_partition.items()):
-            partition = self._surroundings.replicas.get(*key)
+            partition = self._services.replicas.get(*key)
             if partition is not None:
                 self._follow(partition, fetcher.leader_id, catches_up=fetcher.catches_up)
 
