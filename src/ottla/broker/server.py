@@ -12,12 +12,13 @@ from ottla.broker.authorization import CONSUMER_REPLICA_ID
 from ottla.broker.control.adoption import FoundPartitionDirectories
 from ottla.broker.control.control_requests import ControlRequestShell
 from ottla.broker.control.coordination import Coordination, open_coordination
+from ottla.broker.control.delta_host import DeltaHost
 from ottla.broker.control.dynamic_settings import DynamicSettings
-from ottla.broker.control.hosting import Hosting, LogsFound
+from ottla.broker.control.hosting import Hosting
 from ottla.broker.control.isr_proposals import IsrProposals
 from ottla.broker.control.lost_logs import LostLogs
 from ottla.broker.control.plane import ControlPlane
-from ottla.broker.control.startup import Startup, generate_broker_id
+from ottla.broker.control.startup import LogsFound, Startup, generate_broker_id
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.control.znodes import only_broker_of_all_topics
 from ottla.broker.conversions import Conversions
@@ -381,9 +382,9 @@ class Broker:
             self.logs,
             LostLogs(coordination.zk, control.membership, coordination.accepts_others).is_lost,
         )
-        control.host = hosting
-        hosting.on_roles = control.note_roles
-        hosting.on_untaken = control.host_again
+        hosting.on_no_room = control.host_again
+        control.host = host = DeltaHost(hosting, self.slices)
+        host.on_roles = control.note_roles
         self.control_requests = ControlRequestShell(control, hosting, self.slices)
 
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:

@@ -14,7 +14,7 @@ from ottla.broker.control.startup import Startup, generate_broker_id
 from ottla.cluster.adoption import UNLIMITED_RETENTION, AdoptablePartition
 from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.ids import format_uuid
-from ottla.cluster.image import HostAction, ImageDelta, PartitionImage, hosted_changes
+from ottla.cluster.image import ImageDelta, PartitionImage, RoleAction, hosted_changes
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import GROUP_METADATA_TOPIC, REBALANCE_EVIDENCE_TOPIC, TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -62,19 +62,19 @@ class RecordingHost(NoHost):
         self.fails_to_begin = self.fails_to_end = False
 
     async def begin(self, delta: ImageDelta) -> None:
-        new = names(delta, HostAction.LEAD)
+        new = names(delta, RoleAction.LEAD)
         if new and self.fails_to_begin:
             raise storage_error()
         self.begun.extend(new)
 
     async def end(self, delta: ImageDelta) -> None:
-        gone = names(delta, HostAction.DELETE)
+        gone = names(delta, RoleAction.DELETE)
         if gone and self.fails_to_end:
             raise storage_error()
         self.ended.extend(gone)
 
 
-def names(delta: ImageDelta, action: HostAction) -> list[str]:
+def names(delta: ImageDelta, action: RoleAction) -> list[str]:
     """The partitions with which broker 7 has to do this."""
     changes = [change for topic in delta.topics for change in hosted_changes(topic, 7)]
     return [f"{change.topic.name}-{change.partition}" for change in changes if change.action is action]
