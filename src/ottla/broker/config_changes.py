@@ -124,7 +124,7 @@ def _refused_access(context: RequestContext, resource: Resource) -> TopicRefusal
 
 async def _change(broker: BrokerServices, one: Asked, validate_only: bool) -> TopicRefusal | None:
     if one.resource.kind == TOPIC:
-        return await broker.control.change_configs(one.resource.name, one.settle, validate_only=validate_only)
+        return await broker.control.topic_configs.change(one.resource.name, one.settle, validate_only=validate_only)
     if one.resource.kind == BROKER_LOGGER:
         return change_levels(one.changes, validate_only=validate_only)
     per_broker = bool(one.resource.name)

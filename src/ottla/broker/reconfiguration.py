@@ -73,7 +73,7 @@ class Reconfiguration:
         for hosted in self._logs.logs():
             config = configs.get(hosted.topic)
             if config is None:
-                config = configs[hosted.topic] = self._control.log_config(hosted.topic)
+                config = configs[hosted.topic] = self._control.topic_configs.log_config(hosted.topic)
             hosted.config = config
 
     def topic_changed(self, topic: str, log_config: LogConfig) -> None:

@@ -132,7 +132,9 @@ class Broker:
         self.logs = self._log_manager(None if executor is not None else DiskExecutor(MOST_THREADS))
         self.flush_on_ack = config.get_boolean("ottla.log.flush.on.ack")
         #: The ISRs proposed to the controller.
-        self.isr_proposals = IsrProposals(lambda topics: self.control.asked.alter_partitions(topics), self.slices)
+        self.isr_proposals = IsrProposals(
+            lambda topics: self.control.to_controller.alter_partitions(topics), self.slices
+        )
         self.partitions = self._replica_manager()
         self.logs.on_log_dir_failed = self._log_dir_failed
         #: Called with a message when the broker cannot continue; the caller of `start` should then stop it.
@@ -358,7 +360,7 @@ class Broker:
         claimed = self.logs.directories.claim(cluster_id, broker_id)
         if claimed is not None:
             return claimed.message
-        control.subscribe_configs(reconfiguration.topic_changed)
+        control.topic_configs.subscribe(reconfiguration.topic_changed)
         self.dynamic_settings = DynamicSettings(zk, self.config, broker_id, reconfiguration.broker_changed)
         await self.dynamic_settings.load()
         reconfiguration.begin()
@@ -377,14 +379,14 @@ class Broker:
             control.broker_id,
             self.partitions,
             self.slices,
-            lambda topic: control.log_config_of(topic.name, topic.configs),
+            lambda topic: control.topic_configs.log_config_of(topic.name, topic.configs),
             reconfiguration.keep_settings,
             self.logs,
             LostLogs(coordination.zk, control.membership, coordination.accepts_others).is_lost,
         )
-        hosting.on_no_room = control.host_again
-        control.host = host = DeltaHost(hosting, self.slices)
-        host.on_roles = control.note_roles
+        hosting.on_no_room = control.offline_notices.host_again
+        control.publisher.host = host = DeltaHost(hosting, self.slices)
+        host.on_roles = control.offline_notices.note_roles
         self.control_requests = ControlRequestShell(control, hosting, self.slices)
 
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
@@ -393,10 +395,10 @@ class Broker:
         broker_id = control.broker_id
         sender = _evidence_sender(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
-            self.config, self.clock, HostedLog(self.partitions), control, self.randomness, sender
+            self.config, self.clock, HostedLog(self.partitions), control.admin, self.randomness, sender
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
-        control.subscribe(self.groups.image_changed)
+        control.publisher.subscribe(self.groups.image_changed)
         self.groups.start()
         if coordination.is_shared:
             changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, broker_id, self.clock)
@@ -452,7 +454,7 @@ class Broker:
     def _log_config(self, topic: str) -> LogConfig:
         """A topic's log configuration; the broker's defaults while logs are opened, before the metadata was read."""
         if self._control is not None:
-            return self._control.log_config(topic)
+            return self._control.topic_configs.log_config(topic)
         return LogConfig.in_force(self.config, {})[0]
 
     def _log_dir_failed(self, gone: list[tuple[str, int]], is_last: bool) -> None:
@@ -460,7 +462,7 @@ class Broker:
         self.upkeep.report_storage()
         self.partitions.take_offline(gone)
         if self._control is not None:
-            self._control.take_offline(gone)
+            self._control.offline_notices.take_offline(gone)
         if is_last:
             self.on_fatal(f"Shutdown broker because all log dirs in {', '.join(self.log_dirs)} have failed")
 

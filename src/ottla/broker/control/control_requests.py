@@ -105,7 +105,7 @@ class ControlRequestShell:
         refused = self._refused(header)
         if refused is not ErrorCode.NONE:
             return refused
-        async with self._control.applying:
+        async with self._control.publisher.applying:
             await self._read_settings(topic.name for topic in topics)
             roles = [_RequestedRoles(self, header, topic) for topic in topics]
             await self._hosting.take_roles(roles)
@@ -151,7 +151,7 @@ class ControlRequestShell:
         refused = self._refused(header)
         if refused is not ErrorCode.NONE:
             return refused
-        async with self._control.applying:
+        async with self._control.publisher.applying:
             errors = []
             for entry in entries:
                 await self._slices.point()
@@ -177,25 +177,25 @@ class ControlRequestShell:
         if refused is not ErrorCode.NONE:
             return refused
         control = self._control
-        async with control.applying:
+        async with control.publisher.applying:
             await self._read_settings(topic.name for topic in topics)
             deltas = []
             for topic in topics:
                 await self._slices.point()
                 known = control.image.topics.get(topic.name)
-                configs = control.unheard_configs.get(topic.name, {})
+                configs = control.topic_configs.unheard.get(topic.name, {})
                 after = await self._slices.through(updating_topic(known, topic.topic_id, topic.entries, configs))
                 if after is not known:
                     deltas.append(TopicDelta(known, after))
             if not self._is_current(header):
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             controller_id = header.controller_id if header.controller_id >= 0 else None
-            control.publish(ImageDelta(tuple(deltas), brokers, controller_id))
+            control.publisher.publish(ImageDelta(tuple(deltas), brokers, controller_id))
             await self._end_roles_left_behind(topics)
             for before, after in deltas:
                 if before is None and after is not None:
                     await self._slices.point()
-                    control.note_configs(after.name)
+                    control.topic_configs.note(after.name)
         return ErrorCode.NONE
 
     async def _end_roles_left_behind(self, topics: Sequence[TopicEntries]) -> None:
@@ -249,7 +249,7 @@ class ControlRequestShell:
         known = self._control.image.topics.get(topic.name)
         if known is not None and (not topic.topic_id.int or known.topic_id == topic.topic_id):
             return known
-        configs = self._control.unheard_configs.get(topic.name, {})
+        configs = self._control.topic_configs.unheard.get(topic.name, {})
         return TopicImage(topic.name, topic.topic_id, (), configs, is_internal_topic(topic.name))
 
     async def _read_settings(self, names: Iterable[str]) -> None:
@@ -258,11 +258,11 @@ class ControlRequestShell:
         unheard = [
             name
             for name in dict.fromkeys(names)
-            if name not in control.image.topics and name not in control.unheard_configs
+            if name not in control.image.topics and name not in control.topic_configs.unheard
         ]
         for start in range(0, len(unheard), SETTINGS_IN_A_READ):
             part = unheard[start : start + SETTINGS_IN_A_READ]
-            control.unheard_configs.update(await read_topic_configs(control.session.zk, part))
+            control.topic_configs.unheard.update(await read_topic_configs(control.session.zk, part))
 
 
 class _RequestedRoles:

@@ -1,6 +1,6 @@
 """Requests of brokers to the controller: AlterPartition, ControlledShutdown, AllocateProducerIds.
 
-`ServedByController` answers them where this broker is the controller. `AskedOfController` makes this broker's own
+`ServedByController` answers them where this broker is the controller. `RequestsToController` makes this broker's own
 requests: in the process where it is the controller itself, else over its connection to the controller.
 """
 
@@ -235,7 +235,7 @@ def _altered(index: int, result: IsrAccepted | IsrRefused, version: int) -> Alte
     )
 
 
-class AskedOfController:
+class RequestsToController:
     """The requests of this broker to the controller, wherever it is."""
 
     def __init__(self, served: ServedByController, link: ControllerLink, membership: ClusterMembership) -> None:

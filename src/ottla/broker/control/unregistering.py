@@ -66,7 +66,7 @@ async def _unregister(control: ControlPlane, broker_id: int, slices: LoopSlices)
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Nothing is known of a broker {broker_id}: it has left no trace"
         )
     for topic in traces.throttled:
-        refusal = await control.change_configs(topic, lambda now: _without(now, broker_id), validate_only=False)
+        refusal = await control.topic_configs.change(topic, lambda now: _without(now, broker_id), validate_only=False)
         if refusal is not None and refusal.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return refusal
     if version is not None:

@@ -127,7 +127,7 @@ def _topic_entries(broker: BrokerServices, name: str) -> list[DescribedConfig] |
         return TopicRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     if name not in broker.image.topics:
         return TopicRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    return describe_topic(broker.control.log_config(name), broker.config)
+    return describe_topic(broker.control.topic_configs.log_config(name), broker.config)
 
 
 def _broker_entries(broker: BrokerServices, name: str) -> list[DescribedConfig] | TopicRefusal:

@@ -106,7 +106,7 @@ async def _create_and_answer(context: RequestContext, request: MetadataRequest, 
         await context.broker.slices.point()
         if context.is_gone:
             return
-        refusal = await context.broker.control.ensure_topic(name)
+        refusal = await context.broker.control.admin.ensure_topic(name)
         if refusal is None or refusal.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             continue
         # Clients retry a topic without a leader; they know nothing of an unreachable ZooKeeper.

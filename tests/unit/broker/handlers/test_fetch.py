@@ -80,7 +80,7 @@ def with_broker(folder: Path, scenario: Callable[[Broker], Awaitable[None]], **s
         broker = Broker(config)
         assert await broker.start() is None
         try:
-            await broker.control.create_topic(TopicSpec("t", 1))
+            await broker.control.admin.create_topic(TopicSpec("t", 1))
             await scenario(broker)
         finally:
             await broker.stop()
@@ -119,7 +119,7 @@ def test_a_deleted_topic_ends_the_wait(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         client = Client()
         ask(broker, client, 0)
-        assert await broker.control.delete_topic("t") is None
+        assert await broker.control.admin.delete_topic("t") is None
         assert client.record_bytes == [0]
         assert client.state.pending is None
 

@@ -62,7 +62,7 @@ class Pair:
         broker = self.brokers[broker_id] = Broker(config, disk=self.disks[broker_id])
         assert await broker.start() is None
         if self.topic is None:
-            await broker.control.create_topic(TopicSpec("t", 1, 1))
+            await broker.control.admin.create_topic(TopicSpec("t", 1, 1))
             self.topic = broker.image.topics["t"]
         known = {each_id: each.image.brokers[each_id] for each_id, each in self.brokers.items()}
         for each in self.brokers.values():
@@ -78,7 +78,7 @@ class Pair:
         state = PartitionImage(leader_id, epoch, BOTH, BOTH)
         for broker_id in broker_ids or BOTH:
             broker = self.brokers[broker_id]
-            config = broker.control.log_config("t")
+            config = broker.control.topic_configs.log_config("t")
             if broker_id == leader_id:
                 broker.partitions.make_leader(self.topic, 0, state, config)
             else:
