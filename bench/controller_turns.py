@@ -62,7 +62,7 @@ class Play:
         self.handle("elected", events.Elected(1, live(), topics(partitions), ClusterImage()))
         self.handle("a broker dies", events.BrokersChanged(live(b3=0)))
         self.handle("it comes back", events.BrokersChanged(live(b3=9)))
-        self.handle("another one shuts down", events.ShutdownAsked(1, 2, 1))
+        self.handle("another one shuts down", events.ShutdownRequested(1, 2, 1))
 
     def handle(self, name: str, event: events.Event) -> None:
         """Handle an event, and all that comes of it."""

@@ -34,7 +34,7 @@ class HandlerContext:
     def reply_body(self, body: bytes) -> None:
         raise NotImplementedError
 
-    def reply_in_steps(self, response: Message) -> None:
+    def reply_in_slices(self, response: Message) -> None:
         self.run(self.replied(response))
 
     async def replied(self, response: Message) -> None:

@@ -97,7 +97,7 @@ class RequestContext:
             return
         self.reply_body(body)
 
-    def reply_in_steps(self, response: Message) -> None:
+    def reply_in_slices(self, response: Message) -> None:
         """Encode a response that may be long, whose arrays may be `mapped`, in slices, and send it.
 
         A short one is sent before this returns. Otherwise as `reply`.
@@ -105,7 +105,7 @@ class RequestContext:
         self.run(self.replied(response))
 
     async def replied(self, response: Message) -> None:
-        """As `reply_in_steps`, for work that runs in slices itself."""
+        """As `reply_in_slices`, for work that runs in slices itself."""
         if self.throttle_ms:
             self._set_throttle_time(response)
         try:
@@ -147,7 +147,7 @@ class RequestContext:
         if response is None:
             self.disconnect()
         else:
-            self.reply_in_steps(response)
+            self.reply_in_slices(response)
 
     def no_reply(self) -> None:
         """Finish without a response (Produce with acks=0)."""

@@ -152,7 +152,7 @@ class Dispatcher:
             hot = HOT_DECODERS.get(key)
             request = hot(frame, version, offset) if hot is not None else None
             if request is None and len(frame) > DECODED_AT_ONCE_BYTES:
-                self._take_up_in_steps(connection, header, handler, frame, offset)
+                self._take_up_in_slices(connection, header, handler, frame, offset)
                 return
             if request is None:
                 # Trailing bytes are ignored, as in Kafka: librdkafka sends three bytes too many with Metadata 12.
@@ -206,7 +206,7 @@ class Dispatcher:
 
     # Large requests
 
-    def _take_up_in_steps(
+    def _take_up_in_slices(
         self, connection: Connection, header: RequestHeader, handler: Handler, frame: memoryview, offset: int
     ) -> None:
         """Decode a request that may have very many elements in slices; its frame is kept until the response."""

@@ -164,7 +164,7 @@ class Broker:
         return FetchSessionCache(
             self.config.get_int("max.incremental.fetch.session.cache.slots"),
             lambda: 1 + self.randomness.below(2**31 - 1),
-            lambda asked: self.partitions.hosts(asked.topic, asked.index),
+            lambda wanted: self.partitions.hosts(wanted.topic, wanted.index),
         )
 
     def _replica_manager(self) -> ReplicaManager:

@@ -96,7 +96,7 @@ class BrokerUpkeep:
         except DiskError as error:
             log.error("background work on the logs failed: %s", error)
         self.report_storage()
-        await self._slices.through(self._partitions.maintain_in_steps())
+        await self._slices.through(self._partitions.maintain_in_slices())
 
     def tend_connections(self, now_ms: float) -> None:
         """Shrink the buffers of idle connections; close those idle for `connections.max.idle.ms`, and reset ones."""

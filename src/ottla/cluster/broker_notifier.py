@@ -168,8 +168,7 @@ class BrokerNotifier:
         The roles are one request, however many there are: a broker of Apache Kafka writes its checkpoint of high
         watermarks right after the first one, without what it has not heard of.
         """
-        parts = [entries[start : start + MOST_SENT] for start in range(0, len(entries), MOST_SENT)] or [()]
-        metadata = [UpdateMetadataBatch(tuple(part)) for part in parts]
+        metadata = _in_batches(entries) or [UpdateMetadataBatch(())]
         roles = roles_of(broker_ids, entries)
         effects: list[Effect] = []
         for broker_id in broker_ids:
@@ -185,8 +184,8 @@ class BrokerNotifier:
     ) -> list[Effect]:
         """Put the entries of these partitions into `entries`, some in each slice; `then` follows."""
 
-        def parts() -> Iterator[tuple[int, list[Effect]]]:
-            for topic, start in self._parts():
+        def collecting() -> Iterator[tuple[int, list[Effect]]]:
+            for topic, start in self._topics_in_parts():
                 part = topic.partitions[start : start + MOST_LOOKED_AT]
                 entries.extend(
                     self._state.entry(topic, index, known)
@@ -195,10 +194,10 @@ class BrokerNotifier:
                 )
                 yield len(part), []
 
-        return self._pending.in_slices(parts(), then, is_apart=True)
+        return self._pending.in_slices(collecting(), then, is_apart=True)
 
-    def _parts(self) -> Iterator[tuple[TopicImage, int]]:
-        """All topics as they are when their turn comes, a large one in parts: each with its first partition."""
+    def _topics_in_parts(self) -> Iterator[tuple[TopicImage, int]]:
+        """All topics as they are when their slice comes, a large one in parts: each with its first partition."""
         state = self._state
         for name in tuple(state.image.topics):
             start = 0
@@ -237,9 +236,8 @@ class BrokerNotifier:
             )
 
         def found() -> list[Effect]:
-            starts = range(0, len(entries), MOST_SENT)
-            parts = [UpdateMetadataBatch(tuple(entries[start : start + MOST_SENT])) for start in starts]
-            return [effect for broker_id in others if parts for effect in self.send(broker_id, *parts)] + then()
+            batches = _in_batches(entries)
+            return [effect for broker_id in others if batches for effect in self.send(broker_id, *batches)] + then()
 
         return self._collect(is_wanted, entries, found)
 
@@ -276,3 +274,8 @@ class BrokerNotifier:
             return []
         metadata = UpdateMetadataBatch(tuple(entries))
         return [effect for broker_id in self._informed() for effect in self.send(broker_id, metadata)]
+
+
+def _in_batches(entries: Sequence[PartitionEntry]) -> list[UpdateMetadataBatch]:
+    starts = range(0, len(entries), MOST_SENT)
+    return [UpdateMetadataBatch(tuple(entries[start : start + MOST_SENT])) for start in starts]

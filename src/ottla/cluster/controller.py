@@ -22,12 +22,12 @@ from ottla.cluster.controller_events import (
     Continue,
     Continued,
     DeletionAnswered,
-    DeletionAsked,
     DeletionMarked,
+    DeletionRequested,
     DeletionsMarked,
     Effect,
     Elected,
-    ElectionAsked,
+    ElectionRequested,
     Event,
     IsrProposed,
     IsrRefused,
@@ -36,18 +36,18 @@ from ottla.cluster.controller_events import (
     LogDirsFailed,
     Notified,
     PartitionKey,
-    PartitionsAsked,
-    ReassignmentAsked,
+    PartitionsRequested,
+    ReassignmentRequested,
     ReplicaMove,
     ReplicasOffline,
     Report,
     Resigned,
     SetChannels,
     SetTimer,
-    ShutdownAsked,
+    ShutdownRequested,
     StateLost,
     TimerFired,
-    TopicAsked,
+    TopicRequested,
     TopicsFound,
     UncleanElectionsChanged,
     Written,
@@ -66,25 +66,25 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
-_ASKED = (
-    TopicAsked,
-    PartitionsAsked,
-    DeletionAsked,
-    ElectionAsked,
-    ReassignmentAsked,
+_REQUESTS = (
+    TopicRequested,
+    PartitionsRequested,
+    DeletionRequested,
+    ElectionRequested,
+    ReassignmentRequested,
     IsrProposed,
     IsrsProposed,
-    ShutdownAsked,
+    ShutdownRequested,
 )
-Asked: TypeAlias = (
-    TopicAsked
-    | PartitionsAsked
-    | DeletionAsked
-    | ElectionAsked
-    | ReassignmentAsked
+Request: TypeAlias = (
+    TopicRequested
+    | PartitionsRequested
+    | DeletionRequested
+    | ElectionRequested
+    | ReassignmentRequested
     | IsrProposed
     | IsrsProposed
-    | ShutdownAsked
+    | ShutdownRequested
 )
 
 
@@ -100,7 +100,7 @@ class Controller:
         isrs = ProposedIsrs(state, pending, notifier, partitions.reassignments.isrs_changed)
         topics = TopicChanges(state, pending, notifier, partitions.elect_leaders)
         #: Unanswered requests by token.
-        self._asked: dict[int, Asked] = {}
+        self._requests: dict[int, Request] = {}
         self._handlers: dict[type, Callable[..., list[Effect]]] = {
             Elected: self._elected,
             Resigned: self._resigned,
@@ -112,14 +112,14 @@ class Controller:
             # As in Kafka, partitions without a leader get one as soon as an unclean election is allowed.
             UncleanElectionsChanged: lambda _: partitions.elect_leaders(),
             ReplicasOffline: partitions.replicas_offline,
-            TopicAsked: topics.topic_asked,
-            PartitionsAsked: topics.partitions_asked,
-            DeletionAsked: deletions.deletion_asked,
-            ElectionAsked: partitions.election_asked,
-            ReassignmentAsked: partitions.reassignments.asked,
+            TopicRequested: topics.topic_requested,
+            PartitionsRequested: topics.partitions_requested,
+            DeletionRequested: deletions.deletion_requested,
+            ElectionRequested: partitions.election_requested,
+            ReassignmentRequested: partitions.reassignments.requested,
             IsrProposed: isrs.isr_proposed,
             IsrsProposed: isrs.isrs_proposed,
-            ShutdownAsked: partitions.shutdown_asked,
+            ShutdownRequested: partitions.shutdown_requested,
             LogDirsFailed: partitions.log_dirs_failed,
             LeaderAndIsrAnswered: partitions.leader_and_isr_answered,
             StateLost: partitions.state_lost,
@@ -207,14 +207,14 @@ class Controller:
         effects: list[Effect] = []
         if isinstance(event, Elected | Resigned):
             # Refuse the pending requests of the former term; clients retry them at the new controller.
-            for asked in self._asked.values():
-                effects.extend(_not_controller(asked))
-        elif isinstance(event, _ASKED):
-            self._asked[event.token] = event
+            for request in self._requests.values():
+                effects.extend(_not_controller(request))
+        elif isinstance(event, _REQUESTS):
+            self._requests[event.token] = event
         effects.extend(self._handle(event))
         for effect in effects:
             if isinstance(effect, Answer):
-                self._asked.pop(effect.token, None)
+                self._requests.pop(effect.token, None)
         return effects
 
     def _handle(self, event: Event) -> list[Effect]:
@@ -327,6 +327,6 @@ def _not_controller(event: Event) -> list[Effect]:
         return [Answer(event.token, IsrRefused(error))]
     if isinstance(event, IsrsProposed):
         return [Answer(event.token, tuple(IsrRefused(error) for _ in event.proposals))]
-    if isinstance(event, _ASKED):
+    if isinstance(event, _REQUESTS):
         return [Answer(event.token, TopicRefusal(error, error.message))]
     return []

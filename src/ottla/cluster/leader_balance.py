@@ -61,7 +61,7 @@ class LeaderBalance:
         preferred: Counter[int] = Counter()
         elsewhere: dict[int, list[PartitionKey]] = {}
 
-        def parts() -> Iterator[tuple[int, list[Effect]]]:
+        def counting() -> Iterator[tuple[int, list[Effect]]]:
             for name in tuple(state.image.topics):
                 topic = state.image.topics.get(name)
                 if topic is None or name in state.deleting:
@@ -79,7 +79,7 @@ class LeaderBalance:
                 effects.extend(self._put_in_parts(self._elected(unbalanced), nothing))
             return effects
 
-        return self._pending.in_slices(parts(), looked)
+        return self._pending.in_slices(counting(), looked)
 
     def _unbalanced(
         self, preferred: Mapping[int, int], elsewhere: Mapping[int, list[PartitionKey]]

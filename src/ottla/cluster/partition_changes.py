@@ -11,7 +11,7 @@ from ottla.cluster.controller_events import (
     Answer,
     BrokersChanged,
     Effect,
-    ElectionAsked,
+    ElectionRequested,
     ElectionResult,
     LeaderAndIsrAnswered,
     LiveBroker,
@@ -23,8 +23,8 @@ from ottla.cluster.controller_events import (
     Report,
     SetChannels,
     SetTimer,
-    ShutdownAsked,
     ShutdownProgress,
+    ShutdownRequested,
     StateLost,
     TimerFired,
     Written,
@@ -274,7 +274,7 @@ class PartitionChanges:
 
     # Controlled shutdown
 
-    def shutdown_asked(self, event: ShutdownAsked) -> list[Effect]:
+    def shutdown_requested(self, event: ShutdownRequested) -> list[Effect]:
         """Move the leaders of a broker that shuts down to other replicas in sync, and take it out of the ISRs."""
         state, broker_id = self._state, event.broker_id
         broker = state.live.get(broker_id)
@@ -313,17 +313,17 @@ class PartitionChanges:
 
     # Requests
 
-    def election_asked(self, event: ElectionAsked) -> list[Effect]:
+    def election_requested(self, event: ElectionRequested) -> list[Effect]:
         """Elect preferred replicas, or any live ones where the leader is not alive."""
         state = self._state
-        asked = event.partitions
-        if asked is None:
-            asked = [
+        keys = event.partitions
+        if keys is None:
+            keys = [
                 (name, index) for name, topic in state.image.topics.items() for index in range(len(topic.partitions))
             ]
         refusals: dict[PartitionKey, TopicRefusal] = {}
         changed: dict[PartitionKey, PartitionImage] = {}
-        for key in asked:
+        for key in keys:
             elected = self._elected(key, is_unclean=event.is_unclean)
             if isinstance(elected, TopicRefusal):
                 refusals[key] = elected

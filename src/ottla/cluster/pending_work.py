@@ -85,24 +85,24 @@ class PendingWork:
 
     def in_slices(
         self,
-        parts: Iterator[tuple[int, list[Effect]]],
+        work: Iterator[tuple[int, list[Effect]]],
         then: Then = list,
         *,
         is_apart: bool = False,
         is_cut: bool = False,
     ) -> list[Effect]:
-        """The effects of all these parts, in as many slices as it takes; `then` follows.
+        """The effects of all this work, in as many slices as it takes; `then` follows.
 
-        Each part comes with the number of partitions that were looked at for it. With `is_apart` what follows, which is
-        about all of them again, has a slice of its own where the parts have had several (`is_cut`).
+        Each piece has the number of partitions that were looked at for it. With `is_apart` what follows, which is
+        about all of them again, has a slice of its own where the work has had several (`is_cut`).
         """
         effects: list[Effect] = []
         looked_at = 0
-        for size, found in parts:
+        for size, found in work:
             effects.extend(found)
             looked_at += size
             if looked_at >= MOST_LOOKED_AT:
-                return effects + self.later(partial(self.in_slices, parts, then, is_apart=is_apart, is_cut=True))
+                return effects + self.later(partial(self.in_slices, work, then, is_apart=is_apart, is_cut=True))
         return effects + (self.later(then) if is_apart and is_cut else then())
 
     def begin(self, name: str) -> None:

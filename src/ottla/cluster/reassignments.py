@@ -28,7 +28,7 @@ from ottla.cluster.controller_events import (
     PartitionKey,
     PutAssignment,
     ReadBack,
-    ReassignmentAsked,
+    ReassignmentRequested,
     ReassignmentResult,
     ReplicaMove,
     Report,
@@ -87,10 +87,10 @@ class _Request:
     """
 
     def __init__(
-        self, asked: ReassignmentAsked, refusals: dict[PartitionKey, TopicRefusal], topics: Iterable[str]
+        self, event: ReassignmentRequested, refusals: dict[PartitionKey, TopicRefusal], topics: Iterable[str]
     ) -> None:
-        self.is_by_api = asked.needs_live
-        self._token = asked.token
+        self.is_by_api = event.needs_live
+        self._token = event.token
         self._refusals = refusals
         self._waiting = set(topics)
 
@@ -112,7 +112,7 @@ class Reassignments:
         #: Moves whose target replicas lead and whose others are gone, while the topic's znode is not written yet.
         self._ending: dict[PartitionKey, ReplicaMove] = {}
 
-    def asked(self, event: ReassignmentAsked) -> list[Effect]:
+    def requested(self, event: ReassignmentRequested) -> list[Effect]:
         """Begin reassignments that a tool asks for; one that is under way is replaced, or cancelled."""
         state = self._state
         for name, _ in event.wanted:

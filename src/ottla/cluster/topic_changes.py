@@ -19,13 +19,13 @@ from ottla.cluster.controller_events import (
     FoundTopic,
     MetadataChange,
     Notified,
-    PartitionsAsked,
+    PartitionsRequested,
     ReadBack,
     RemovePartitions,
     Report,
     SetTimer,
-    TopicAsked,
     TopicCreated,
+    TopicRequested,
     TopicsFound,
     WriteFailure,
     Written,
@@ -58,7 +58,7 @@ class TopicChanges:
 
     # Creation
 
-    def topic_asked(self, event: TopicAsked) -> list[Effect]:
+    def topic_requested(self, event: TopicRequested) -> list[Effect]:
         """Create a topic."""
         state, name = self._state, event.spec.name
         if not state.awaits_deletion(name) and self._pending.must_wait(name, event):
@@ -93,7 +93,7 @@ class TopicChanges:
         state.unannounced.add_of(name, range(len(partitions)))
         return self._pending.write([CreateTopic(topic)], written)
 
-    def partitions_asked(self, event: PartitionsAsked) -> list[Effect]:
+    def partitions_requested(self, event: PartitionsRequested) -> list[Effect]:
         """Add partitions to a topic."""
         state, name = self._state, event.name
         if not state.awaits_deletion(name) and self._pending.must_wait(name, event):

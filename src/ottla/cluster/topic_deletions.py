@@ -14,8 +14,8 @@ from ottla.cluster.controller_events import (
     Answer,
     DeleteTopic,
     DeletionAnswered,
-    DeletionAsked,
     DeletionMarked,
+    DeletionRequested,
     DeletionsMarked,
     Effect,
     MarkDeletion,
@@ -40,7 +40,7 @@ class TopicDeletions:
         self._pending = pending
         self._notifier = notifier
 
-    def deletion_asked(self, event: DeletionAsked) -> list[Effect]:
+    def deletion_requested(self, event: DeletionRequested) -> list[Effect]:
         """Delete a topic with its logs."""
         state, name = self._state, event.name
         if not state.awaits_deletion(name) and self._pending.must_wait(name, event):

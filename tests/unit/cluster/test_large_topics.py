@@ -25,7 +25,7 @@ PARTITIONS = 230
 NAME = "large"
 BROKERS = {number: events.LiveBroker(BrokerImage(number, ()), 1) for number in (1, 2, 3)}
 ASSIGNMENT: Assignment = {index: ((index % 3) + 1, (index + 1) % 3 + 1) for index in range(PARTITIONS)}
-REQUEST = events.TopicAsked(7, TopicSpec(NAME, assignments=ASSIGNMENT), Chance(0, 0), UUID(int=9))
+REQUEST = events.TopicRequested(7, TopicSpec(NAME, assignments=ASSIGNMENT), Chance(0, 0), UUID(int=9))
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +77,8 @@ def test_a_large_topic_is_made_grows_and_goes_as_a_small_one_does(monkeypatch: p
     made = controller()
     asked = (
         REQUEST,
-        events.PartitionsAsked(8, NAME, 2 * PARTITIONS),
-        events.DeletionAsked(9, NAME),
+        events.PartitionsRequested(8, NAME, 2 * PARTITIONS),
+        events.DeletionRequested(9, NAME),
     )
     seen = []
     for event in asked:
@@ -104,7 +104,7 @@ def test_new_partitions_are_new_for_the_brokers_once() -> None:
     roles = [entry for each in sent(turns) for entry in each.requests[0].entries if isinstance(entry, PartitionEntry)]
     assert len(roles) > PARTITIONS
     assert all(entry.is_new for entry in roles)
-    turns = list(play(made, events.PartitionsAsked(8, NAME, PARTITIONS + 1)))
+    turns = list(play(made, events.PartitionsRequested(8, NAME, PARTITIONS + 1)))
     [notice] = [effect for turn in turns for effect in turn if isinstance(effect, events.Notify)]
     assert list(notice.delta.new_partitions) == [(NAME, PARTITIONS)]
     assert not made._state.unannounced
@@ -130,7 +130,7 @@ def test_what_comes_in_between_is_part_of_the_change() -> None:
 def test_an_isr_that_changes_while_a_topic_grows_is_kept() -> None:
     made = controller()
     list(play(made, REQUEST))
-    [write] = made.handle_in_slices(events.PartitionsAsked(8, NAME, 2 * PARTITIONS), 0)
+    [write] = made.handle_in_slices(events.PartitionsRequested(8, NAME, 2 * PARTITIONS), 0)
     assert isinstance(write, events.Write)
     proposal = events.IsrProposed(0, 1, 1, NAME, 0, 0, 0, (1,))
     list(play(made, events.IsrsProposed(3, [proposal])))
@@ -139,7 +139,7 @@ def test_an_isr_that_changes_while_a_topic_grows_is_kept() -> None:
     assert made.image.topics[NAME].partitions[0] == PartitionImage(1, 0, (1, 2), (1,))
 
 
-def test_a_large_topic_that_others_made_is_taken_up_in_several_turns() -> None:
+def test_a_large_topic_that_others_made_is_taken_up_in_several_slices() -> None:
     made = controller()
     found = events.FoundTopic(
         NAME,
@@ -165,7 +165,7 @@ def test_a_deletion_waits_until_a_topic_is_taken_up() -> None:
     found = events.FoundTopic(NAME, UUID(int=5), UUID(int=5), states, {}, False)
     [go_on] = made.handle_in_slices(events.TopicsFound([found]), 0)
     assert isinstance(go_on, events.Continue)
-    assert made.handle_in_slices(events.DeletionAsked(4, NAME), 0) == []
+    assert made.handle_in_slices(events.DeletionRequested(4, NAME), 0) == []
     turns = list(play(made, events.Continued(go_on.continuation_id)))
     changes = [change for turn in turns for each in turn if isinstance(each, events.Write) for change in each.changes]
     assert isinstance(changes[-1], events.MarkDeletion)
@@ -176,10 +176,10 @@ def test_a_deletion_waits_until_a_topic_is_taken_up() -> None:
 def test_a_topic_that_no_znode_can_hold_is_refused(partitions: int, factor: int) -> None:
     made = controller()
     for asked in (
-        events.TopicAsked(7, TopicSpec(NAME, partitions, factor), Chance(0, 0), UUID(int=9)),
-        events.PartitionsAsked(8, "small", partitions),
+        events.TopicRequested(7, TopicSpec(NAME, partitions, factor), Chance(0, 0), UUID(int=9)),
+        events.PartitionsRequested(8, "small", partitions),
     ):
-        list(play(made, events.TopicAsked(6, TopicSpec("small", 1, factor), Chance(0, 0), UUID(int=8))))
+        list(play(made, events.TopicRequested(6, TopicSpec("small", 1, factor), Chance(0, 0), UUID(int=8))))
         [[answer]] = list(play(made, asked))
         assert isinstance(answer, events.Answer)
         assert isinstance(answer.result, TopicRefusal)
@@ -201,5 +201,7 @@ def test_the_size_of_an_assignment_is_that_in_its_znode(partitions: int, brokers
 
 def test_a_topic_that_just_fits_is_made() -> None:
     made = controller()
-    first, *_ = made.handle_in_slices(events.TopicAsked(7, TopicSpec(NAME, 86_000, 1), Chance(0, 0), UUID(int=9)), 0)
+    first, *_ = made.handle_in_slices(
+        events.TopicRequested(7, TopicSpec(NAME, 86_000, 1), Chance(0, 0), UUID(int=9)), 0
+    )
     assert isinstance(first, events.Write)

@@ -13,15 +13,15 @@ from uuid import UUID
 from ottla.broker.control.metadata_writes import announcement
 from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
 from ottla.cluster.controller_events import (
-    DeletionAsked,
-    ElectionAsked,
+    DeletionRequested,
+    ElectionRequested,
     ElectionResult,
     PartitionKey,
-    PartitionsAsked,
-    ReassignmentAsked,
+    PartitionsRequested,
+    ReassignmentRequested,
     ReassignmentResult,
-    TopicAsked,
     TopicCreated,
+    TopicRequested,
 )
 from ottla.cluster.image import PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
@@ -66,7 +66,7 @@ class ClusterAdmin:
         brokers = max(1, len(self.image.brokers))
         chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
         topic_id = self._new_uuid()
-        made = await self._controller.ask(lambda token: TopicAsked(token, spec, chance, topic_id, validate_only))
+        made = await self._controller.ask(lambda token: TopicRequested(token, spec, chance, topic_id, validate_only))
         assert isinstance(made, TopicCreated | TopicRefusal)
         return made
 
@@ -113,20 +113,20 @@ class ClusterAdmin:
         validate_only: bool = False,
     ) -> TopicRefusal | None:
         """Increase a topic's partitions to `count`; return the refusal if that fails."""
-        asked = await self._controller.ask(
-            lambda token: PartitionsAsked(token, name, count, assignments, validate_only)
+        answer = await self._controller.ask(
+            lambda token: PartitionsRequested(token, name, count, assignments, validate_only)
         )
-        return _refusal(asked)
+        return _refusal(answer)
 
     async def delete_topic(self, name: str, topic_id: UUID | None = None) -> TopicRefusal | None:
         """Delete a topic with its logs, with `topic_id` only if that is its id; return the refusal if that fails."""
-        return _refusal(await self._controller.ask(lambda token: DeletionAsked(token, name, topic_id)))
+        return _refusal(await self._controller.ask(lambda token: DeletionRequested(token, name, topic_id)))
 
     async def reassign(
         self, wanted: Mapping[PartitionKey, tuple[int, ...] | None], *, needs_live: bool = False
     ) -> ReassignmentResult | TopicRefusal:
         """Begin to reassign partitions, or cancel (None); a refusal of the whole request if there is one."""
-        result = await self._controller.ask(lambda token: ReassignmentAsked(token, wanted, needs_live))
+        result = await self._controller.ask(lambda token: ReassignmentRequested(token, wanted, needs_live))
         assert isinstance(result, ReassignmentResult | TopicRefusal)
         return result
 
@@ -143,7 +143,7 @@ class ClusterAdmin:
         self, partitions: Sequence[PartitionKey] | None, *, is_unclean: bool = False
     ) -> ElectionResult:
         """Have leaders elected for these partitions, None for all; return which have none, with Kafka's errors."""
-        result = await self._controller.ask(lambda token: ElectionAsked(token, partitions, is_unclean))
+        result = await self._controller.ask(lambda token: ElectionRequested(token, partitions, is_unclean))
         if isinstance(result, TopicRefusal):
             return ElectionResult(dict.fromkeys(partitions or (), result))
         assert isinstance(result, ElectionResult)

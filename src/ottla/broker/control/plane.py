@@ -273,7 +273,7 @@ class ControlPlane:
         """
 
         async def read() -> DeletionsMarked:
-            # In the controller's turn: a mark read earlier may belong to a deletion that has ended since.
+            # When the controller comes to it: a mark read earlier may belong to a deletion that has ended since.
             return DeletionsMarked(tuple(await self._zk.children(DeleteTopicZnode.ROOT, watch)))
 
         await self.controller.handle_read(read)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.control.metadata_writes import requests_left
 from ottla.broker.control.refusals import is_passing
-from ottla.broker.control.topic_reads import decoded_in_turns
+from ottla.broker.control.topic_reads import decoded_in_slices
 from ottla.cluster.controller_events import LogDirsFailed
 from ottla.cluster.refusal import TopicRefusal
 from ottla.env.disk import DiskError
@@ -187,7 +187,7 @@ class WatchedChanges:
             return
         is_doubtful = name in self._doubtful
         self._doubtful.discard(name)
-        assignment = await decoded_in_turns(name, data)
+        assignment = await decoded_in_slices(name, data)
         known = control.image.topics.get(name)
         if is_doubtful or known is None or len(assignment.partitions) > len(known.partitions):
             try:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 
 STEPS_PER_SLICE = 200
-"""Steps carried out before the loop gets its turn, if all of a shard's state machines have one."""
+"""Steps carried out before the slice ends, if all of a shard's state machines have one."""
 EARLIEST_TIMER_MS = 1
 LOAD_RETRY_S = 2.0
 """Pause before a partition is loaded again after a disk error."""

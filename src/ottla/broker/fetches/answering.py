@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.current_leaders import ASKED_WRONGLY, CurrentLeaders
 from ottla.broker.fetch_sessions import NO_SESSION, TopicKey
-from ottla.broker.fetches.asked import PARTITIONS_AT_ONCE
 from ottla.broker.fetches.conversion import CONVERTED_BYTES, PartitionConversion
+from ottla.broker.fetches.requested import PARTITIONS_AT_ONCE
 from ottla.broker.fetches.results import UNKNOWN, Found, failed, release, topic_response, unknown
 from ottla.broker.fetches.versions import BATCHES_SINCE, FORMAT_1_SINCE, LEADERS_SINCE
 from ottla.records.message_set import MAGIC_0, MAGIC_1
@@ -24,7 +24,7 @@ from ottla.wire.stepwise import encode_steps, joined, mapped
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.fetches.asked import BegunFetch
+    from ottla.broker.fetches.requested import BegunFetch
 
 log = logging.getLogger("ottla.broker")
 

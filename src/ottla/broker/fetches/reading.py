@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
-from ottla.broker.fetches.asked import PARTITIONS_PER_STEP, BegunFetch, is_debugging, replica_id
 from ottla.broker.fetches.nearest import nearest_follower, read_elsewhere
+from ottla.broker.fetches.requested import PARTITIONS_PER_STEP, BegunFetch, is_debugging, replica_id
 from ottla.broker.fetches.results import UNKNOWN, Found, diverged, failed, not_converted, release, success, unknown
 from ottla.broker.fetches.versions import (
     BATCHES_SINCE,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.cold_reads import when_warm
 from ottla.broker.fetches.answering import FetchAnswer
-from ottla.broker.fetches.asked import PARTITIONS_AT_ONCE
 from ottla.broker.fetches.reading import FetchedSoFar, FetchReader
+from ottla.broker.fetches.requested import PARTITIONS_AT_ONCE
 from ottla.broker.fetches.results import release
 from ottla.broker.fetches.versions import READ_COMMITTED
 from ottla.broker.replicas.purgatory import DelayedFetch
@@ -16,7 +16,7 @@ from ottla.broker.replicas.purgatory import DelayedFetch
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.fetch_sessions import TopicKey
-    from ottla.broker.fetches.asked import BegunFetch
+    from ottla.broker.fetches.requested import BegunFetch
     from ottla.wire.messages.fetch import FetchRequest
 
 log = logging.getLogger("ottla.broker")

@@ -42,7 +42,7 @@ class _Results:
 
     def send(self) -> None:
         results = mapped(self._errors.items(), lambda item: DeletableGroupResult(group_id=item[0], error_code=item[1]))
-        self._context.reply_in_steps(DeleteGroupsResponse(results=results))
+        self._context.reply_in_slices(DeleteGroupsResponse(results=results))
 
 
 def accesses(context: RequestContext, request: DeleteGroupsRequest) -> Iterable[Access]:

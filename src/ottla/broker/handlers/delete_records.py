@@ -76,7 +76,7 @@ async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) ->
             context.client_state,
             [(each.partition.deleted, each.required - 1, each.result) for each in waiting],
             request.timeout_ms,
-            lambda: context.reply_in_steps(_response(context, asked, done)),
+            lambda: context.reply_in_slices(_response(context, asked, done)),
         )
     else:
         await context.replied(_response(context, asked, done))

@@ -56,7 +56,7 @@ def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Iterab
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Describe each resource; an unknown one has its own error."""
     description = _Description(context, request)
-    context.reply_in_steps(DescribeConfigsResponse(results=mapped(request.resources, description.of)))
+    context.reply_in_slices(DescribeConfigsResponse(results=mapped(request.resources, description.of)))
 
 
 class _Description:

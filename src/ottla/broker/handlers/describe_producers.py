@@ -50,7 +50,7 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> None:
             partitions=mapped(topic.partition_indexes, lambda index: _answer(context, topic.name, index, refused)),
         )
 
-    context.reply_in_steps(DescribeProducersResponse(topics=mapped(request.topics, topic_result)))
+    context.reply_in_slices(DescribeProducersResponse(topics=mapped(request.topics, topic_result)))
 
 
 def _answer(context: RequestContext, topic: str, index: int, refused: ErrorCode) -> PartitionResponse:

@@ -8,7 +8,7 @@ A response has, for each partition, a head in memory and a range of a segment fi
 versions 0-3 the ranges are converted to the message sets of that time instead (0 and 1: format 0; 2 and 3: format 1),
 in threads and while they are sent (`ottla.storage.down_conversion`).
 
-The work is in `ottla.broker.fetches`: what is asked for (`asked`), the reading of partitions (`reading`), the wait
+The work is in `ottla.broker.fetches`: what is asked for (`requested`), the reading of partitions (`reading`), the wait
 (`waiting`), the response (`answering`).
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, on_topic
 from ottla.broker.fetch_sessions import NO_SESSION, TopicKey
-from ottla.broker.fetches.asked import AskedPartitions, begin, collect, is_small, named, replica_id
+from ottla.broker.fetches.requested import RequestedPartitions, begin, collect, is_small, named, replica_id
 from ottla.broker.fetches.versions import TOPIC_IDS_SINCE
 from ottla.broker.fetches.waiting import Fetch
 from ottla.wire.errors import ErrorCode
@@ -61,8 +61,8 @@ async def _take_up(context: RequestContext, request: FetchRequest) -> None:
     _begin(context, request, await context.broker.slices.through(collect(context, request)))
 
 
-def _begin(context: RequestContext, request: FetchRequest, asked: AskedPartitions) -> None:
-    begun = begin(context, request, asked)
+def _begin(context: RequestContext, request: FetchRequest, requested: RequestedPartitions) -> None:
+    begun = begin(context, request, requested)
     if isinstance(begun, ErrorCode):
         response = FetchResponse(
             error_code=int(begun), session_id=NO_SESSION, responses=[], throttle_time_ms=context.throttle_ms
@@ -70,4 +70,4 @@ def _begin(context: RequestContext, request: FetchRequest, asked: AskedPartition
         parts, length = encode_fetch_response(response, context.api_version)
         context.reply_parts(parts, length)
         return
-    Fetch(context, request, begun, asked.beyond).begin()
+    Fetch(context, request, begun, requested.beyond).begin()

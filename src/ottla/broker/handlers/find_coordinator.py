@@ -73,7 +73,7 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, error: Err
             )
         )
         return
-    context.reply_in_steps(
+    context.reply_in_slices(
         FindCoordinatorResponse(
             coordinators=mapped(
                 request.coordinator_keys, lambda key: _coordinator(key, _find(context, key, request.key_type, error))

@@ -82,7 +82,7 @@ def _answer(context: RequestContext, result: JoinResult) -> None:
     protocol_name = result.protocol_name
     if protocol_name is None and context.api_version < FIRST_VERSION_WITH_NULL_PROTOCOL:
         protocol_name = ""
-    context.reply_in_steps(
+    context.reply_in_slices(
         JoinGroupResponse(
             error_code=result.error,
             generation_id=result.generation_id,

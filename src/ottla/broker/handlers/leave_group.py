@@ -99,7 +99,7 @@ def _answer(context: RequestContext, result: LeaveResult) -> None:
                 member_id=left[0].member_id, group_instance_id=left[0].group_instance_id, error_code=left[1]
             ),
         )
-        context.reply_in_steps(LeaveGroupResponse(error_code=result.error, members=members))
+        context.reply_in_slices(LeaveGroupResponse(error_code=result.error, members=members))
         return
     error = result.error
     if error is ErrorCode.NONE and result.members:

@@ -47,7 +47,7 @@ def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) 
 async def _list(context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
     slices = context.broker.slices
     control = context.broker.control
-    # One that takes office reads the moves in turns: before it has, they would look as if they had ended.
+    # One that takes office reads the moves in slices: before it has, they would look as if they had ended.
     await control.controller.settled()
     if not control.served.is_active:
         error = ErrorCode.NOT_CONTROLLER

@@ -203,4 +203,4 @@ def _reply(
             ),
         )
 
-    context.reply_in_steps(OffsetCommitResponse(topics=mapped(request.topics, topic_result)))
+    context.reply_in_slices(OffsetCommitResponse(topics=mapped(request.topics, topic_result)))

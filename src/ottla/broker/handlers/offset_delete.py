@@ -79,7 +79,7 @@ def _answer(
         return
     for (name, index), error in zip(handed_on, result.errors, strict=True):
         asked[name][index] = error
-    context.reply_in_steps(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=mapped(asked.items(), _topic)))
+    context.reply_in_slices(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=mapped(asked.items(), _topic)))
 
 
 def _topic(item: tuple[str, dict[int, ErrorCode]]) -> OffsetDeleteResponseTopic:

@@ -65,9 +65,9 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> None:
     elif context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS:
         described: set[str] = set()
         groups = mapped(request.groups, lambda group: _group(context, group, request.require_stable, described))
-        context.reply_in_steps(OffsetFetchResponse(groups=groups))
+        context.reply_in_slices(OffsetFetchResponse(groups=groups))
     else:
-        context.reply_in_steps(_single(context, request))
+        context.reply_in_slices(_single(context, request))
 
 
 async def _fetch_from_zookeeper(context: RequestContext, request: OffsetFetchRequest) -> None:

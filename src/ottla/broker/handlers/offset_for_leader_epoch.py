@@ -47,7 +47,7 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Non
             partitions=mapped(topic.partitions, lambda asked: _answer(context, topic.topic, asked, allowed)),
         )
 
-    context.reply_in_steps(OffsetForLeaderEpochResponse(topics=mapped(request.topics, topic_result)))
+    context.reply_in_slices(OffsetForLeaderEpochResponse(topics=mapped(request.topics, topic_result)))
 
 
 def _answer(context: RequestContext, topic: str, asked: OffsetForLeaderPartition, allowed: bool) -> EpochEndOffset:

@@ -269,7 +269,7 @@ def _reply(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]
             name=name, partition_responses=mapped(answers, lambda item: partition_response(name, *item))
         )
 
-    context.reply_in_steps(ProduceResponse(responses=mapped(found, topic_response), node_endpoints=leaders.endpoints))
+    context.reply_in_slices(ProduceResponse(responses=mapped(found, topic_response), node_endpoints=leaders.endpoints))
 
 
 def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:

@@ -337,7 +337,7 @@ class ReplicaManager:
         self._stop_copying(partition)
         partition.end_role(error)
 
-    def maintain_in_steps(self) -> Generator[None, None, None]:
+    def maintain_in_slices(self) -> Generator[None, None, None]:
         """Look for followers that lag, each half of `replica.lag.time.max.ms`, in steps of a few milliseconds."""
         now_ms = self.replication.monotonic_ms()
         if now_ms >= self._lags_due_ms:

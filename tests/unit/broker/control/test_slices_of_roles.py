@@ -52,14 +52,14 @@ def host_of(replicas: Any) -> DeltaHost:
     return DeltaHost(Hosting(2, replicas, slices, lambda _: NOTHING, lambda _: None, NOTHING), slices)
 
 
-def test_roles_that_go_on_are_looked_through_in_turns() -> None:
+def test_roles_that_go_on_are_looked_through_in_slices() -> None:
     """This broker follows all of them before and after: nothing is to be ended."""
     host = host_of(NOTHING)
     delta = ImageDelta((TopicDelta(topic(3), topic(4)),))
     assert turns(host.end(delta)) > PARTITIONS / 4
 
 
-def test_roles_that_end_are_passed_over_in_turns_where_others_begin() -> None:
+def test_roles_that_end_are_passed_over_in_slices_where_others_begin() -> None:
     host = host_of(NOTHING)
     moved = PartitionImage(1, 4, (1, 3), (1, 3))
     delta = ImageDelta((TopicDelta(topic(3), topic(4)._replace(partitions=(moved,) * PARTITIONS)),))
@@ -89,7 +89,7 @@ def test_leaders_of_all_topics_are_made_before_followers() -> None:
 
 
 @pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
-def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
+def test_the_answer_about_many_roles_is_made_in_slices(version: int) -> None:
     state = PartitionImage(1, 4, (1, 2), (1, 2))
     entries = [PartitionEntry("t", TOPIC_ID, index, state, 0, (), False, False) for index in range(PARTITIONS)]
     replies: list[LeaderAndIsrResponse] = []
@@ -109,7 +109,7 @@ def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     assert [each.partition_index for each in found] == list(range(PARTITIONS))
 
 
-def test_what_brokers_answer_about_many_partitions_is_understood_in_turns() -> None:
+def test_what_brokers_answer_about_many_partitions_is_understood_in_slices() -> None:
     states = [PartitionImage(1, 4, (1, 2), (1, 2))] * PARTITIONS
     entries = tuple(PartitionEntry("t", TOPIC_ID, index, state, 0) for index, state in enumerate(states))
     sending = SendToBroker(2, 7, 1, {}, ())
@@ -137,7 +137,7 @@ def test_what_brokers_answer_about_many_partitions_is_understood_in_turns() -> N
 
 
 @pytest.mark.parametrize("version", [leader_and_isr.MIN_VERSION, leader_and_isr.MAX_VERSION])
-def test_a_long_request_is_read_in_turns_as_it_arrives(version: int) -> None:
+def test_a_long_request_is_read_in_slices_as_it_arrives(version: int) -> None:
     """Its long arrays are not there as lists: they can only be iterated."""
     states = [LeaderAndIsrPartitionState(topic_name="t", partition_index=index) for index in range(PARTITIONS)]
     topic = LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=states)

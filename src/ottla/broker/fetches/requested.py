@@ -30,7 +30,7 @@ PARTITIONS_AT_ONCE = 64
 PARTITIONS_PER_STEP = 16
 
 
-class AskedPartitions:
+class RequestedPartitions:
     """The partitions of a request, each once."""
 
     __slots__ = ("beyond", "forgotten", "wanted")
@@ -74,34 +74,34 @@ def is_small(request: FetchRequest) -> bool:
     )
 
 
-def named(context: RequestContext, request: FetchRequest) -> AskedPartitions:
+def named(context: RequestContext, request: FetchRequest) -> RequestedPartitions:
     """The partitions of a small request."""
-    asked = AskedPartitions()
+    requested = RequestedPartitions()
     for topic in request.topics:
-        asked.wanted.update(_wanted(topic, context.api_version))
-    return asked
+        requested.wanted.update(_wanted(topic, context.api_version))
+    return requested
 
 
 def _wanted(topic: FetchTopic, version: int) -> Iterable[tuple[PartitionKey, SessionPartition]]:
     key: TopicKey = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic
-    for asked in topic.partitions:
+    for requested in topic.partitions:
         yield (
-            (key, asked.partition),
+            (key, requested.partition),
             SessionPartition(
                 key,
-                asked.partition,
-                asked.fetch_offset,
-                asked.partition_max_bytes,
-                max(asked.current_leader_epoch, NO_EPOCH),
-                asked.last_fetched_epoch,
-                asked.log_start_offset,
+                requested.partition,
+                requested.fetch_offset,
+                requested.partition_max_bytes,
+                max(requested.current_leader_epoch, NO_EPOCH),
+                requested.last_fetched_epoch,
+                requested.log_start_offset,
             ),
         )
 
 
-def collect(context: RequestContext, request: FetchRequest) -> Steps[AskedPartitions]:
+def collect(context: RequestContext, request: FetchRequest) -> Steps[RequestedPartitions]:
     """Collect the partitions of a large request. Of those not hosted here only a limited number is kept in full."""
-    asked = AskedPartitions()
+    requested = RequestedPartitions()
     hosts = context.broker.partitions.hosts
     version = context.api_version
     unknown = number = 0
@@ -114,26 +114,26 @@ def collect(context: RequestContext, request: FetchRequest) -> Steps[AskedPartit
             if not hosts(key, index):
                 unknown += 1
                 if unknown > UNKNOWN_PARTITIONS_LIMIT:
-                    asked.beyond.setdefault(key, set()).add(index)
+                    requested.beyond.setdefault(key, set()).add(index)
                     continue
-            asked.wanted[key, index] = partition
+            requested.wanted[key, index] = partition
     session = context.broker.sessions_of(replica_id(request)).get(request.session_id)
     if session is None:
-        return asked
+        return requested
     known = session.partitions
     for forgotten in request.forgotten_topics_data:
         key = forgotten.topic_id if version >= TOPIC_IDS_SINCE else forgotten.topic
         yield
         indexes = forgotten.partitions
         for start in range(0, len(indexes), PARTITIONS_PER_STEP):
-            asked.forgotten.update(
+            requested.forgotten.update(
                 {(key, index): None for index in indexes[start : start + PARTITIONS_PER_STEP] if (key, index) in known}
             )
             yield
-    return asked
+    return requested
 
 
-def begin(context: RequestContext, request: FetchRequest, asked: AskedPartitions) -> BegunFetch | ErrorCode:
+def begin(context: RequestContext, request: FetchRequest, requested: RequestedPartitions) -> BegunFetch | ErrorCode:
     """The partitions to read and the session, or the error for the whole fetch (KIP-227)."""
     sessions = context.broker.sessions_of(replica_id(request))
     by_id = context.api_version >= TOPIC_IDS_SINCE
@@ -141,8 +141,8 @@ def begin(context: RequestContext, request: FetchRequest, asked: AskedPartitions
     epoch = request.session_epoch
     if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         sessions.remove(request.session_id)
-        wanted = list(asked.wanted.values())
-        if epoch == FINAL_EPOCH or asked.beyond:
+        wanted = list(requested.wanted.values())
+        if epoch == FINAL_EPOCH or requested.beyond:
             return BegunFetch(wanted, None, False)
         is_follower = replica_id(request) > CONSUMER_REPLICA_ID
         return BegunFetch(wanted, sessions.create(by_id, wanted, now_ms, is_follower), False)
@@ -150,9 +150,9 @@ def begin(context: RequestContext, request: FetchRequest, asked: AskedPartitions
     if isinstance(session, ErrorCode):
         return session
     keeps = True
-    if asked.wanted or asked.forgotten:
-        keeps = sessions.change(session, asked.wanted.values(), asked.forgotten)
-    if not session.partitions or not keeps or asked.beyond:
+    if requested.wanted or requested.forgotten:
+        keeps = sessions.change(session, requested.wanted.values(), requested.forgotten)
+    if not session.partitions or not keeps or requested.beyond:
         wanted = list(session.partitions.values())
         sessions.remove(session.session_id)
         return BegunFetch(wanted, None, False)
