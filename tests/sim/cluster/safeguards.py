@@ -278,7 +278,7 @@ def _trusts_restarts(patch: pytest.MonkeyPatch) -> None:
             for number, broker in event.brokers.items()
             if number in known and number != state.broker_id and known[number].epoch != broker.epoch
         ]
-        return [SetChannels(event.brokers), *effects, *state.inform(*restarted)] if restarted else effects
+        return [SetChannels(event.brokers), *effects, *self._notifier.inform(restarted)] if restarted else effects
 
     patch.setattr(partition_changes.PartitionChanges, "brokers_changed", go_on)
 
