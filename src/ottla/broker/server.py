@@ -14,9 +14,8 @@ from ottla.broker.control.control_requests import ControlRequestShell
 from ottla.broker.control.coordination import Coordination, open_coordination
 from ottla.broker.control.delta_host import DeltaHost
 from ottla.broker.control.dynamic_settings import DynamicSettings
-from ottla.broker.control.hosting import Hosting
+from ottla.broker.control.hosting import Hosting, LostLogs
 from ottla.broker.control.isr_proposals import IsrProposals
-from ottla.broker.control.lost_logs import LostLogs
 from ottla.broker.control.plane import ControlPlane
 from ottla.broker.control.startup import LogsFound, Startup, generate_broker_id
 from ottla.broker.control.watched_changes import WatchedChanges

@@ -27,7 +27,7 @@ from ottla.cluster.topics import MOST_PARTITIONS, is_internal_topic
 from ottla.wire.errors import ErrorCode
 
 NO_LEADER_EPOCH = -1
-"""Leader epoch of a replica that was not told any since its broker's start, or in a StopReplica that names none."""
+"""Leader epoch of a replica that has had none since its broker's start, or in a StopReplica that names none."""
 UNKNOWN_BROKER_EPOCH = -1
 """Broker epoch in requests of versions that have none: it is not checked."""
 #: Entries of an UpdateMetadata that are looked at in one step.

@@ -318,7 +318,7 @@ class Controller:
             for known in topic.partitions:
                 assert known.leader == NO_LEADER or known.leader in known.replicas, f"{name}: leader without replica"
         waiting = self._pending.busy.keys() - state.deletions.keys()  # deletions wait for other brokers
-        assert not waiting or not self.is_idle, f"{waiting} wait for an outcome that nobody will report"
+        assert not waiting or not self.is_idle, f"{waiting} wait for an outcome that does not come"
 
 
 def _not_controller(event: Event) -> list[Effect]:

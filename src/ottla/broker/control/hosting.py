@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ottla.cluster.control_requests import NO_LEADER_EPOCH, HostedReplica
 from ottla.cluster.image import NO_LEADER, RoleAction, RoleChange
 from ottla.env.disk import DiskError
+from ottla.zk.layout import PartitionStateZnode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from ottla.broker.control.membership import ClusterMembership
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.slices import LoopSlices
     from ottla.cluster.controller_events import PartitionKey
     from ottla.cluster.image import TopicImage
     from ottla.config.topic import LogConfig
     from ottla.storage.manager import LogManager
-
+    from ottla.zk.client import ZkClient
 
 log = logging.getLogger("ottla.controller")
 
@@ -48,6 +50,32 @@ class TopicRoles(Protocol[R]):
     def failed(self, candidate: R, change: RoleChange) -> None:
         """Note that the disk had no room for the replica."""
         ...
+
+
+class LostLogs:
+    """Tells the replicas of this broker that have lost their logs from those that never had one.
+
+    A broker whose disk was lost must not lead with an empty log what others may have acknowledged: it refuses the role
+    (KAFKA_STORAGE_ERROR), and its replica counts as offline. The controller marks new partitions in its first
+    LeaderAndIsr; where it died before it could send that, its successor does not know that they are new. The znodes say
+    so: a partition whose state was made while this process was registered has lost nothing here, since its log would
+    still be there.
+    """
+
+    def __init__(self, zk: ZkClient, membership: ClusterMembership, accepts_others: bool) -> None:
+        self._zk = zk
+        self._membership = membership
+        self._accepts_others = accepts_others
+
+    async def is_lost(self, topic: str, partition: int) -> bool:
+        """Whether a replica without a log, of a partition not marked as new, had one. Raises `ZkError`.
+
+        If the metadata is this broker's own, no other broker could lead: it begins with an empty log.
+        """
+        if not self._accepts_others:
+            return False
+        stat = await self._zk.exists(PartitionStateZnode.path(topic, partition))
+        return stat is None or stat.czxid <= self._membership.first_epoch
 
 
 async def _never(topic: str, partition: int) -> bool:

@@ -71,9 +71,9 @@ async def _unregister(control: ControlPlane, broker_id: int, slices: LoopSlices)
             return refusal
     if version is not None:
         name = str(broker_id)
-        told = Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(f"brokers/{name}"), sequential=True)
+        notification = Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(f"brokers/{name}"), sequential=True)
         try:
-            await zk.multi([Delete(BrokerConfigZnode.path(name), version), told])
+            await zk.multi([Delete(BrokerConfigZnode.path(name), version), notification])
         except NoNodeError:
             return None  # another broker was asked, too
     return None

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 class RackReads:
     """Whether consumers learn of replicas in their racks, and how much they read from followers here."""
 
-    __slots__ = ("are_told", "bytes_read", "told")
+    __slots__ = ("bytes_read", "names_followers", "referred")
 
     def __init__(self, config: BrokerConfig) -> None:
         #: Whether a leader names followers: `replica.selector.class`.
-        self.are_told = config.get_string_or_none("replica.selector.class") == RACK_AWARE
+        self.names_followers = config.get_string_or_none("replica.selector.class") == RACK_AWARE
         #: How often a leader here named a follower.
-        self.told = 0
+        self.referred = 0
         #: Bytes of records that consumers read from partitions followed here.
         self.bytes_read = 0

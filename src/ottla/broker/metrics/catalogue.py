@@ -175,7 +175,7 @@ def _of_refusals_and_cold_reads() -> Iterator[BrokerMetric]:
             "rack_reads_told_total",
             COUNTER,
             "How often a leader here told a consumer to read a partition from a follower in its rack.",
-            _one(lambda broker: broker.rack_reads.told),
+            _one(lambda broker: broker.rack_reads.referred),
         ),
         _ottla(
             "follower_read_bytes_total",

@@ -59,14 +59,14 @@ class LossReports:
         """
         hosted = partition.log
         key = (partition.topic, partition.index)
-        start, told = hosted.log_end_offset, partition.told_committed_end
+        start, known_end = hosted.log_end_offset, partition.told_committed_end
         known = self._reports.get(key, [])
         if known and known[-1].is_election and known[-1].leader_epoch == hosted.leader_epoch:
             known[-1] = known[-1]._replace(leader_epoch=leader_epoch)
             self.store(self.encoded())
             return
         self.unclean_leaderships += 1
-        end = told if told > start else UNKNOWN
+        end = known_end if known_end > start else UNKNOWN
         log.error(
             "%s: this broker leads in epoch %d without having been in sync, from offset %d on. What other replicas "
             "have from there on is lost%s",
