@@ -62,7 +62,7 @@ class Play:
         self.handle("elected", events.Elected(1, live(), topics(partitions), ClusterImage()))
         self.handle("a broker dies", events.BrokersChanged(live(b3=0)))
         self.handle("it comes back", events.BrokersChanged(live(b3=9)))
-        self.handle("another one shuts down", events.ShutdownAsked(1, 2, 1))
+        self.handle("another one shuts down", events.ShutdownRequested(1, 2, 1))
 
     def handle(self, name: str, event: events.Event) -> None:
         """Handle an event, and all that comes of it."""
@@ -70,15 +70,15 @@ class Play:
         while waiting:
             now = waiting.pop(0)
             began = time.process_time()
-            effects = self.controller.handle_in_turns(now, 0)
+            effects = self.controller.handle_in_slices(now, 0)
             self.turns[name].append((time.process_time() - began) * 1000)
             for effect in effects:
                 if isinstance(effect, events.Write):
                     waiting.append(events.Written(effect.write_id))
                 elif isinstance(effect, events.Notify):
                     waiting.append(events.Notified(effect.notify_id))
-                elif isinstance(effect, events.GoOn):
-                    waiting.append(events.WentOn(effect.go_on_id))
+                elif isinstance(effect, events.Continue):
+                    waiting.append(events.Continued(effect.continuation_id))
                 elif isinstance(effect, events.SendToBroker):
                     self._keep_largest(effect)
 

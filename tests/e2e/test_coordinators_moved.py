@@ -257,7 +257,7 @@ def test_a_coordinator_that_lives_on_answers_who_waits(group: RawGroup) -> None:
     wait_until(lambda: rebalances(group.leader), "the rebalance")
     assert cluster.controller is not None
     control = cluster.broker(cluster.controller).control
-    assert cluster._running.run(control.elect_preferred([(OFFSETS_TOPIC, 0)])) == {}
+    assert cluster._running.run(control.admin.elect_preferred([(OFFSETS_TOPIC, 0)])) == {}
     assert newcomer.end_join() is ErrorCode.NOT_COORDINATOR
     for member in group.members:
         assert member.heartbeat() is ErrorCode.NOT_COORDINATOR

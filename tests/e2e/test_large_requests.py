@@ -180,7 +180,7 @@ def test_settings_of_one_topic_asked_for_very_often_are_described_once(tmp_path:
 
     async def run() -> None:
         async with running(tmp_path) as broker:
-            assert await broker.control.ensure_topic("t0") is None
+            assert await broker.control.admin.ensure_topic("t0") is None
             frame = RequestMaker(4, "t", same=True).frame(32, ("resources",), (20_000,))
             size, probe = await measured(broker.listening[0].port, frame)
             assert size > 20_000 * 1_000

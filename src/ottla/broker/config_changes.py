@@ -24,7 +24,7 @@ from ottla.wire.sliced import mapped
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.server import Broker
+    from ottla.broker.services import BrokerServices
 
 Settle: TypeAlias = "Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal]"
 """Computes the new settings from the present ones."""
@@ -107,7 +107,7 @@ async def _change_all(
     return results
 
 
-async def _named_twice(broker: Broker, requested: Collection[RequestedChange]) -> set[Resource]:
+async def _named_twice(broker: BrokerServices, requested: Collection[RequestedChange]) -> set[Resource]:
     seen: set[Resource] = set()
     twice: set[Resource] = set()
     for one in requested:
@@ -126,9 +126,9 @@ def _refused_access(context: RequestContext, resource: Resource) -> TopicRefusal
     return None
 
 
-async def _change(broker: Broker, one: RequestedChange, validate_only: bool) -> TopicRefusal | None:
+async def _change(broker: BrokerServices, one: RequestedChange, validate_only: bool) -> TopicRefusal | None:
     if one.resource.kind == TOPIC:
-        return await broker.control.change_configs(one.resource.name, one.settle, validate_only=validate_only)
+        return await broker.control.topic_configs.change(one.resource.name, one.settle, validate_only=validate_only)
     if one.resource.kind == BROKER_LOGGER:
         return change_levels(one.changes, validate_only=validate_only)
     per_broker = bool(one.resource.name)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.authorization import Access
+from ottla.broker.connection_state import ConnectionState
 from ottla.broker.error_answers import error_response
 from ottla.net.connection import ANONYMOUS
 from ottla.wire.apis import API
@@ -16,7 +17,7 @@ from ottla.wire.sliced import encode_in_slices
 
 if TYPE_CHECKING:
     from ottla.broker.authorization import Operation, ResourceType
-    from ottla.broker.server import Broker
+    from ottla.broker.services import BrokerServices
     from ottla.net.connection import Connection, Part, Principal
     from ottla.wire.errors import ErrorCode
     from ottla.wire.framing import RequestHeader
@@ -31,34 +32,12 @@ API_VERSIONS = 18
 ADMIN_CLIENT_ID = "__admin_client"
 
 
-class ConnectionState:
-    """The broker's state for one connection, kept between requests."""
-
-    __slots__ = ("pending", "software_name", "software_version")
-
-    def __init__(self) -> None:
-        self.software_name = ""
-        self.software_version = ""
-        #: The delayed operation that the connection's request waits in; cancelled when the client disconnects.
-        self.pending: Pending | None = None
-
-
-class Pending:
-    """A delayed operation, as its connection sees it."""
-
-    __slots__ = ()
-
-    def cancel(self) -> None:
-        """Drop the operation without a response: the client has disconnected."""
-        raise NotImplementedError
-
-
 class RequestContext:
     """A request in work. Exactly one of the `reply…` methods is called for it, now or later."""
 
     __slots__ = ("api_version", "broker", "connection", "header", "permitted", "throttle_ms")
 
-    def __init__(self, broker: Broker, connection: Connection, header: RequestHeader) -> None:
+    def __init__(self, broker: BrokerServices, connection: Connection, header: RequestHeader) -> None:
         self.broker = broker
         self.connection = connection
         self.header = header

@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.context import API_VERSIONS, ConnectionState, Pending, RequestContext
+from ottla.broker.connection_state import ConnectionState, DelayedOperation
+from ottla.broker.context import API_VERSIONS, RequestContext
 from ottla.broker.intercept import AnswerError, Delay, Disconnect, Drop, Throttle
 from ottla.broker.served import SERVED
 from ottla.broker.slices import start
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.authorization import Access, Authorizer
     from ottla.broker.intercept import Intercept
     from ottla.broker.served import Handler
-    from ottla.broker.server import Broker
+    from ottla.broker.services import BrokerServices
     from ottla.env.disk import DiskFile
     from ottla.net.connection import Connection, Principal
 
@@ -56,7 +57,7 @@ CLUSTER_ELEMENT_FACTOR = 10
 ACCESSES_PER_SLICE = 64
 
 
-class RunningWork(Pending):
+class RunningWork(DelayedOperation):
     """The task of a request that is cancelled when its client disconnects."""
 
     __slots__ = ("task",)
@@ -71,7 +72,7 @@ class RunningWork(Pending):
 class Dispatcher:
     """Passes the frames of all connections to their handlers (`net.connection.Service`)."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
         self._frame_limit = broker.config.get_int("socket.request.max.bytes")
         self._element_limit = broker.config.get_int("ottla.request.max.elements")

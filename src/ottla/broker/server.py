@@ -12,12 +12,12 @@ from ottla.broker.authorization import CONSUMER_REPLICA_ID
 from ottla.broker.control.adoption import FoundPartitionDirectories
 from ottla.broker.control.control_requests import ControlRequestShell
 from ottla.broker.control.coordination import Coordination, open_coordination
+from ottla.broker.control.delta_host import DeltaHost
 from ottla.broker.control.dynamic_settings import DynamicSettings
-from ottla.broker.control.hosting import Hosting, LogsFound
+from ottla.broker.control.hosting import Hosting, LostLogs
 from ottla.broker.control.isr_proposals import IsrProposals
-from ottla.broker.control.lost_logs import LostLogs
 from ottla.broker.control.plane import ControlPlane
-from ottla.broker.control.startup import Startup, generate_broker_id
+from ottla.broker.control.startup import LogsFound, Startup, generate_broker_id
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.control.znodes import only_broker_of_all_topics
 from ottla.broker.conversions import Conversions
@@ -26,18 +26,18 @@ from ottla.broker.coordinators.evidence import LeaderOfEvidence
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
-from ottla.broker.fetches.nearest import RackReads
-from ottla.broker.handlers.metadata import MetadataCache
+from ottla.broker.fetches.rack_reads import RackReads
+from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics.service import MetricsService
 from ottla.broker.quotas.replication import ReplicationQuotas
+from ottla.broker.reconfiguration import Reconfiguration, most_connections
 from ottla.broker.replicas.losses import LossFile
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.partition import Replication
-from ottla.broker.slices import LoopSlices, start
+from ottla.broker.slices import LoopSlices
+from ottla.broker.upkeep import BrokerUpkeep
 from ottla.broker.zookeeper_offsets import OffsetZnodes
-from ottla.cluster.controller_events import UncleanElectionsChanged
-from ottla.cluster.controller_state import UNCLEAN
-from ottla.config.listeners import Endpoint, connections_of_hosts
+from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
 from ottla.env.disk import Disk, DiskError, RealDisk
@@ -50,7 +50,7 @@ from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.net.plaintext import PlaintextConnection
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager
-from ottla.storage.topic_settings import AdoptionMark, TopicSettings
+from ottla.storage.topic_settings import AdoptionMark
 from ottla.storage.upkeep import StorageSettings
 from ottla.wire.errors import WireError
 from ottla.zk.layout import ZnodeDataError
@@ -60,23 +60,15 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.broker.replicas.moving import ReplicaMover
     from ottla.broker.replicas.partition import Partition
-    from ottla.cluster.image import ClusterImage, TopicImage
+    from ottla.cluster.image import ClusterImage
     from ottla.config.broker import BrokerConfig
     from ottla.net.connection import Connect
     from ottla.peer.connection import PeerConnection
 
 log = logging.getLogger("ottla.broker")
 
-#: Interval of the background work on logs and connections, in seconds.
-TICK_S = 1.0
 #: Threads for flushes, cold reads, recovery and deletion.
 DISK_THREADS = 4
-#: File descriptors reserved for log directories, checkpoints, metadata and modules, beside connections and logs.
-RESERVED_FILES = 32
-#: Connections accepted even if the process may open very few files.
-LEAST_CONNECTIONS = 16
-#: A connection without requests for this long gives back a large receive buffer.
-SHRINK_AFTER_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +122,7 @@ class Broker:
         #: The fetch sessions of clients, and of followers: neither takes the place of the other.
         self.fetch_sessions = self._session_cache()
         self.follower_sessions = self._session_cache()
-        self.connections = ConnectionSet(self._most_connections(), config.get_int("max.connections.per.ip"))
+        self.connections = ConnectionSet(most_connections(config, self.disk), config.get_int("max.connections.per.ip"))
         #: Limits on replication.
         self.replication_quotas = ReplicationQuotas(config, self.clock.monotonic_ms)
         self.dispatcher = Dispatcher(self)
@@ -139,13 +131,15 @@ class Broker:
         self.logs = self._log_manager(None if executor is not None else DiskExecutor(MOST_THREADS))
         self.flush_on_ack = config.get_boolean("ottla.log.flush.on.ack")
         #: The ISRs proposed to the controller.
-        self.isr_proposals = IsrProposals(lambda topics: self.control.asked.alter_partitions(topics), self.slices)
+        self.isr_proposals = IsrProposals(
+            lambda topics: self.control.to_controller.alter_partitions(topics), self.slices
+        )
         self.partitions = self._replica_manager()
         self.logs.on_log_dir_failed = self._log_dir_failed
         #: Called with a message when the broker cannot continue; the caller of `start` should then stop it.
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.upkeep.on_flushed = self.partitions.flushed
-        self._idle_limit_ms = config.get_long("connections.max.idle.ms")
+        self.upkeep = BrokerUpkeep(config, self.logs, self.partitions, self.connections, self.slices, self.clock)
         self._coordination = coordination
         self._declare_what_runs()
         self.metrics = MetricsService(self)
@@ -157,13 +151,9 @@ class Broker:
         self.groups: GroupCoordinatorService
         self.zookeeper_offsets: OffsetZnodes
         self.dynamic_settings: DynamicSettings
-        self._allows_unclean_elections = False
         self._watched_changes: WatchedChanges | None = None
         self._loss_file: LossFile | None = None
         self._acceptors: list[Acceptor] = []
-        self._tick: asyncio.TimerHandle | None = None
-        #: What is left of the background work of a tick.
-        self._upkeep: asyncio.Task[None] | None = None
 
     def sessions_of(self, replica_id: int) -> FetchSessionCache:
         """The fetch sessions among which that of a fetch is; the replica id of a client is -1."""
@@ -173,7 +163,7 @@ class Broker:
         return FetchSessionCache(
             self.config.get_int("max.incremental.fetch.session.cache.slots"),
             lambda: 1 + self.randomness.below(2**31 - 1),
-            lambda asked: self.partitions.hosts(asked.topic, asked.index),
+            lambda wanted: self.partitions.hosts(wanted.topic, wanted.index),
         )
 
     def _replica_manager(self) -> ReplicaManager:
@@ -210,11 +200,6 @@ class Broker:
             cleaner_executor,
             self.randomness,
         )
-
-    def _most_connections(self) -> int:
-        # Logs take half of the file descriptors; connections must leave some for everything else.
-        most = max(LEAST_CONNECTIONS, self.disk.open_files() // 2 - RESERVED_FILES)
-        return min(self.config.get_int("max.connections"), most)
 
     @property
     def control(self) -> ControlPlane:
@@ -273,7 +258,7 @@ class Broker:
             )
             for listening, endpoint in sockets
         ]
-        self._tick = loop.call_later(TICK_S, self._on_tick)
+        self.upkeep.start()
         self.metrics.start(loop)
         return None
 
@@ -344,7 +329,7 @@ class Broker:
         except asyncio.CancelledError:
             await asyncio.wait((opening,))  # the logs cannot be closed while a thread opens them
             raise
-        self._report_storage()
+        self.upkeep.report_storage()
         if opened is not None:
             return opened.message
         identity = self.logs.directories.stored_identity
@@ -357,20 +342,11 @@ class Broker:
         self._load_loss_reports()
         control = self._control = self._control_plane(coordination, broker_id)
         control.membership.on_fatal = lambda message: self.on_fatal(message)
-        self.partitions.make_fetchers = lambda: self._fetcher_manager(control)
-        hosting = Hosting(
-            broker_id,
-            self.partitions,
-            self.slices,
-            lambda topic: control.log_config_of(topic.name, topic.configs),
-            self._keep_settings,
-            self.logs,
-            LostLogs(zk, control.membership, coordination.accepts_others).is_lost,
+        self.partitions.make_fetchers = lambda: _fetcher_manager(self, control)
+        reconfiguration = Reconfiguration(
+            self.config, self.disk, self.connections, self.logs, self.partitions, self.replication_quotas, control
         )
-        control.host = hosting
-        hosting.on_roles = control.note_roles
-        hosting.on_untaken = control.host_again
-        self.control_requests = ControlRequestShell(control, hosting, self.slices)
+        self._host_partitions(control, coordination, reconfiguration)
         startup = Startup(
             control,
             stored_cluster_id=identity.cluster_id,
@@ -383,54 +359,34 @@ class Broker:
         claimed = self.logs.directories.claim(cluster_id, broker_id)
         if claimed is not None:
             return claimed.message
-        control.subscribe_configs(self._topic_config_changed)
-        self.dynamic_settings = DynamicSettings(zk, self.config, broker_id, self._settings_changed)
+        control.topic_configs.subscribe(reconfiguration.topic_changed)
+        self.dynamic_settings = DynamicSettings(zk, self.config, broker_id, reconfiguration.broker_changed)
         await self.dynamic_settings.load()
-        self._allows_unclean_elections = self.config.get_boolean(UNCLEAN)
-        self._apply_settings()
+        reconfiguration.begin()
         started = await startup.start()
         if started is not None:
             return started.message
-        self._report_storage()
+        self.upkeep.report_storage()
         self._start_coordinators(coordination, control)
         return None
 
-    def _fetcher_manager(self, control: ControlPlane) -> ReplicaFetcherManager:
-        """The fetchers, which copy the partitions that other brokers lead."""
-        # A broker that is alone needs none of this at its start.
-        from ottla.broker.replicas.fetching.fetcher import FetcherContext
-        from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
-        from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
-        from ottla.peer.errors import BrokerUnreachableError
-
-        settings = ReplicaFetcherSettings.of(self.config)
-
-        async def connect(leader_id: int, client_id: str) -> PeerConnection:
-            leader = control.image.brokers.get(leader_id)
-            if leader is None:
-                raise BrokerUnreachableError(f"broker {leader_id} is not registered in the cluster", retriable=True)
-            return await control.connector.connect(leader, client_id, settings.timeout_ms)
-
-        surroundings = FetcherContext(
+    def _host_partitions(
+        self, control: ControlPlane, coordination: Coordination, reconfiguration: Reconfiguration
+    ) -> None:
+        """Have the partitions of this broker follow the controller: this one, or another broker's requests."""
+        hosting = Hosting(
             control.broker_id,
-            lambda: control.membership.broker_epoch,
             self.partitions,
-            self.logs,
             self.slices,
-            self.clock,
-            settings,
-            connect,
-            self.replication_quotas.follower,
-            self._is_in_sync,
+            lambda topic: control.topic_configs.log_config_of(topic.name, topic.configs),
+            reconfiguration.keep_settings,
+            self.logs,
+            LostLogs(coordination.zk, control.membership, coordination.accepts_others).is_lost,
         )
-        return ReplicaFetcherManager(surroundings, lambda: self.config.get_int("num.replica.fetchers"))
-
-    def _is_in_sync(self, partition: Partition) -> bool:
-        """Whether this broker's replica is in the ISR that the image has; True where that is not known."""
-        image = self.image
-        if not image.has_partition(partition.topic, partition.index):
-            return True
-        return self.control.broker_id in image.topics[partition.topic].partitions[partition.index].isr
+        hosting.on_no_room = control.offline_notices.host_again
+        control.publisher.host = host = DeltaHost(hosting, self.slices)
+        host.on_roles = control.offline_notices.note_roles
+        self.control_requests = ControlRequestShell(control, hosting, self.slices)
 
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
         """Start the group coordinator, and follow changes that others make to the metadata."""
@@ -438,10 +394,10 @@ class Broker:
         broker_id = control.broker_id
         sender = LeaderOfEvidence(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
-            self.config, self.clock, CoordinatorLog(self.partitions), control, self.randomness, sender
+            self.config, self.clock, CoordinatorLog(self.partitions), control.admin, self.randomness, sender
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
-        control.subscribe(self.groups.image_changed)
+        control.publisher.subscribe(self.groups.image_changed)
         self.groups.start()
         if coordination.is_shared:
             changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, broker_id, self.clock)
@@ -497,96 +453,17 @@ class Broker:
     def _log_config(self, topic: str) -> LogConfig:
         """A topic's log configuration; the broker's defaults while logs are opened, before the metadata was read."""
         if self._control is not None:
-            return self._control.log_config(topic)
+            return self._control.topic_configs.log_config(topic)
         return LogConfig.in_force(self.config, {})[0]
-
-    def _settings_changed(self) -> None:
-        """Apply changed broker settings, which topics inherit."""
-        self._apply_settings()
-        allowed = self.config.get_boolean(UNCLEAN)
-        if allowed != self._allows_unclean_elections and self.control.is_controller:
-            self.control.controller.post(UncleanElectionsChanged())
-        self._allows_unclean_elections = allowed
-        configs: dict[str, LogConfig] = {}
-        for hosted in self.logs.logs():
-            config = configs.get(hosted.topic)
-            if config is None:
-                config = configs[hosted.topic] = self.control.log_config(hosted.topic)
-            hosted.config = config
-
-    def _topic_config_changed(self, topic: str, log_config: LogConfig) -> None:
-        for index in self.partitions.indexes(topic):
-            hosted = self.logs.get(topic, index)
-            if hosted is not None:
-                hosted.config = log_config
-        self._keep_settings(self.image.topics[topic])
-
-    def _keep_settings(self, topic: TopicImage) -> None:
-        """Store the topic's settings beside its records, too."""
-        hosted = self.partitions.indexes(topic.name)
-        if hosted:
-            self.logs.topic_settings.keep(topic.name, hosted[0], TopicSettings(topic.topic_id, topic.configs))
-
-    def _apply_settings(self) -> None:
-        """Pass the current settings to the parts that keep them."""
-        self.connections.limit = self._most_connections()
-        self.connections.limit_per_host = self.config.get_int("max.connections.per.ip")
-        overrides = self.config.get_string("max.connections.per.ip.overrides")
-        self.connections.limits_of_hosts = connections_of_hosts(overrides)
-        self.connections.creation_rate = self.config.get_int("max.connection.creation.rate")
-        self.logs.apply_settings(StorageSettings.of(self.config))
-        self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
-        self.replication_quotas.apply_settings(self.config)
-        if self.partitions.fetchers is not None:
-            self.partitions.fetchers.spread()
 
     def _log_dir_failed(self, gone: list[tuple[str, int]], is_last: bool) -> None:
         """Take the partitions of a failed log directory offline; their logs are closed."""
-        self._report_storage()
+        self.upkeep.report_storage()
         self.partitions.take_offline(gone)
         if self._control is not None:
-            self._control.take_offline(gone)
+            self._control.offline_notices.take_offline(gone)
         if is_last:
             self.on_fatal(f"Shutdown broker because all log dirs in {', '.join(self.log_dirs)} have failed")
-
-    # Background
-
-    def _on_tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._tick is not None:
-            self.metrics.loop_lag.measured(self._tick.when(), loop.time())
-        self._tick = loop.call_later(TICK_S, self._on_tick)
-        if self._upkeep is None or self._upkeep.done():
-            self.slices.begin()
-            rest = start(self._keep_up())
-            self._upkeep = None if rest is None else loop.create_task(rest)
-        self.tend_connections(self.clock.monotonic_ms())
-
-    async def _keep_up(self) -> None:
-        """The background work on logs and partitions that is due; with thousands of them it takes several slices."""
-        try:
-            await self.slices.through(self.logs.upkeep.maintain(self.clock.now_ms()))
-        except DiskError as error:
-            log.error("background work on the logs failed: %s", error)
-        self._report_storage()
-        await self.slices.through(self.partitions.maintain_in_slices())
-
-    def tend_connections(self, now_ms: float) -> None:
-        """Shrink the buffers of idle connections; close those idle for `connections.max.idle.ms`, and reset ones."""
-        for connection in self.connections.snapshot():
-            connection.close_if_broken()
-            if connection.closed:
-                continue
-            idle_ms = connection.idle_ms(now_ms)
-            if idle_ms > SHRINK_AFTER_MS:
-                connection.shrink_if_idle()
-            if 0 <= self._idle_limit_ms < idle_ms:
-                connection.close_if_idle()
-
-    def _report_storage(self) -> None:
-        for note in self.logs.notes:
-            log.warning("%s", note)
-        self.logs.notes.clear()
 
     # Stop
 
@@ -604,11 +481,7 @@ class Broker:
                 # has just left; Apache Kafka's leaders do not look at their high watermark while that is refused.
                 await self.partitions.end_fetching()
             await self.control.shut_down_controlled()
-        if self._tick is not None:
-            self._tick.cancel()
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.gather(self._upkeep, return_exceptions=True)
+        await self.upkeep.stop()
         for acceptor in self._acceptors:
             acceptor.close()
         self.metrics.close()
@@ -631,5 +504,44 @@ class Broker:
             self._loss_file.close()
         # Last, since it unlocks the log directories, which another broker may take then; the first holds the metadata.
         self.logs.close()
-        self._report_storage()
+        self.upkeep.report_storage()
         self.executor.close()
+
+
+def _fetcher_manager(broker: Broker, control: ControlPlane) -> ReplicaFetcherManager:
+    """The fetchers, which copy the partitions that other brokers lead."""
+    # A broker that is alone needs none of this at its start.
+    from ottla.broker.replicas.fetching.fetcher import FetcherContext
+    from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
+    from ottla.broker.replicas.fetching.requests import ReplicaFetcherSettings
+    from ottla.peer.errors import BrokerUnreachableError
+
+    settings = ReplicaFetcherSettings.of(broker.config)
+
+    async def connect(leader_id: int, client_id: str) -> PeerConnection:
+        leader = control.image.brokers.get(leader_id)
+        if leader is None:
+            raise BrokerUnreachableError(f"broker {leader_id} is not registered in the cluster", retriable=True)
+        return await control.connector.connect(leader, client_id, settings.timeout_ms)
+
+    context = FetcherContext(
+        control.broker_id,
+        lambda: control.membership.broker_epoch,
+        broker.partitions,
+        broker.logs,
+        broker.slices,
+        broker.clock,
+        settings,
+        connect,
+        broker.replication_quotas.follower,
+        lambda partition: _is_in_sync(control, partition),
+    )
+    return ReplicaFetcherManager(context, lambda: broker.config.get_int("num.replica.fetchers"))
+
+
+def _is_in_sync(control: ControlPlane, partition: Partition) -> bool:
+    """Whether this broker's replica is in the ISR that the image has; True where that is not known."""
+    image = control.image
+    if not image.has_partition(partition.topic, partition.index):
+        return True
+    return control.broker_id in image.topics[partition.topic].partitions[partition.index].isr

@@ -13,7 +13,6 @@ to lead it, or is in sync and the partition has no leader. Apache Kafka's broker
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -23,12 +22,12 @@ from ottla.cluster.control_batches import (
     PartitionEntry,
     StopEntry,
 )
-from ottla.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from ottla.cluster.image import NO_LEADER, PartitionImage, RoleAction, TopicImage
 from ottla.cluster.topics import MOST_PARTITIONS, is_internal_topic
 from ottla.wire.errors import ErrorCode
 
 NO_LEADER_EPOCH = -1
-"""Leader epoch of a replica that got none since its broker's start, or in a StopReplica that names none."""
+"""Leader epoch of a replica that has had none since its broker's start, or in a StopReplica that names none."""
 UNKNOWN_BROKER_EPOCH = -1
 """Broker epoch in requests of versions that have none: it is not checked."""
 #: Entries of an UpdateMetadata that are looked at in one step.
@@ -60,36 +59,10 @@ class HostedReplica(NamedTuple):
     may_be_lost: bool = False
 
 
-class RoleAction(Enum):
-    """The action of a broker on a partition of a LeaderAndIsr."""
-
-    LEAD = "lead"
-    FOLLOW = "follow"
-    CREATE = "create the log"
-    """The leader is not alive: the replica gets its log, so that its high watermark is kept, and no role."""
-    IDENTIFY = "assign the topic id"
-    NONE = "nothing"
-
-
 class RoleDecision(NamedTuple):
     """The action, and the error in the response."""
 
     action: RoleAction
-    error: ErrorCode = ErrorCode.NONE
-
-
-class StopAction(Enum):
-    """The action of a broker on a partition of a StopReplica."""
-
-    STOP = "stop"
-    DELETE = "delete"
-    NONE = "nothing"
-
-
-class StopDecision(NamedTuple):
-    """The action, and the error in the response."""
-
-    action: StopAction
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -153,13 +126,13 @@ class ControlRequests:
         is_needed |= self._broker_id in entry.state.isr and not leader_is_alive
         return lacks_log(here, is_new=entry.is_new, is_needed=is_needed)
 
-    def stop(self, entry: StopEntry, here: HostedReplica) -> StopDecision:
+    def stop(self, entry: StopEntry, here: HostedReplica) -> RoleDecision:
         """Decide one entry of a StopReplica. The log of a partition that has no role is deleted, too."""
         if here.is_offline:
-            return StopDecision(StopAction.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+            return RoleDecision(RoleAction.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
         if EPOCH_DURING_DELETE != entry.leader_epoch != NO_LEADER_EPOCH and entry.leader_epoch < here.leader_epoch:
-            return StopDecision(StopAction.NONE, ErrorCode.FENCED_LEADER_EPOCH)
-        return StopDecision(StopAction.DELETE if entry.is_deletion else StopAction.STOP)
+            return RoleDecision(RoleAction.NONE, ErrorCode.FENCED_LEADER_EPOCH)
+        return RoleDecision(RoleAction.DELETE if entry.is_deletion else RoleAction.STOP)
 
 
 def is_left_behind(entry: PartitionEntry, here: HostedReplica) -> bool:

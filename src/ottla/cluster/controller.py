@@ -13,20 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.cluster.broker_notifier import BrokerNotifier
 from ottla.cluster.control_batches import UpdateMetadataBatch
 from ottla.cluster.controller_events import (
     Answer,
     BrokersChanged,
     ConfigsChanged,
+    Continue,
+    Continued,
     DeletionAnswered,
-    DeletionAsked,
     DeletionMarked,
+    DeletionRequested,
     DeletionsMarked,
     Effect,
     Elected,
-    ElectionAsked,
+    ElectionRequested,
     Event,
-    GoOn,
     IsrProposed,
     IsrRefused,
     IsrsProposed,
@@ -34,55 +36,55 @@ from ottla.cluster.controller_events import (
     LogDirsFailed,
     Notified,
     PartitionKey,
-    PartitionsAsked,
-    ReassignmentAsked,
+    PartitionsRequested,
+    ReassignmentRequested,
     ReplicaMove,
     ReplicasOffline,
     Report,
     Resigned,
     SetChannels,
     SetTimer,
-    ShutdownAsked,
+    ShutdownRequested,
     StateLost,
     TimerFired,
-    TopicAsked,
+    TopicRequested,
     TopicsFound,
     UncleanElectionsChanged,
-    WentOn,
     Written,
 )
-from ottla.cluster.controller_state import MOST_LOOKED_AT, ControllerState, nothing, why
+from ottla.cluster.controller_state import ControllerState
 from ottla.cluster.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicDelta
 from ottla.cluster.partition_changes import RETRY_MS, TAKING_OFFICE, PartitionChanges
+from ottla.cluster.pending_work import MOST_LOOKED_AT, PendingWork, why
 from ottla.cluster.proposed_isrs import ProposedIsrs
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.taking_up import TakenUp, taking_up
 from ottla.cluster.topic_changes import TopicChanges
 from ottla.cluster.topic_deletions import TopicDeletions
+from ottla.cluster.topic_loading import LoadedTopics, load_topics
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
-_ASKED = (
-    TopicAsked,
-    PartitionsAsked,
-    DeletionAsked,
-    ElectionAsked,
-    ReassignmentAsked,
+_REQUESTS = (
+    TopicRequested,
+    PartitionsRequested,
+    DeletionRequested,
+    ElectionRequested,
+    ReassignmentRequested,
     IsrProposed,
     IsrsProposed,
-    ShutdownAsked,
+    ShutdownRequested,
 )
-Asked: TypeAlias = (
-    TopicAsked
-    | PartitionsAsked
-    | DeletionAsked
-    | ElectionAsked
-    | ReassignmentAsked
+Request: TypeAlias = (
+    TopicRequested
+    | PartitionsRequested
+    | DeletionRequested
+    | ElectionRequested
+    | ReassignmentRequested
     | IsrProposed
     | IsrsProposed
-    | ShutdownAsked
+    | ShutdownRequested
 )
 
 
@@ -91,13 +93,14 @@ class Controller:
 
     def __init__(self, broker_id: int, config: BrokerConfig) -> None:
         self._state = state = ControllerState(broker_id, config)
-        state.resume = self._handle
-        deletions = TopicDeletions(state)
-        self._partitions = partitions = PartitionChanges(state, deletions)
-        isrs = ProposedIsrs(state, partitions.reassignments.isrs_changed)
-        topics = TopicChanges(state, partitions.elect_leaders)
+        self._pending = pending = PendingWork(state, self._handle)
+        self._notifier = notifier = BrokerNotifier(state, pending)
+        deletions = TopicDeletions(state, pending, notifier)
+        self._partitions = partitions = PartitionChanges(state, pending, notifier, deletions)
+        isrs = ProposedIsrs(state, pending, notifier, partitions.reassignments.isrs_changed)
+        topics = TopicChanges(state, pending, notifier, partitions.elect_leaders)
         #: Unanswered requests by token.
-        self._asked: dict[int, Asked] = {}
+        self._requests: dict[int, Request] = {}
         self._handlers: dict[type, Callable[..., list[Effect]]] = {
             Elected: self._elected,
             Resigned: self._resigned,
@@ -109,14 +112,14 @@ class Controller:
             # As in Kafka, partitions without a leader get one as soon as an unclean election is allowed.
             UncleanElectionsChanged: lambda _: partitions.elect_leaders(),
             ReplicasOffline: partitions.replicas_offline,
-            TopicAsked: topics.topic_asked,
-            PartitionsAsked: topics.partitions_asked,
-            DeletionAsked: deletions.deletion_asked,
-            ElectionAsked: partitions.election_asked,
-            ReassignmentAsked: partitions.reassignments.asked,
+            TopicRequested: topics.topic_requested,
+            PartitionsRequested: topics.partitions_requested,
+            DeletionRequested: deletions.deletion_requested,
+            ElectionRequested: partitions.election_requested,
+            ReassignmentRequested: partitions.reassignments.requested,
             IsrProposed: isrs.isr_proposed,
             IsrsProposed: isrs.isrs_proposed,
-            ShutdownAsked: partitions.shutdown_asked,
+            ShutdownRequested: partitions.shutdown_requested,
             LogDirsFailed: partitions.log_dirs_failed,
             LeaderAndIsrAnswered: partitions.leader_and_isr_answered,
             StateLost: partitions.state_lost,
@@ -186,42 +189,38 @@ class Controller:
     @property
     def is_idle(self) -> bool:
         """Whether no effect is outstanding."""
-        return not self._state.writes and not self._state.notices and not self._state.going_on
+        return self._pending.is_idle
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Handle an event and return its effects, to be carried out in order, however long that takes."""
         effects: list[Effect] = []
-        for effect in self.handle_in_turns(event, now_ms):
-            if isinstance(effect, GoOn):
-                effects.extend(self.handle(WentOn(effect.go_on_id), now_ms))
+        for effect in self.handle_in_slices(event, now_ms):
+            if isinstance(effect, Continue):
+                effects.extend(self.handle(Continued(effect.continuation_id), now_ms))
             else:
                 effects.append(effect)
         return effects
 
-    def handle_in_turns(self, event: Event, now_ms: int) -> list[Effect]:
-        """As `handle`, but after some milliseconds a `GoOn` is the last effect: the rest comes with its `WentOn`."""
+    def handle_in_slices(self, event: Event, now_ms: int) -> list[Effect]:
+        """As `handle`, but after some milliseconds the last effect is a `Continue`: the rest comes with `Continued`."""
         self._state.now_ms = now_ms
         effects: list[Effect] = []
         if isinstance(event, Elected | Resigned):
             # Refuse the pending requests of the former term; clients retry them at the new controller.
-            for asked in self._asked.values():
-                effects.extend(_not_controller(asked))
-        elif isinstance(event, _ASKED):
-            self._asked[event.token] = event
+            for request in self._requests.values():
+                effects.extend(_not_controller(request))
+        elif isinstance(event, _REQUESTS):
+            self._requests[event.token] = event
         effects.extend(self._handle(event))
         for effect in effects:
             if isinstance(effect, Answer):
-                self._asked.pop(effect.token, None)
+                self._requests.pop(effect.token, None)
         return effects
 
     def _handle(self, event: Event) -> list[Effect]:
         state = self._state
-        if isinstance(event, Written):
-            return state.writes.pop(event.write_id, nothing)(event)
-        if isinstance(event, Notified):
-            return state.notices.pop(event.notify_id, nothing)(event)
-        if isinstance(event, WentOn):
-            return state.going_on.pop(event.go_on_id, list)()
+        if isinstance(event, Written | Notified | Continued):
+            return self._pending.proceed(event)
         if not state.epoch and not isinstance(event, Elected | ReplicasOffline | TimerFired):
             return _not_controller(event)
         return self._handlers[type(event)](event)
@@ -232,7 +231,8 @@ class Controller:
         # What waits for other brokers in a former epoch would be refused.
         former: list[Effect] = [SetChannels({})] if state.epoch and state.others else []
         state.epoch = event.epoch
-        state.forget_outcomes()
+        self._pending.forget()
+        state.begin_term()
         # The other brokers report their failed log directories again to a new controller: some may work by now.
         state.offline = {own: keys for own, keys in state.offline.items() if own == state.broker_id}
         self._partitions.reassignments.forget()
@@ -242,39 +242,39 @@ class Controller:
         state.image = ClusterImage("", state.broker_id, {}, event.applied.topics)
         if event.gone:
             # Deleted under the controller before, of which this broker has not heard. Others may have their names now.
-            former.extend(state.notify(ImageDelta(tuple(TopicDelta(topic, None) for topic in event.gone))))
-        taken_up = TakenUp([], [], [])
-        steps = taking_up(event.topics, state, taken_up, is_election=True)
-        return former + state.in_turns(steps, lambda: self._take_office(event, taken_up), is_apart=True)
+            former.extend(self._notifier.notify(ImageDelta(tuple(TopicDelta(topic, None) for topic in event.gone))))
+        loaded = LoadedTopics([], [], [])
+        steps = load_topics(event.topics, state, loaded, is_election=True)
+        return former + self._pending.in_slices(steps, lambda: self._take_office(event, loaded), is_apart=True)
 
-    def _take_office(self, event: Elected, taken_up: TakenUp) -> list[Effect]:
+    def _take_office(self, event: Elected, loaded: LoadedTopics) -> list[Effect]:
         """Write what is not in order, then publish."""
         state = self._state
         brokers = {broker_id: broker.image for broker_id, broker in event.brokers.items()}
-        new = tuple(state.image.delta_of(topic.name, topic) for topic in taken_up.topics)
+        new = tuple(state.image.delta_of(topic.name, topic) for topic in loaded.topics)
         delta = ImageDelta(new, brokers, state.broker_id)
-        effects: list[Effect] = [Report(problem, True) for problem in taken_up.problems]
+        effects: list[Effect] = [Report(problem, True) for problem in loaded.problems]
         if state.others:
             effects.append(SetChannels(event.brokers))
         for broker_id in state.others:
             # Brokers know each other before they are asked to follow one another.
-            effects.extend(state.send(broker_id, UpdateMetadataBatch()))
+            effects.extend(self._notifier.send(broker_id, UpdateMetadataBatch()))
 
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
                 message = f"the metadata of the cluster could not be put in order: {why(outcome)}"
                 state.epoch = 0
                 return [Report(message, True), SetTimer(TAKING_OFFICE, state.now_ms + RETRY_MS)]
-            return state.in_turns(noted(), lambda: self._publish(delta))
+            return self._pending.in_slices(noted(), lambda: self._publish(delta))
 
         def noted() -> Iterator[tuple[int, list[Effect]]]:
-            changes = taken_up.changes
+            changes = loaded.changes
             for start in range(0, len(changes), MOST_LOOKED_AT):
                 state.note_versions(changes[start : start + MOST_LOOKED_AT])
                 yield MOST_LOOKED_AT, []
 
-        if taken_up.changes:
-            return effects + state.write(taken_up.changes, written)
+        if loaded.changes:
+            return effects + self._pending.write(loaded.changes, written)
         return effects + self._publish(delta)
 
     def _publish(self, delta: ImageDelta) -> list[Effect]:
@@ -286,13 +286,13 @@ class Controller:
                 epochs.update(self._state.epochs_in(topic))
                 yield len(topic.after.partitions) if topic.after is not None else 0, []
 
-        return self._state.in_turns(found(), lambda: self._publish_to_all(delta, epochs))
+        return self._pending.in_slices(found(), lambda: self._publish_to_all(delta, epochs))
 
     def _publish_to_all(self, delta: ImageDelta, partition_epochs: Mapping[PartitionKey, int]) -> list[Effect]:
         """Send the image to the others first: they and this broker, which has as much to do, work at the same time."""
         state = self._state
         new = state.unannounced.copy()
-        to_own = state.notify(delta, partition_epochs=partition_epochs)
+        to_own = self._notifier.notify(delta, partition_epochs=partition_epochs)
         state.unannounced = new  # the others hear of them only now
         partitions = self._partitions
 
@@ -301,12 +301,13 @@ class Controller:
             elections = partitions.elect_leaders(partitions.reassignments.resume_after)
             return to_own + elections + partitions.balance.begin()
 
-        return state.inform(state.others, informed)
+        return self._notifier.inform(state.others, informed)
 
     def _resigned(self, event: Resigned) -> list[Effect]:
         state = self._state
         state.epoch = 0
-        state.forget_outcomes()
+        self._pending.forget()
+        state.begin_term()
         return [SetChannels({})] if state.others else []
 
     def check_invariants(self) -> None:
@@ -316,7 +317,7 @@ class Controller:
             assert state.image.topic_names[topic.topic_id] == name, f"{name} is not found by its id"
             for known in topic.partitions:
                 assert known.leader == NO_LEADER or known.leader in known.replicas, f"{name}: leader without replica"
-        waiting = state.busy.keys() - state.deletions.keys()  # deletions wait for other brokers
+        waiting = self._pending.busy.keys() - state.deletions.keys()  # deletions wait for other brokers
         assert not waiting or not self.is_idle, f"{waiting} wait for an outcome that will not be reported"
 
 
@@ -326,6 +327,6 @@ def _not_controller(event: Event) -> list[Effect]:
         return [Answer(event.token, IsrRefused(error))]
     if isinstance(event, IsrsProposed):
         return [Answer(event.token, tuple(IsrRefused(error) for _ in event.proposals))]
-    if isinstance(event, _ASKED):
+    if isinstance(event, _REQUESTS):
         return [Answer(event.token, TopicRefusal(error, error.message))]
     return []

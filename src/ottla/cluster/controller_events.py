@@ -175,7 +175,7 @@ class StateLost(NamedTuple):
 # Events: requests. `token` comes back with the answer.
 
 
-class TopicAsked(NamedTuple):
+class TopicRequested(NamedTuple):
     """Create a topic. The answer is a `TopicCreated` or a refusal."""
 
     token: int
@@ -185,7 +185,7 @@ class TopicAsked(NamedTuple):
     validate_only: bool = False
 
 
-class PartitionsAsked(NamedTuple):
+class PartitionsRequested(NamedTuple):
     """Increase a topic's partitions to this number."""
 
     token: int
@@ -195,7 +195,7 @@ class PartitionsAsked(NamedTuple):
     validate_only: bool = False
 
 
-class DeletionAsked(NamedTuple):
+class DeletionRequested(NamedTuple):
     """Delete a topic with its logs; with `topic_id` only that one, and not a later one of the same name."""
 
     token: int
@@ -203,7 +203,7 @@ class DeletionAsked(NamedTuple):
     topic_id: UUID | None = None
 
 
-class ElectionAsked(NamedTuple):
+class ElectionRequested(NamedTuple):
     """Elect leaders: the preferred replicas of these partitions where they are alive and in sync.
 
     With `is_unclean`: any live replica, where the leader is not alive. None stands for all partitions. The answer is an
@@ -215,7 +215,7 @@ class ElectionAsked(NamedTuple):
     is_unclean: bool = False
 
 
-class ShutdownAsked(NamedTuple):
+class ShutdownRequested(NamedTuple):
     """A broker wants to shut down: move its leaders (ControlledShutdown). The answer is a `ShutdownProgress`.
 
     `broker_epoch` is -1 where the broker does not say it.
@@ -226,7 +226,7 @@ class ShutdownAsked(NamedTuple):
     broker_epoch: int
 
 
-class ReassignmentAsked(NamedTuple):
+class ReassignmentRequested(NamedTuple):
     """Reassign partitions to other replicas; None cancels what is under way (KIP-455).
 
     The answer, once that has begun, is a `ReassignmentResult`. With `needs_live` brokers that are to get a replica must
@@ -294,10 +294,10 @@ class Notified(NamedTuple):
     refusal: TopicRefusal | None = None
 
 
-class WentOn(NamedTuple):
-    """Another turn of the loop, which a `GoOn` has asked for. It comes before any event that is not an outcome."""
+class Continued(NamedTuple):
+    """Another slice, which a `Continue` has asked for. It comes before any event that is not an outcome."""
 
-    go_on_id: int
+    continuation_id: int
 
 
 class TimerFired(NamedTuple):
@@ -320,18 +320,18 @@ Event: TypeAlias = (
     | LeaderAndIsrAnswered
     | DeletionAnswered
     | StateLost
-    | TopicAsked
-    | PartitionsAsked
-    | DeletionAsked
-    | ElectionAsked
-    | ReassignmentAsked
+    | TopicRequested
+    | PartitionsRequested
+    | DeletionRequested
+    | ElectionRequested
+    | ReassignmentRequested
     | IsrProposed
     | IsrsProposed
-    | ShutdownAsked
+    | ShutdownRequested
     | Written
     | Notified
     | TimerFired
-    | WentOn
+    | Continued
 )
 
 
@@ -494,13 +494,15 @@ class Report(NamedTuple):
     is_error: bool = False
 
 
-class GoOn(NamedTuple):
-    """The rest of a long decision: it continues in another turn of the loop, with `WentOn`."""
+class Continue(NamedTuple):
+    """The rest of a long decision: it continues in another slice, with `Continued`."""
 
-    go_on_id: int
+    continuation_id: int
 
 
-Effect: TypeAlias = Write | Notify | SetChannels | SendToBroker | ReadBack | ReadAll | SetTimer | Answer | Report | GoOn
+Effect: TypeAlias = (
+    Write | Notify | SetChannels | SendToBroker | ReadBack | ReadAll | SetTimer | Answer | Report | Continue
+)
 
 
 class TopicCreated(NamedTuple):

@@ -1,40 +1,13 @@
-"""State shared by the parts of the controller, and the outcomes it waits for."""
+"""The controller's facts: the cluster as it knows it, and what it decides from these facts alone."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import groupby
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from ottla.cluster.control_batches import (
-    EPOCH_DURING_DELETE,
-    ControlBatches,
-    ControlRequest,
-    LeaderAndIsrBatch,
-    PartitionEntry,
-    StopEntry,
-    StopReplicaBatch,
-    UpdateMetadataBatch,
-    roles_of,
-)
-from ottla.cluster.controller_events import (
-    Effect,
-    Event,
-    GoOn,
-    LiveBroker,
-    MetadataChange,
-    Notified,
-    Notify,
-    PartitionKey,
-    PutState,
-    ReplicaMove,
-    SendToBroker,
-    Write,
-    Written,
-)
+from ottla.cluster.control_batches import EPOCH_DURING_DELETE, PartitionEntry, StopEntry, StopReplicaBatch
+from ottla.cluster.controller_events import LiveBroker, MetadataChange, PartitionKey, PutState, ReplicaMove
 from ottla.cluster.elections import is_unclean, settle
 from ottla.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicDelta, TopicImage
 from ottla.cluster.partition_set import PartitionSet
@@ -42,26 +15,10 @@ from ottla.cluster.partition_set import PartitionSet
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
-OnWritten: TypeAlias = Callable[[Written], list[Effect]]
-OnNotified: TypeAlias = Callable[[Notified], list[Effect]]
-Then: TypeAlias = Callable[[], list[Effect]]
-Change: TypeAlias = Callable[[TopicImage | None], TopicImage | None]
-"""What becomes of a topic as it is known; None: there is none."""
-
-
-#: Partitions that are looked at in one turn of the loop, some microseconds each.
-MOST_LOOKED_AT = 2_000
-#: Partitions in one UpdateMetadata with the whole state: more would hold up the loop of either broker.
-MOST_SENT = 5_000
 NO_MOVE = ReplicaMove()
 NO_STATE = -1
 """Version of a state znode that is not there yet."""
 UNCLEAN = "unclean.leader.election.enable"
-
-
-def nothing(_: object) -> list[Effect]:
-    """Ignore an outcome."""
-    return []
 
 
 class Deletion:
@@ -105,7 +62,7 @@ class Deletion:
 
 
 class ControllerState:
-    """State shared by the parts of the controller, each of which handles its own kind of events."""
+    """The facts that the parts of the controller share, each of which handles its own kind of events."""
 
     def __init__(self, broker_id: int, config: BrokerConfig) -> None:
         self.broker_id = broker_id
@@ -142,104 +99,18 @@ class ControllerState:
         #: Replicas in failed log directories, by broker.
         self.offline: dict[int, set[PartitionKey]] = {}
         self._electable: tuple[Mapping[int, LiveBroker], frozenset[int], frozenset[int]] | None = None
-        self._last_id = 0
-        self.writes: dict[int, OnWritten] = {}
-        self.notices: dict[int, OnNotified] = {}
-        #: How long decisions continue, in turns to come.
-        self.going_on: dict[int, Callable[[], list[Effect]]] = {}
-        #: Topics with a change under way, and the events queued behind it.
-        self.busy: dict[str, deque[Event]] = {}
-        #: Handles an event that was queued.
-        self.resume: Callable[[Event], list[Effect]] = nothing
 
-    def write(self, changes: Iterable[MetadataChange], then: OnWritten) -> list[Effect]:
-        """Change znodes; `then` handles the outcome."""
-        self._last_id += 1
-        self.writes[self._last_id] = then
-        return [Write(self._last_id, self.epoch, tuple(changes))]
-
-    def notify(
-        self,
-        delta: ImageDelta,
-        then: OnNotified = nothing,
-        partition_epochs: Mapping[PartitionKey, int] | None = None,
-    ) -> list[Effect]:
-        """Change the image, have this broker apply it, and send the other brokers their requests.
-
-        `partition_epochs` has `epochs_in` of all the topics, if they are known already.
-        """
-        return self._notify(delta, then, partition_epochs, None)
-
-    def notify_in_turns(
-        self, name: str, change: Change, then: OnNotified, *, is_undone_on_failure: bool = False
-    ) -> list[Effect]:
-        """As `notify` of one topic's change; the requests to the others are made in several turns where it is large.
-
-        `change` makes the new topic from the one that is known then. All is sent, and applied, at once.
-        `is_undone_on_failure` says that `then` undoes it where it cannot be applied here.
-        """
-
-        def made_delta() -> ImageDelta:
-            delta = self.delta(name, change(self.image.topics.get(name)))
-            return delta._replace(is_undone_on_failure=is_undone_on_failure)
-
-        delta = made_delta()
-        batches = self._batches()
-        basis = self._basis(name)
-
-        def made() -> list[Effect]:
-            # A safeguard: the shell lets nothing else in between.
-            if self._basis(name) != basis:
-                return self.notify(made_delta(), then)
-            return self._notify(delta, then, None, batches)
-
-        return self.in_turns(((partitions, []) for partitions in batches.adding(delta)), made)
-
-    def _basis(self, name: str) -> tuple[object, ...]:
-        """The data that the requests of a topic's change are made of, besides data of single partitions."""
-        return self.image.topics.get(name), self.electable, frozenset(self.informed)
-
-    def _batches(self) -> ControlBatches:
-        """The requests of a change to the brokers that have had the whole state."""
-        others = [broker_id for broker_id in self.informed if broker_id in self.live]
-        return ControlBatches(others, self.shutting_down, self.entry)
-
-    def _notify(
-        self,
-        delta: ImageDelta,
-        then: OnNotified,
-        partition_epochs: Mapping[PartitionKey, int] | None,
-        batches: ControlBatches | None,
-    ) -> list[Effect]:
-        """See `notify`. `batches` are the requests to the others, if they are made already."""
-        self._last_id += 1
-        self.notices[self._last_id] = then
-        epochs: dict[PartitionKey, int] = dict(partition_epochs or {})
-        for topic in delta.topics:
-            before, after = topic
-            if after is None or (before is not None and before.topic_id != after.topic_id):
-                assert before is not None
-                self._forget(before)
-            if partition_epochs is None:
-                epochs.update(self.epochs_in(topic))
-        new = self._new_in(delta)
-        new_here = new.copy()
-        for key, move in self.moves.items():
-            if self.broker_id in move.adding and self._lags(key):
-                new_here.add(key)
-        recovering = frozenset(self.recovering)
-        delta = delta._replace(partition_epochs=epochs, new_partitions=new_here, recovering=recovering)
-        self.image.apply(delta)
-        effects: list[Effect] = [Notify(self._last_id, self.broker_id, delta, self.epoch)]
-        if batches is None:
-            batches = self._batches()
-            batches.add(delta)
-        for broker_id, requests in batches.requests(with_brokers=delta.brokers is not None):
-            if new and isinstance(requests[0], LeaderAndIsrBatch):
-                self._await_logs(broker_id, requests[0])
-            effects.extend(self.send(broker_id, *requests))
-        self.unannounced.remove_all(new)
-        return effects
+    def begin_term(self) -> None:
+        """Forget the facts of the former term."""
+        self.versions.clear()
+        self.shutting_down.clear()
+        self.informed.clear()
+        self.recovering.clear()
+        self.unannounced.clear()
+        self.unanswered.clear()
+        self.moves.clear()
+        self.uncertain.clear()
+        self.deletions.clear()
 
     def epochs_in(self, delta: TopicDelta) -> dict[PartitionKey, int]:
         """The partition epochs of what changes in a topic, without those of 0."""
@@ -258,32 +129,13 @@ class ControllerState:
                     epochs[after.name, index] = version
         return epochs
 
-    def _lags(self, key: PartitionKey) -> bool:
-        """Whether this broker's replica is not in sync."""
-        known = self.image.partition(*key)
-        return known is not None and self.broker_id not in known.isr
-
-    def _await_logs(self, broker_id: int, roles: LeaderAndIsrBatch) -> None:
-        """Note the new partitions whose logs the broker is asked to make."""
-        waiting = self.unanswered.setdefault(broker_id, PartitionSet())
-        for topic, entries in groupby(roles.entries, attrgetter("topic")):
-            waiting.add_of(topic, [each.partition for each in entries if each.is_new])
-
-    def _new_in(self, delta: ImageDelta) -> PartitionSet:
-        """The partitions of this change that are announced with it."""
-        new = PartitionSet()
-        for _, after in delta.topics:
-            if after is not None:
-                new.add_of(after.name, self.unannounced.of(after.name, len(after.partitions)))
-        return new
-
     def forget_topic(self, name: str) -> None:
         """Take a topic out of the controller's image; no broker is notified."""
         topic = self.image.topics[name]
-        self._forget(topic)
+        self.forget(topic)
         self.image.apply(ImageDelta((TopicDelta(topic, None),)))
 
-    def _forget(self, topic: TopicImage) -> None:
+    def forget(self, topic: TopicImage) -> None:
         """Forget what is known of a deleted topic's znodes: a later one of its name starts without it."""
         of_partitions: tuple[dict[PartitionKey, Any], ...] = (self.versions, self.moves, self.uncertain)
         for known in filter(None, of_partitions):
@@ -293,166 +145,6 @@ class ControllerState:
             waiting.remove_topic(topic.name)
         if self.recovering:
             self.recovering.difference_update((topic.name, index) for index in range(len(topic.partitions)))
-
-    def send(self, broker_id: int, *requests: ControlRequest) -> list[Effect]:
-        """Send control requests to another broker."""
-        brokers = {known: broker.image for known, broker in self.live.items()}
-        return [SendToBroker(broker_id, self.live[broker_id].epoch, self.epoch, brokers, requests)]
-
-    def later(self, then: Callable[[], list[Effect]]) -> list[Effect]:
-        """Continue with `then` in another turn of the loop."""
-        self._last_id += 1
-        self.going_on[self._last_id] = then
-        return [GoOn(self._last_id)]
-
-    def in_turns(
-        self,
-        parts: Iterator[tuple[int, list[Effect]]],
-        then: Then = list,
-        *,
-        is_apart: bool = False,
-        is_cut: bool = False,
-    ) -> list[Effect]:
-        """The effects of all these parts, in as many turns of the loop as it takes; `then` follows.
-
-        Each part comes with the number of partitions that were looked at for it. With `is_apart` what follows, which is
-        about all of them again, has a turn of its own where the parts have had several (`is_cut`).
-        """
-        effects: list[Effect] = []
-        looked_at = 0
-        for size, found in parts:
-            effects.extend(found)
-            looked_at += size
-            if looked_at >= MOST_LOOKED_AT:
-                go_on = partial(self.in_turns, parts, then, is_apart=is_apart, is_cut=True)
-                return effects + self.later(go_on)
-        return effects + (self.later(then) if is_apart and is_cut else then())
-
-    def inform(self, broker_ids: Collection[int], then: Then = list) -> list[Effect]:
-        """Send the whole state to brokers that have registered, or to all once elected; `then` follows.
-
-        That of a large cluster is found in several turns of the loop, and sent in several requests.
-        """
-        if not broker_ids:
-            return then()
-        self.informed.update(broker_ids)
-        entries: list[PartitionEntry] = []
-
-        def found() -> list[Effect]:
-            return self._send_whole(broker_ids, entries) + then()
-
-        return self._collect(lambda state: bool(state.isr), entries, found)
-
-    def _send_whole(self, broker_ids: Collection[int], entries: Sequence[PartitionEntry]) -> list[Effect]:
-        """All metadata, and then the roles: a broker knows the others' replicas when it hears of its own.
-
-        The roles are one request, however many there are: a broker of Apache Kafka writes its checkpoint of high
-        watermarks right after the first one, without what it has not heard of.
-        """
-        parts = [entries[start : start + MOST_SENT] for start in range(0, len(entries), MOST_SENT)] or [()]
-        metadata = [UpdateMetadataBatch(tuple(part)) for part in parts]
-        roles = roles_of(broker_ids, entries)
-        effects: list[Effect] = []
-        for broker_id in broker_ids:
-            own = roles[broker_id]
-            batches = [LeaderAndIsrBatch(tuple(own))] if own else []
-            for batch in batches if self.unannounced else ():
-                self._await_logs(broker_id, batch)
-            effects += self.send(broker_id, *metadata, *(self._repeated(broker_id, batch) for batch in batches))
-        return effects
-
-    def _collect(
-        self, is_wanted: Callable[[PartitionImage], bool], entries: list[PartitionEntry], then: Then
-    ) -> list[Effect]:
-        """Put the entries of these partitions into `entries`, some in each turn; `then` follows."""
-
-        def parts() -> Iterator[tuple[int, list[Effect]]]:
-            for topic, start in self._parts():
-                part = topic.partitions[start : start + MOST_LOOKED_AT]
-                entries.extend(
-                    self.entry(topic, index, state) for index, state in enumerate(part, start) if is_wanted(state)
-                )
-                yield len(part), []
-
-        return self.in_turns(parts(), then, is_apart=True)
-
-    def _parts(self) -> Iterator[tuple[TopicImage, int]]:
-        """All topics as they are when their turn comes, a large one in parts: each with its first partition."""
-        for name in tuple(self.image.topics):
-            start = 0
-            while (topic := self.image.topics.get(name)) is not None and start < len(topic.partitions):
-                if name in self.deleting:
-                    break
-                yield topic, start
-                start += MOST_LOOKED_AT
-
-    def _repeated(self, broker_id: int, roles: LeaderAndIsrBatch) -> LeaderAndIsrBatch:
-        """The roles of a broker, with the mark of new partitions where it has not answered it before."""
-        waiting = self.unanswered.get(broker_id)
-        if not waiting:
-            return roles
-        return LeaderAndIsrBatch(
-            tuple(
-                each._replace(is_new=True) if (each.topic, each.partition) in waiting else each
-                for each in roles.entries
-            )
-        )
-
-    def refresh(self, broker_ids: Collection[int], then: Then) -> list[Effect]:
-        """Send the other brokers which replicas are offline now, where some of these brokers died or came back.
-
-        Partitions whose ISR they leave are left out: those change anyhow. `then` follows, perhaps in another turn.
-        """
-        others = [broker_id for broker_id in self.informed if broker_id in self.live and broker_id not in broker_ids]
-        if not others:
-            return then()
-        entries: list[PartitionEntry] = []
-
-        def is_wanted(state: PartitionImage) -> bool:
-            return bool(state.isr) and any(
-                one in state.replicas and (one in self.live or one not in state.isr) for one in broker_ids
-            )
-
-        def found() -> list[Effect]:
-            starts = range(0, len(entries), MOST_SENT)
-            parts = [UpdateMetadataBatch(tuple(entries[start : start + MOST_SENT])) for start in starts]
-            return [effect for broker_id in others if parts for effect in self.send(broker_id, *parts)] + then()
-
-        return self._collect(is_wanted, entries, found)
-
-    def stop_followers(self, broker_id: int, keys: Collection[PartitionKey] | None = None) -> list[Effect]:
-        """End those of the broker's replicas that are not in sync, and say that they are offline.
-
-        It shuts down, or the log directories of these replicas have failed. Those in sync leave the ISR as well.
-        """
-        left = [
-            (topic, index, known)
-            for topic in self.image.topics.values()
-            if topic.name not in self.deleting
-            for index, known in enumerate(topic.partitions)
-            if known.isr and broker_id in known.replicas and broker_id not in known.isr
-            if keys is None or (topic.name, index) in keys
-        ]
-        if not left:
-            return []
-        stops = tuple(StopEntry(topic.name, index, known.leader_epoch, False) for topic, index, known in left)
-        # This broker asks when it makes metadata, but may have some made already.
-        told = [*self.notify(ImageDelta()), *self.tell([(topic.name, index) for topic, index, _ in left])]
-        is_there = broker_id in self.informed and broker_id in self.live
-        return told + self.send(broker_id, StopReplicaBatch(stops)) if is_there else told
-
-    def tell(self, keys: Collection[PartitionKey]) -> list[Effect]:
-        """Send the other brokers the metadata of these partitions as it is now."""
-        entries = []
-        for name, index in keys:
-            known = self.image.partition(name, index)
-            if known is not None:
-                entries.append(self.entry(self.image.topics[name], index, known))
-        if not entries:
-            return []
-        metadata = UpdateMetadataBatch(tuple(entries))
-        others = [broker_id for broker_id in self.informed if broker_id in self.live]
-        return [effect for broker_id in others for effect in self.send(broker_id, metadata)]
 
     def entry(self, topic: TopicImage, index: int, state: PartitionImage) -> PartitionEntry:
         """A partition's present state in a control request."""
@@ -539,43 +231,6 @@ class ControllerState:
         """The change of one topic."""
         return ImageDelta((self.image.delta_of(name, after),))
 
-    def begin(self, name: str) -> None:
-        """Mark a change of the topic as under way."""
-        self.busy[name] = deque()
-
-    def end(self, name: str, effects: list[Effect]) -> list[Effect]:
-        """End the change of a topic and handle the events queued behind it."""
-        waiting = self.busy.pop(name, None)
-        while waiting:
-            effects.extend(self.resume(waiting.popleft()))
-            if name in self.busy:
-                self.busy[name].extend(waiting)
-                break
-        return effects
-
-    def must_wait(self, name: str, event: Event) -> bool:
-        """Queue the event and return True if a change of its topic is under way."""
-        waiting = self.busy.get(name)
-        if waiting is not None:
-            waiting.append(event)
-        return waiting is not None
-
-    def forget_outcomes(self) -> None:
-        """Ignore the outcomes of the former term's writes: a new term begins."""
-        self.writes.clear()
-        self.notices.clear()
-        self.going_on.clear()
-        self.busy.clear()
-        self.versions.clear()
-        self.shutting_down.clear()
-        self.informed.clear()
-        self.recovering.clear()
-        self.unannounced.clear()
-        self.unanswered.clear()
-        self.moves.clear()
-        self.uncertain.clear()
-        self.deletions.clear()
-
     def awaits_deletion(self, name: str) -> bool:
         """Whether the topic is gone, but for replicas that other brokers have not deleted yet."""
         deletion = self.deletions.get(name)
@@ -623,8 +278,3 @@ class ControllerState:
     def has_offline(self, name: str) -> bool:
         """Whether any replica of the topic is in a failed log directory."""
         return any(topic == name for keys in self.offline.values() for topic, _ in keys)
-
-
-def why(outcome: Written) -> str:
-    """The reason why a write failed."""
-    return outcome.refusal.message if outcome.refusal is not None else "the metadata could not be written"

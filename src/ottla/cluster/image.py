@@ -105,25 +105,34 @@ def offline_delta(image: ClusterImage, broker_id: int, partitions: Iterable[tupl
     return ImageDelta(tuple(deltas))
 
 
-class HostAction(Enum):
-    """The action of a broker on one of its partitions, or former partitions."""
+class RoleAction(Enum):
+    """The action of a broker on one of its replicas, or former replicas."""
 
-    LEAD = "become leader"
-    FOLLOW = "become follower"
+    LEAD = "lead"
+    FOLLOW = "follow"
+    CREATE = "create the log"
+    """The leader is not alive: the replica gets its log, so that its high watermark is kept, and no role."""
+    IDENTIFY = "assign the topic id"
     STOP = "stop"
     DELETE = "delete"
+    NONE = "nothing"
 
 
-class HostChange(NamedTuple):
-    """A partition of a broker, and the action on it. For DELETE the state is the former one."""
+class RoleChange(NamedTuple):
+    """A role that a replica of a broker gets or loses. For STOP and DELETE the state may be the former one."""
 
-    action: HostAction
+    action: RoleAction
     topic: TopicImage
     partition: int
     state: PartitionImage
+    partition_epoch: int = 0
+    #: Whether the leader was elected without being in sync (KIP-704).
+    is_recovering: bool = False
+    #: Whether the change is undone where the log cannot be made.
+    is_undone_on_failure: bool = False
 
 
-def hosted_changes(delta: TopicDelta, broker_id: int) -> Iterator[HostChange]:
+def hosted_changes(delta: TopicDelta, broker_id: int) -> Iterator[RoleChange]:
     """The actions of one broker for a change of a topic; none for unchanged partitions."""
     before, after = delta
     if before is not None and after is not None and before.topic_id != after.topic_id:
@@ -139,17 +148,17 @@ def hosted_changes(delta: TopicDelta, broker_id: int) -> Iterator[HostChange]:
             continue
         if now is None or broker_id not in now.replicas:
             if before is not None and was is not None and broker_id in was.replicas:
-                yield HostChange(HostAction.DELETE, before, index, was)
+                yield RoleChange(RoleAction.DELETE, before, index, was)
             continue
         assert after is not None
         if was is not None and (was.leader, was.leader_epoch) == (now.leader, now.leader_epoch):
             continue
         if now.leader == broker_id:
-            yield HostChange(HostAction.LEAD, after, index, now)
+            yield RoleChange(RoleAction.LEAD, after, index, now)
         elif now.leader != NO_LEADER:
-            yield HostChange(HostAction.FOLLOW, after, index, now)
+            yield RoleChange(RoleAction.FOLLOW, after, index, now)
         elif was is not None:
-            yield HostChange(HostAction.STOP, after, index, now)
+            yield RoleChange(RoleAction.STOP, after, index, now)
 
 
 class ClusterImage:

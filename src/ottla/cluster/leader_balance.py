@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from ottla.cluster.controller_events import Effect, PartitionKey, Report, SetTimer, Written
-from ottla.cluster.controller_state import ControllerState, nothing
+from ottla.cluster.controller_state import ControllerState
 from ottla.cluster.elections import prefer
 from ottla.cluster.image import PartitionImage
+from ottla.cluster.pending_work import PendingWork, nothing
 
 LEADER_BALANCE = "leader balance"
 #: Pause between the election of a controller and its first look.
@@ -34,8 +35,9 @@ PutInParts: TypeAlias = Callable[
 class LeaderBalance:
     """Looks at the leaders by a timer, which restarts with each term."""
 
-    def __init__(self, state: ControllerState, put_in_parts: PutInParts) -> None:
+    def __init__(self, state: ControllerState, pending: PendingWork, put_in_parts: PutInParts) -> None:
         self._state = state
+        self._pending = pending
         self._put_in_parts = put_in_parts
         self._is_on = state.config.get_boolean(ENABLE)
         self._most = state.config.get_int(PERCENTAGE) / 100
@@ -54,12 +56,12 @@ class LeaderBalance:
         return [*look, SetTimer(LEADER_BALANCE, state.now_ms + self._interval_ms)]
 
     def _look(self) -> list[Effect]:
-        """Look at all topics, in several turns of the loop, then have leaders elected."""
+        """Look at all topics, in several slices, then have leaders elected."""
         state = self._state
         preferred: Counter[int] = Counter()
         elsewhere: dict[int, list[PartitionKey]] = {}
 
-        def parts() -> Iterator[tuple[int, list[Effect]]]:
+        def counting() -> Iterator[tuple[int, list[Effect]]]:
             for name in tuple(state.image.topics):
                 topic = state.image.topics.get(name)
                 if topic is None or name in state.deleting:
@@ -77,7 +79,7 @@ class LeaderBalance:
                 effects.extend(self._put_in_parts(self._elected(unbalanced), nothing))
             return effects
 
-        return state.in_turns(parts(), looked)
+        return self._pending.in_slices(counting(), looked)
 
     def _unbalanced(
         self, preferred: Mapping[int, int], elsewhere: Mapping[int, list[PartitionKey]]
@@ -102,7 +104,7 @@ class LeaderBalance:
         state = self._state
         for key in keys:
             known = state.image.partition(*key)  # as it is after the parts before this one
-            if known is None or key in state.moves or key[0] in state.deleting or key[0] in state.busy:
+            if known is None or key in state.moves or key[0] in state.deleting or key[0] in self._pending.busy:
                 continue
             _, electable = state.alive(*key)
             after = prefer(known, electable)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TypeAlias
 
+from ottla.cluster.broker_notifier import BrokerNotifier
 from ottla.cluster.controller_events import (
     Answer,
     BrokersChanged,
     Effect,
-    ElectionAsked,
+    ElectionRequested,
     ElectionResult,
     LeaderAndIsrAnswered,
     LiveBroker,
@@ -22,16 +23,17 @@ from ottla.cluster.controller_events import (
     Report,
     SetChannels,
     SetTimer,
-    ShutdownAsked,
     ShutdownProgress,
+    ShutdownRequested,
     StateLost,
     TimerFired,
     Written,
 )
-from ottla.cluster.controller_state import MOST_LOOKED_AT, ControllerState, nothing
+from ottla.cluster.controller_state import ControllerState
 from ottla.cluster.elections import elect, hand_over, prefer
 from ottla.cluster.image import ImageDelta, PartitionImage, offline_delta
 from ottla.cluster.leader_balance import LEADER_BALANCE, LeaderBalance
+from ottla.cluster.pending_work import MOST_LOOKED_AT, PendingWork, nothing
 from ottla.cluster.reassignments import REASSIGNMENTS, Reassignments
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topic_deletions import TopicDeletions
@@ -52,13 +54,17 @@ ChangedState: TypeAlias = tuple[PartitionKey, PartitionImage]
 class PartitionChanges:
     """Decides on the leaders and ISRs of partitions."""
 
-    def __init__(self, state: ControllerState, deletions: TopicDeletions) -> None:
+    def __init__(
+        self, state: ControllerState, pending: PendingWork, notifier: BrokerNotifier, deletions: TopicDeletions
+    ) -> None:
         self._state = state
+        self._pending = pending
+        self._notifier = notifier
         self._deletions = deletions
         #: All that are registered: more than the live ones while the deaths of former registrations are not written.
         self.registered: Mapping[int, LiveBroker] = {}
-        self.reassignments = Reassignments(state, self.put)
-        self.balance = LeaderBalance(state, self.put_in_parts)
+        self.reassignments = Reassignments(state, pending, self.put)
+        self.balance = LeaderBalance(state, pending, self.put_in_parts)
         #: Whether elections of topics with a change under way were put off.
         self._is_put_off = False
 
@@ -85,7 +91,7 @@ class PartitionChanges:
             state.offline.pop(broker_id, None)
         effects: list[Effect] = [SetChannels(survivors)] if gone else []
         if registered.keys() == survivors.keys():
-            effects += state.notify(_brokers(state))
+            effects += self._notifier.notify(_brokers(state))
 
         def go_on() -> list[Effect]:
             left = self._deletions.brokers_gone(gone) if gone else []
@@ -94,7 +100,7 @@ class PartitionChanges:
             is_born = registered.keys() != survivors.keys()
             return left + (self._born() if is_born else self.elect_leaders())
 
-        return effects + state.refresh(gone, go_on)
+        return effects + self._notifier.refresh(gone, go_on)
 
     def _deaths_written(self, outcome: Written | None = None) -> list[Effect]:
         """Continue with the new registrations once the deaths are written, so that no broker follows an old leader."""
@@ -112,8 +118,8 @@ class PartitionChanges:
             effects = [effect for broker_id in born for effect in self._deletions.broker_born(broker_id)]
             return effects + self.elect_leaders(lambda _: self.reassignments.resume(born))
 
-        effects: list[Effect] = [SetChannels(registered), *state.notify(_brokers(state))]
-        return effects + state.refresh(born, lambda: state.inform(born, informed))
+        effects: list[Effect] = [SetChannels(registered), *self._notifier.notify(_brokers(state))]
+        return effects + self._notifier.refresh(born, lambda: self._notifier.inform(born, informed))
 
     def timer_fired(self, event: TimerFired) -> list[Effect]:
         """Retry failed elections and reassignments, balance leaders."""
@@ -132,7 +138,7 @@ class PartitionChanges:
     def _unsettled(self) -> Iterator[ChangedState | None]:
         """The partitions that need another leader or ISR, with their states then; sets a timer for those put off.
 
-        None stands for as many partitions as are looked at in one turn of the loop.
+        None stands for as many partitions as are looked at in one slice.
         """
         state = self._state
         live, is_simple = frozenset(state.live), not state.offline
@@ -150,7 +156,7 @@ class PartitionChanges:
                 new = state.settled(name, topic.configs, index, known)
                 if new is known:
                     continue
-                if name in state.busy:
+                if name in self._pending.busy:
                     self._is_put_off = True
                 else:
                     yield (name, index), new
@@ -165,15 +171,15 @@ class PartitionChanges:
         then: Callable[[Written | None], list[Effect]],
         begun: dict[PartitionKey, PartitionImage] | None = None,
     ) -> list[Effect]:
-        """Write these states and notify the brokers, some of them after the others, so that others have their turns.
+        """Write these states and notify the brokers, some of them after the others, so that other work gets its slices.
 
-        A None that is found ends a turn of the loop; `begun` was found in the turns before. `then` follows with the
+        A None that is found ends a slice; `begun` was found in the slices before. `then` follows with the
         outcome of the last write, or of the first that has failed; None: there was nothing.
         """
         changed = begun if begun is not None else {}
         for each in islice(found, MOST_AT_ONCE - len(changed)):
             if each is None:
-                return self._state.later(lambda: self.put_in_parts(found, then, changed))
+                return self._pending.later(lambda: self.put_in_parts(found, then, changed))
             changed[each[0]] = each[1]
 
         def go_on(outcome: Written) -> list[Effect]:
@@ -208,13 +214,13 @@ class PartitionChanges:
                 reads: list[Effect] = [ReadBack(name) for name in names]
                 return [*reads, SetTimer(ELECTIONS, state.now_ms + RETRY_MS), *then(outcome)]
             state.note_versions(changes)
-            notified = state.notify(state.image.delta_of_states(changed))
+            notified = self._notifier.notify(state.image.delta_of_states(changed))
             # An election may leave in sync just the replicas to which a partition moves.
             return notified + self.reassignments.isrs_changed(changed) + then(outcome)
 
         if not changes:
-            return effects + state.notify(state.image.delta_of_states(changed)) + then(Written(0))
-        return effects + state.write(changes, written)
+            return effects + self._notifier.notify(state.image.delta_of_states(changed)) + then(Written(0))
+        return effects + self._pending.write(changes, written)
 
     # Log directories
 
@@ -230,14 +236,16 @@ class PartitionChanges:
         if not state.epoch:
             return []
         if state.others:
-            return state.stop_followers(event.broker_id, set(event.partitions)) + self.elect_leaders()
+            return self._notifier.stop_followers(event.broker_id, set(event.partitions)) + self.elect_leaders()
         delta = offline_delta(state.image, event.broker_id, event.partitions)
-        return state.notify(delta) if delta.topics else []
+        return self._notifier.notify(delta) if delta.topics else []
 
     def log_dirs_failed(self, event: LogDirsFailed) -> list[Effect]:
         """Send the brokers the state of all their replicas: their responses say which ones are offline."""
         state = self._state
-        return state.inform([broker_id for broker_id in dict.fromkeys(event.broker_ids) if broker_id in state.informed])
+        return self._notifier.inform(
+            [broker_id for broker_id in dict.fromkeys(event.broker_ids) if broker_id in state.informed]
+        )
 
     def state_lost(self, event: StateLost) -> list[Effect]:
         """Send a broker everything again."""
@@ -245,7 +253,7 @@ class PartitionChanges:
         broker = state.live.get(broker_id)
         if broker is None or broker.epoch != event.broker_epoch or broker_id not in state.informed:
             return []
-        return state.inform([broker_id], lambda: self._deletions.broker_born(broker_id))
+        return self._notifier.inform([broker_id], lambda: self._deletions.broker_born(broker_id))
 
     def leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> list[Effect]:
         """Handle what a broker answered about its replicas."""
@@ -254,7 +262,7 @@ class PartitionChanges:
         if broker is None or broker.epoch != event.broker_epoch:
             return []
         known = state.offline.get(event.broker_id, set())
-        back = [] if known.isdisjoint(event.online) else state.notify(ImageDelta())
+        back = [] if known.isdisjoint(event.online) else self._notifier.notify(ImageDelta())
         known.difference_update(event.online)
         if event.broker_id in state.unanswered:
             state.unanswered[event.broker_id].discard_all(event.online)
@@ -266,7 +274,7 @@ class PartitionChanges:
 
     # Controlled shutdown
 
-    def shutdown_asked(self, event: ShutdownAsked) -> list[Effect]:
+    def shutdown_requested(self, event: ShutdownRequested) -> list[Effect]:
         """Move the leaders of a broker that shuts down to other replicas in sync, and take it out of the ISRs."""
         state, broker_id = self._state, event.broker_id
         broker = state.live.get(broker_id)
@@ -287,7 +295,7 @@ class PartitionChanges:
             )
             return [Answer(event.token, ShutdownProgress(remaining))]
 
-        effects: list[Effect] = [Report(f"broker {broker_id} shuts down"), *state.stop_followers(broker_id)]
+        effects: list[Effect] = [Report(f"broker {broker_id} shuts down"), *self._notifier.stop_followers(broker_id)]
         return effects + self.put_in_parts(self._handed_over(broker_id), progress)
 
     def _handed_over(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionImage]]:
@@ -305,17 +313,17 @@ class PartitionChanges:
 
     # Requests
 
-    def election_asked(self, event: ElectionAsked) -> list[Effect]:
+    def election_requested(self, event: ElectionRequested) -> list[Effect]:
         """Elect preferred replicas, or any live ones where the leader is not alive."""
         state = self._state
-        asked = event.partitions
-        if asked is None:
-            asked = [
+        keys = event.partitions
+        if keys is None:
+            keys = [
                 (name, index) for name, topic in state.image.topics.items() for index in range(len(topic.partitions))
             ]
         refusals: dict[PartitionKey, TopicRefusal] = {}
         changed: dict[PartitionKey, PartitionImage] = {}
-        for key in asked:
+        for key in keys:
             elected = self._elected(key, is_unclean=event.is_unclean)
             if isinstance(elected, TopicRefusal):
                 refusals[key] = elected

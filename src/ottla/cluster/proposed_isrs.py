@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
+from ottla.cluster.broker_notifier import BrokerNotifier
 from ottla.cluster.controller_events import (
     Answer,
     Effect,
@@ -19,8 +20,9 @@ from ottla.cluster.controller_events import (
     WriteFailure,
     Written,
 )
-from ottla.cluster.controller_state import ControllerState, why
+from ottla.cluster.controller_state import ControllerState
 from ottla.cluster.elections import isr_refusal
+from ottla.cluster.pending_work import PendingWork, why
 from ottla.wire.errors import ErrorCode
 
 #: ISRs in one write, so that it is one transaction: known to be made or not, as a whole.
@@ -30,8 +32,16 @@ ISRS_PER_WRITE = 400
 class ProposedIsrs:
     """Accepts or refuses them. `isrs_changed` gives what follows from the changes of some."""
 
-    def __init__(self, state: ControllerState, isrs_changed: Callable[[Iterable[PartitionKey]], list[Effect]]) -> None:
+    def __init__(
+        self,
+        state: ControllerState,
+        pending: PendingWork,
+        notifier: BrokerNotifier,
+        isrs_changed: Callable[[Iterable[PartitionKey]], list[Effect]],
+    ) -> None:
         self._state = state
+        self._pending = pending
+        self._notifier = notifier
         self._isrs_changed = isrs_changed
 
     def isr_proposed(self, event: IsrProposed) -> list[Effect]:
@@ -66,12 +76,12 @@ class ProposedIsrs:
             if isinstance(result, IsrAccepted)
         ]
         if not changes:
-            return [answer(results), *self._state.tell(known)]
+            return [answer(results), *self._notifier.send_metadata(known)]
 
         def take(key: PartitionKey, result: IsrAccepted | IsrRefused) -> None:
             results[places[key]] = result
 
-        return self._write_isrs(_parts(changes, ISRS_PER_WRITE), take, lambda: answer(results), known)
+        return self._write_isrs(_batches(changes, ISRS_PER_WRITE), take, lambda: answer(results), known)
 
     def _write_isrs(
         self,
@@ -87,31 +97,33 @@ class ProposedIsrs:
         changes, *others = batches
 
         def written(outcome: Written) -> list[Effect]:
-            told: list[Effect]
+            effects: list[Effect]
             if outcome.failure is None:
                 state.note_versions(changes.values())
                 for key, change in changes.items():
                     take(key, IsrAccepted(change.state, change.version + 1, change.is_recovering))
-                told = state.notify(state.image.delta_of_states({key: put.state for key, put in changes.items()}))
-                told += state.tell(() if others else known)
-                told += self._isrs_changed(changes)
+                effects = self._notifier.notify(
+                    state.image.delta_of_states({key: put.state for key, put in changes.items()})
+                )
+                effects += self._notifier.send_metadata(() if others else known)
+                effects += self._isrs_changed(changes)
                 further = self._write_isrs(others, take, answer, known)
-                return told + further if others else further + told
+                return effects + further if others else further + effects
             if _may_be_tried_again(outcome):
                 for key in chain.from_iterable(batches):
                     take(key, IsrRefused(ErrorCode.NOT_CONTROLLER))
                 return [answer(), *map(ReadBack, dict.fromkeys(name for name, _ in changes))]
             if len(changes) > 1:
                 # One BADVERSION fails the whole transaction, and must not hold up the others.
-                halves = _parts(changes, (len(changes) + 1) // 2)
+                halves = _batches(changes, (len(changes) + 1) // 2)
                 return self._write_isrs([*halves, *others], take, answer, known)
             [key] = changes
             # The znode may have this very ISR, from a write whose answer was lost: the leader asks again meanwhile.
             take(key, IsrRefused(ErrorCode.NOT_CONTROLLER))
-            told = [ReadBack(key[0]), Report(f"the ISR of {key[0]}-{key[1]} is not written: {why(outcome)}", False)]
-            return self._write_isrs(others, take, answer, known) + told
+            effects = [ReadBack(key[0]), Report(f"the ISR of {key[0]}-{key[1]} is not written: {why(outcome)}", False)]
+            return self._write_isrs(others, take, answer, known) + effects
 
-        return state.write(changes.values(), written)
+        return self._pending.write(changes.values(), written)
 
     def _decide(self, event: IsrProposed) -> PutState | IsrAccepted | IsrRefused:
         """The write for a proposal, or the answer if no write is needed."""
@@ -130,8 +142,8 @@ class ProposedIsrs:
         return PutState(event.topic, event.partition, known._replace(isr=event.isr), version, event.is_recovering)
 
 
-def _parts(changes: Mapping[PartitionKey, PutState], most: int) -> list[dict[PartitionKey, PutState]]:
-    """The changes in parts of at most `most`."""
+def _batches(changes: Mapping[PartitionKey, PutState], most: int) -> list[dict[PartitionKey, PutState]]:
+    """The changes in batches of at most `most`."""
     items = list(changes.items())
     return [dict(items[start : start + most]) for start in range(0, len(items), most)]
 

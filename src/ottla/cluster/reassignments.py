@@ -28,7 +28,7 @@ from ottla.cluster.controller_events import (
     PartitionKey,
     PutAssignment,
     ReadBack,
-    ReassignmentAsked,
+    ReassignmentRequested,
     ReassignmentResult,
     ReplicaMove,
     Report,
@@ -36,8 +36,9 @@ from ottla.cluster.controller_events import (
     WriteFailure,
     Written,
 )
-from ottla.cluster.controller_state import NO_MOVE, ControllerState, why
+from ottla.cluster.controller_state import NO_MOVE, ControllerState
 from ottla.cluster.image import NO_LEADER, PartitionImage
+from ottla.cluster.pending_work import PendingWork, why
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 
@@ -86,10 +87,10 @@ class _Request:
     """
 
     def __init__(
-        self, asked: ReassignmentAsked, refusals: dict[PartitionKey, TopicRefusal], topics: Iterable[str]
+        self, event: ReassignmentRequested, refusals: dict[PartitionKey, TopicRefusal], topics: Iterable[str]
     ) -> None:
-        self.is_by_api = asked.needs_live
-        self._token = asked.token
+        self.is_by_api = event.needs_live
+        self._token = event.token
         self._refusals = refusals
         self._waiting = set(topics)
 
@@ -104,17 +105,18 @@ class _Request:
 class Reassignments:
     """Handles the events that begin and drive reassignments."""
 
-    def __init__(self, state: ControllerState, put: Put) -> None:
+    def __init__(self, state: ControllerState, pending: PendingWork, put: Put) -> None:
         self._state = state
+        self._pending = pending
         self._put = put
         #: Moves whose target replicas lead and whose others are gone, while the topic's znode is not written yet.
         self._ending: dict[PartitionKey, ReplicaMove] = {}
 
-    def asked(self, event: ReassignmentAsked) -> list[Effect]:
+    def requested(self, event: ReassignmentRequested) -> list[Effect]:
         """Begin reassignments that a tool asks for; one that is under way is replaced, or cancelled."""
         state = self._state
         for name, _ in event.wanted:
-            if state.must_wait(name, event):
+            if self._pending.must_wait(name, event):
                 return []
         refusals: dict[PartitionKey, TopicRefusal] = {}
         begun: dict[str, dict[int, _Begun]] = {}
@@ -128,9 +130,9 @@ class Reassignments:
             return [Answer(event.token, ReassignmentResult(refusals))]
         request = _Request(event, refusals, begun)
         for name in begun:
-            state.begin(name)  # they must not change before their turn
+            self._pending.begin(name)  # they must not change before their turn
         topics = state.image.topics
-        return state.in_turns(
+        return self._pending.in_slices(
             (len(topics[name].partitions), self._begin(name, moves, request)) for name, moves in begun.items()
         )
 
@@ -211,7 +213,7 @@ class Reassignments:
                     # What is read back says whether they are written; then they continue.
                     for index, (after, move) in begun.items():
                         state.uncertain[name, index] = (after.replicas, move)
-                return state.end(name, [problem, ReadBack(name), *request.note(name, begun, refusal)])
+                return self._pending.end(name, [problem, ReadBack(name), *request.note(name, begun, refusal)])
             state.note_versions(changes)
             for index in done:
                 self._ending.pop((name, index), None)
@@ -219,9 +221,9 @@ class Reassignments:
                 state.note_move((name, index), move)
             # Replicas that only a replaced move had get StopReplica when the brokers hear of these states.
             states = {(name, index): after for index, (after, _) in begun.items()}
-            return state.end(name, [*self._carry_out(states, states), *request.note(name, (), None)])
+            return self._pending.end(name, [*self._carry_out(states, states), *request.note(name, (), None)])
 
-        return state.write(changes, written)
+        return self._pending.write(changes, written)
 
     def resume_after(self, outcome: Written | None) -> list[Effect]:
         """Continue all reassignments after an election, or later where that could not be written."""
@@ -325,7 +327,7 @@ class Reassignments:
         by_topic: dict[str, list[int]] = {}
         for name, index in keys:
             by_topic.setdefault(name, []).append(index)
-        return self._state.in_turns(self._write_end(name, indexes) for name, indexes in by_topic.items())
+        return self._pending.in_slices(self._write_end(name, indexes) for name, indexes in by_topic.items())
 
     def _write_end(self, name: str, indexes: list[int]) -> tuple[int, list[Effect]]:
         """The number of partitions looked at, and the effects that end moves of a topic."""
@@ -335,19 +337,19 @@ class Reassignments:
             for index in indexes:
                 self._ending.pop((name, index), None)
             return 0, []
-        if name in state.busy:
+        if name in self._pending.busy:
             return 0, self._again()
 
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
-                return state.end(name, [ReadBack(name), *self._again()])
+                return self._pending.end(name, [ReadBack(name), *self._again()])
             for index in indexes:
                 self._ending.pop((name, index), None)
             brokers = (
                 f"{name}-{index} is on {', '.join(map(str, topic.partitions[index].replicas))} now" for index in indexes
             )
-            return state.end(name, [Report(line) for line in brokers])
+            return self._pending.end(name, [Report(line) for line in brokers])
 
-        state.begin(name)
+        self._pending.begin(name)
         done = {index: topic.partitions[index].replicas for index in indexes}
-        return len(topic.partitions), state.write([PutAssignment(topic, state.moves_of(topic), done)], written)
+        return len(topic.partitions), self._pending.write([PutAssignment(topic, state.moves_of(topic), done)], written)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.cluster.broker_notifier import BrokerNotifier
 from ottla.cluster.configs import oversized, settings_bytes
 from ottla.cluster.controller_events import (
     AddPartitions,
@@ -18,23 +19,24 @@ from ottla.cluster.controller_events import (
     FoundTopic,
     MetadataChange,
     Notified,
-    PartitionsAsked,
+    PartitionsRequested,
     ReadBack,
     RemovePartitions,
     Report,
     SetTimer,
-    TopicAsked,
     TopicCreated,
+    TopicRequested,
     TopicsFound,
     WriteFailure,
     Written,
 )
-from ottla.cluster.controller_state import UNCLEAN, ControllerState, why
+from ottla.cluster.controller_state import UNCLEAN, ControllerState
 from ottla.cluster.elections import first_states
 from ottla.cluster.image import TopicImage
+from ottla.cluster.pending_work import PendingWork, why
 from ottla.cluster.reassignments import REASSIGNMENTS, RETRY_MS
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.taking_up import TakenUp, taking_up
+from ottla.cluster.topic_loading import LoadedTopics, load_topics
 from ottla.cluster.topics import is_internal_topic, plan_partitions, plan_topic
 from ottla.wire.errors import ErrorCode
 
@@ -42,16 +44,24 @@ from ottla.wire.errors import ErrorCode
 class TopicChanges:
     """Handles events that create or change topics."""
 
-    def __init__(self, state: ControllerState, elect_leaders: Callable[[], list[Effect]]) -> None:
+    def __init__(
+        self,
+        state: ControllerState,
+        pending: PendingWork,
+        notifier: BrokerNotifier,
+        elect_leaders: Callable[[], list[Effect]],
+    ) -> None:
         self._state = state
+        self._pending = pending
+        self._notifier = notifier
         self._elect_leaders = elect_leaders
 
     # Creation
 
-    def topic_asked(self, event: TopicAsked) -> list[Effect]:
+    def topic_requested(self, event: TopicRequested) -> list[Effect]:
         """Create a topic."""
         state, name = self._state, event.spec.name
-        if not state.awaits_deletion(name) and state.must_wait(name, event):
+        if not state.awaits_deletion(name) and self._pending.must_wait(name, event):
             return []
         if name in state.deleting:
             message = f"Topic '{name}' is marked for deletion."
@@ -72,21 +82,21 @@ class TopicChanges:
             if outcome.failure is not None:
                 return self._failed(event.token, name, outcome)
             state.note_made(topic)
-            return state.notify_in_turns(name, lambda _: topic, notified, is_undone_on_failure=True)
+            return self._notifier.notify_in_slices(name, lambda _: topic, notified, is_undone_on_failure=True)
 
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
                 return self._take_back(event.token, DeleteTopic(name, is_marked=False), name, None, outcome.refusal)
-            return state.end(name, [Answer(event.token, made)])
+            return self._pending.end(name, [Answer(event.token, made)])
 
-        state.begin(name)
+        self._pending.begin(name)
         state.unannounced.add_of(name, range(len(partitions)))
-        return state.write([CreateTopic(topic)], written)
+        return self._pending.write([CreateTopic(topic)], written)
 
-    def partitions_asked(self, event: PartitionsAsked) -> list[Effect]:
+    def partitions_requested(self, event: PartitionsRequested) -> list[Effect]:
         """Add partitions to a topic."""
         state, name = self._state, event.name
-        if not state.awaits_deletion(name) and state.must_wait(name, event):
+        if not state.awaits_deletion(name) and self._pending.must_wait(name, event):
             return []
         if name in state.deleting:
             message = "The topic is queued for deletion."
@@ -106,7 +116,7 @@ class TopicChanges:
             if outcome.failure is not None:
                 return self._failed(event.token, name, outcome)
             state.note_made(after, len(before.partitions))
-            return state.notify_in_turns(name, grown, notified, is_undone_on_failure=True)
+            return self._notifier.notify_in_slices(name, grown, notified, is_undone_on_failure=True)
 
         def grown(known: TopicImage | None) -> TopicImage | None:
             return known._replace(partitions=known.partitions + added) if known is not None else None
@@ -115,11 +125,11 @@ class TopicChanges:
             if outcome.refusal is not None:
                 undo = RemovePartitions(before, after, state.moves_of(before))
                 return self._take_back(event.token, undo, name, before, outcome.refusal)
-            return state.end(name, [Answer(event.token, None)])
+            return self._pending.end(name, [Answer(event.token, None)])
 
-        state.begin(name)
+        self._pending.begin(name)
         state.unannounced.add_of(name, range(len(before.partitions), len(after.partitions)))
-        return state.write([AddPartitions(after, len(before.partitions), state.moves_of(before))], written)
+        return self._pending.write([AddPartitions(after, len(before.partitions), state.moves_of(before))], written)
 
     def _take_back(
         self, token: int, undo: MetadataChange, name: str, before: TopicImage | None, refusal: TopicRefusal
@@ -131,23 +141,23 @@ class TopicChanges:
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
                 report = Report(f"{message}: {why(outcome)}", True)
-                return [report, *state.notify(state.delta(name, before), notified)]
-            return state.notify(state.delta(name, before), notified)
+                return [report, *self._notifier.notify(state.delta(name, before), notified)]
+            return self._notifier.notify(state.delta(name, before), notified)
 
         def notified(outcome: Notified) -> list[Effect]:
             reports: list[Effect] = []
             if outcome.refusal is not None:
                 reports.append(Report(f"{message}: {outcome.refusal.message}", True))
-            return state.end(name, [*reports, Answer(token, refusal)])
+            return self._pending.end(name, [*reports, Answer(token, refusal)])
 
-        return state.write([undo], written)
+        return self._pending.write([undo], written)
 
     def _failed(self, token: int, name: str, outcome: Written) -> list[Effect]:
         """Handle a failed write; if its outcome is unknown, the znodes are read back before anything else."""
         effects: list[Effect] = [Answer(token, outcome.refusal)]
         if outcome.failure in (WriteFailure.UNKNOWN, WriteFailure.EXISTS):
             effects.append(ReadBack(name))
-        return self._state.end(name, effects)
+        return self._pending.end(name, effects)
 
     # Topics found in the znodes
 
@@ -160,53 +170,57 @@ class TopicChanges:
         effects: list[Effect] = []
         for name in event.missing:
             is_known = name in state.image.topics and name not in state.deleting
-            if is_known and not state.must_wait(name, TopicsFound((), (name,))):
+            if is_known and not self._pending.must_wait(name, TopicsFound((), (name,))):
                 state.forget_topic(name)
         for found in event.topics:
-            if found.name in state.deleting or state.must_wait(found.name, TopicsFound((found,))):
+            if found.name in state.deleting or self._pending.must_wait(found.name, TopicsFound((found,))):
                 continue
-            effects.extend(self._take_up(found))
+            effects.extend(self._load(found))
         return effects
 
-    def _take_up(self, found: FoundTopic) -> list[Effect]:
-        """Take up what is new in a topic; a large one in several turns."""
+    def _load(self, found: FoundTopic) -> list[Effect]:
+        """Load what is new in a topic; a large one in several slices."""
         state, name = self._state, found.name
         uncertain = len(state.uncertain)
-        taken_up = TakenUp([], [], [])
+        loaded = LoadedTopics([], [], [])
 
         def looked() -> list[Effect]:
             effects: list[Effect] = []
             if len(state.uncertain) < uncertain:  # a move that was written after all continues
                 effects.append(SetTimer(REASSIGNMENTS, state.now_ms + RETRY_MS))
-            effects.extend(Report(problem, True) for problem in taken_up.problems)
-            if taken_up.topics:
-                [topic] = taken_up.topics
-                return effects + self._serve(topic, taken_up.changes)
-            if taken_up.changes:
-                return effects + state.write(taken_up.changes, lambda _: state.end(name, []))
-            return state.end(name, effects)
+            effects.extend(Report(problem, True) for problem in loaded.problems)
+            if loaded.topics:
+                [topic] = loaded.topics
+                return effects + self._serve(topic, loaded.changes)
+            if loaded.changes:
+                return effects + self._pending.write(loaded.changes, lambda _: self._pending.end(name, []))
+            return self._pending.end(name, effects)
 
-        state.begin(name)
-        return state.in_turns(taking_up((found,), state, taken_up), looked)
+        self._pending.begin(name)
+        return self._pending.in_slices(load_topics((found,), state, loaded), looked)
 
     def _serve(self, topic: TopicImage, changes: list[MetadataChange]) -> list[Effect]:
         state, name = self._state, topic.name
 
         def written(outcome: Written) -> list[Effect]:
             if outcome.failure is not None:
-                return state.end(name, [Report(f"topic {name} could not be given leaders: {why(outcome)}", True)])
+                return self._pending.end(
+                    name, [Report(f"topic {name} could not be given leaders: {why(outcome)}", True)]
+                )
             state.note_versions(changes)
-            return state.notify_in_turns(name, lambda _: topic, notified)
+            return self._notifier.notify_in_slices(name, lambda _: topic, notified)
 
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
-                return state.end(name, [Report(f"topic {name} cannot be served: {outcome.refusal.message}", True)])
+                return self._pending.end(
+                    name, [Report(f"topic {name} cannot be served: {outcome.refusal.message}", True)]
+                )
             message = f"topic {name} was made or grown in the metadata: {len(topic.partitions)} partitions"
-            return state.end(name, [Report(message)])
+            return self._pending.end(name, [Report(message)])
 
         if changes:
-            return state.write(changes, written)
-        return state.notify_in_turns(name, lambda _: topic, notified)
+            return self._pending.write(changes, written)
+        return self._notifier.notify_in_slices(name, lambda _: topic, notified)
 
     def configs_changed(self, event: ConfigsChanged) -> list[Effect]:
         """Update a topic's settings in the image; other brokers read them from the znodes."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ottla.cluster.broker_notifier import BrokerNotifier
 from ottla.cluster.controller_events import (
     Answer,
     DeleteTopic,
     DeletionAnswered,
-    DeletionAsked,
     DeletionMarked,
+    DeletionRequested,
     DeletionsMarked,
     Effect,
     MarkDeletion,
@@ -26,6 +27,7 @@ from ottla.cluster.controller_events import (
     Written,
 )
 from ottla.cluster.controller_state import ControllerState, Deletion
+from ottla.cluster.pending_work import PendingWork
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 
@@ -33,13 +35,15 @@ from ottla.wire.errors import ErrorCode
 class TopicDeletions:
     """Handles events that delete topics."""
 
-    def __init__(self, state: ControllerState) -> None:
+    def __init__(self, state: ControllerState, pending: PendingWork, notifier: BrokerNotifier) -> None:
         self._state = state
+        self._pending = pending
+        self._notifier = notifier
 
-    def deletion_asked(self, event: DeletionAsked) -> list[Effect]:
+    def deletion_requested(self, event: DeletionRequested) -> list[Effect]:
         """Delete a topic with its logs."""
         state, name = self._state, event.name
-        if not state.awaits_deletion(name) and state.must_wait(name, event):
+        if not state.awaits_deletion(name) and self._pending.must_wait(name, event):
             return []
         error = None
         known = state.image.topics.get(name)
@@ -55,12 +59,12 @@ class TopicDeletions:
         def marked(outcome: Written) -> list[Effect]:
             # An existing mark is as good.
             if outcome.failure not in (None, WriteFailure.EXISTS):
-                return state.end(name, [Answer(event.token, outcome.refusal)])
+                return self._pending.end(name, [Answer(event.token, outcome.refusal)])
             return self._delete(name, event.token)
 
-        state.begin(name)
+        self._pending.begin(name)
         # The mark is written first, so that an interrupted deletion is finished later.
-        return state.write([MarkDeletion(name)], marked)
+        return self._pending.write([MarkDeletion(name)], marked)
 
     def deletions_marked(self, event: DeletionsMarked) -> list[Effect]:
         """Delete the marked topics, or remove the marks if deletion is disabled (`delete.topic.enable`)."""
@@ -79,22 +83,22 @@ class TopicDeletions:
     def deletion_marked(self, event: DeletionMarked) -> list[Effect]:
         """Finish the deletion of a marked topic."""
         state, name = self._state, event.name
-        if state.must_wait(name, event) or name in state.deletions:
+        if self._pending.must_wait(name, event) or name in state.deletions:
             return []
         if name not in state.image.topics:
             if state.has_offline(name):
                 return []
-            state.begin(name)
+            self._pending.begin(name)
             return self._remove_znodes(name, None)
-        state.begin(name)
+        self._pending.begin(name)
         if state.config.get_boolean("delete.topic.enable"):
             return self._delete(name, None)
 
         def unmarked(_: Written) -> list[Effect]:
-            return state.end(name, [])
+            return self._pending.end(name, [])
 
         message = f"topic {name} is marked for deletion, which delete.topic.enable forbids"
-        return [Report(message, True), *state.write([UnmarkDeletion(name)], unmarked)]
+        return [Report(message, True), *self._pending.write([UnmarkDeletion(name)], unmarked)]
 
     def _delete(self, name: str, token: int | None) -> list[Effect]:
         """Delete a marked topic."""
@@ -105,18 +109,20 @@ class TopicDeletions:
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
                 del state.deletions[name]
-                return state.end(name, _answer(token, outcome.refusal))
+                return self._pending.end(name, _answer(token, outcome.refusal))
             if state.has_offline(name) and not deletion.remaining:
                 # Its partition directory would bring it back: the mark stays until the broker starts with all its log
                 # directories.
                 del state.deletions[name]
                 error = ErrorCode.REQUEST_TIMED_OUT
                 message = f"topic {name} is deleted when the broker starts with all of its log directories"
-                return state.end(name, [Report(message, True), *_answer(token, TopicRefusal(error, error.message))])
+                return self._pending.end(
+                    name, [Report(message, True), *_answer(token, TopicRefusal(error, error.message))]
+                )
             deletion.is_done_here = True
             return self._proceed(deletion)
 
-        return state.notify_in_turns(name, lambda _: None, notified)
+        return self._notifier.notify_in_slices(name, lambda _: None, notified)
 
     def _proceed(self, deletion: Deletion) -> list[Effect]:
         """Remove the znodes where all replicas are deleted; put the deletion off where only dead brokers are left."""
@@ -125,16 +131,16 @@ class TopicDeletions:
             return []
         if not deletion.remaining:
             del state.deletions[name]
-            if name not in state.busy:
-                state.begin(name)
+            if name not in self._pending.busy:
+                self._pending.begin(name)
             return self._remove_znodes(name, deletion.token)
-        if name not in state.busy:
+        if name not in self._pending.busy:
             return []
         # The topic is gone for clients, and its name is not free.
         token, deletion.token = deletion.token, None
         brokers = ", ".join(map(str, sorted(deletion.remaining)))
         report = Report(f"the deletion of topic {name} ends when its replicas on broker {brokers} are deleted")
-        return state.end(name, [report, *_answer(token, None)])
+        return self._pending.end(name, [report, *_answer(token, None)])
 
     def deletion_answered(self, event: DeletionAnswered) -> list[Effect]:
         """Handle what a broker has deleted. What it could not delete waits until its next registration."""
@@ -173,7 +179,7 @@ class TopicDeletions:
             effect
             for deletion in state.deletions.values()
             if broker_id in deletion.remaining
-            for effect in state.send(broker_id, deletion.stops(broker_id))
+            for effect in self._notifier.send(broker_id, deletion.stops(broker_id))
         ]
 
     def _remove_znodes(self, name: str, token: int | None) -> list[Effect]:
@@ -185,9 +191,9 @@ class TopicDeletions:
                 state.deleting.discard(name)
             elif outcome.failure is WriteFailure.UNKNOWN:
                 effects.append(ReadBack(name))
-            return state.end(name, effects)
+            return self._pending.end(name, effects)
 
-        return state.write([DeleteTopic(name)], written)
+        return self._pending.write([DeleteTopic(name)], written)
 
 
 def _answer(token: int | None, refusal: TopicRefusal | None) -> list[Effect]:

@@ -323,7 +323,7 @@ class EmbeddedCluster(StartedAndStopped):
             factor = min(DEFAULT_FACTOR, self._count)
         settings = {setting.replace("_", "."): str(value) for setting, value in configs.items()}
         spec = TopicSpec(name, partitions, factor, {}, settings)
-        created = await self._brokers[controller].control.create_topic(spec)
+        created = await self._brokers[controller].control.admin.create_topic(spec)
         if isinstance(created, TopicRefusal):
             raise TestBrokerError(f"the topic {name} cannot be created: {created.message}")
         await self._until_in_sync(name, WAIT_TIMEOUT_S)

@@ -57,14 +57,14 @@ async def _create_topic(broker: Broker, name: str, declared: TopicDeclaration) -
         partitions = int(settings.get("partitions", 1))
     except (ValueError, TypeError):
         raise TestBrokerError(f"the topic {name}: {settings['partitions']!r} is not a number of partitions") from None
-    created = await broker.control.create_topic(TopicSpec(name, partitions, 1, {}, configs))
+    created = await broker.control.admin.create_topic(TopicSpec(name, partitions, 1, {}, configs))
     if isinstance(created, TopicRefusal):
         raise TestBrokerError(f"the topic {name} cannot be created: {created.message}")
 
 
 async def delete_topic(broker: Broker, name: str) -> None:
     """Delete a topic. Raises `TestBrokerError` where that is refused."""
-    refusal = await broker.control.delete_topic(name)
+    refusal = await broker.control.admin.delete_topic(name)
     if refusal is not None:
         raise TestBrokerError(f"the topic {name} cannot be deleted: {refusal.message}")
 

@@ -204,7 +204,7 @@ def test_a_full_disk_is_waited_for(cluster: Cluster) -> None:
 def test_a_replica_that_a_full_disk_had_no_room_for_is_made_later(
     cluster: Cluster, is_controller: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("ottla.broker.control.plane.HOST_AGAIN_S", 0.05)
+    monkeypatch.setattr("ottla.broker.control.offline_notices.HOST_AGAIN_S", 0.05)
     elect(cluster, is_failing=is_controller)
     moving = TopicPartition("moving", 0)
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.control.plane import ClusterSession, ControlPlane
+from ottla.broker.control.coordination import ClusterSession
+from ottla.broker.control.plane import ControlPlane
 from ottla.broker.control.startup import Startup
 from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.refusal import TopicRefusal
@@ -95,7 +96,7 @@ async def with_topics() -> ControlPlane:
     )
     assert await Startup(topics).start() is None
     for name, partitions in (("plain", 2), ("a.b_c", 1)):
-        assert isinstance(await topics.create_topic(TopicSpec(name, partitions, 1)), TopicCreated)
+        assert isinstance(await topics.admin.create_topic(TopicSpec(name, partitions, 1)), TopicCreated)
     return topics
 
 
@@ -112,7 +113,7 @@ def check(result: object, kafka: str) -> None:
 def test_creation_is_refused_in_kafkas_words(label: str) -> None:
     async def scenario() -> object:
         topics = await with_topics()
-        return await topics.create_topic(SPECS[label], validate_only="internal" in label or "only" in label)
+        return await topics.admin.create_topic(SPECS[label], validate_only="internal" in label or "only" in label)
 
     check(asyncio.run(scenario()), ERRORS[f"create {label}"])
 
@@ -122,13 +123,13 @@ def test_growth_is_refused_in_kafkas_words(label: str) -> None:
     async def scenario() -> object:
         topics = await with_topics()
         name, count, assignments = GROWTH[label]
-        return await topics.create_partitions(name, count, assignments, validate_only=label == "validate-only")
+        return await topics.admin.create_partitions(name, count, assignments, validate_only=label == "validate-only")
 
     check(asyncio.run(scenario()), ERRORS[f"partitions {label}"])
 
 
 def test_deletion_is_refused_in_kafkas_words() -> None:
     async def scenario() -> object:
-        return await (await with_topics()).delete_topic("nope")
+        return await (await with_topics()).admin.delete_topic("nope")
 
     check(asyncio.run(scenario()), ERRORS["delete unknown"])

@@ -16,10 +16,8 @@ from ottla.cluster.control_requests import (
     ControlHeader,
     ControlRequests,
     HostedReplica,
-    RoleAction,
-    StopAction,
 )
-from ottla.cluster.image import PartitionImage
+from ottla.cluster.image import PartitionImage, RoleAction
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import decode
 from ottla.wire.framing import parse_request_header, parse_response_header
@@ -80,7 +78,7 @@ class Broker:
                 entry = StopEntry(topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
                 decision = self.requests.stop(entry, self.hosted.get(key, HostedReplica()))
                 errors[key] = int(decision.error)
-                if decision.action is StopAction.DELETE:
+                if decision.action is RoleAction.DELETE:
                     self.hosted.pop(key, None)
         return errors
 

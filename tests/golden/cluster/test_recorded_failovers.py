@@ -182,7 +182,7 @@ class Failovers:
             if any(state.move)
         }
         if wanted:
-            self.play.handle(events.ReassignmentAsked(self.play.transcript._token(), wanted))
+            self.play.handle(events.ReassignmentRequested(self.play.transcript._token(), wanted))
         elif known is None or len(known.partitions) < len(found.partitions):
             state = self.play.transcript.controller._state
             states = [

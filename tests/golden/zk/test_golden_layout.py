@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.control.plane import ClusterSession, ControlPlane
+from ottla.broker.control.coordination import ClusterSession
+from ottla.broker.control.plane import ControlPlane
 from ottla.broker.control.startup import Startup
 from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.topics import GROUP_METADATA_TOPIC, TopicSpec
@@ -129,14 +130,14 @@ async def same_life() -> Tree:
         TopicSpec("a.b_c", 1, 1),
         TopicSpec("todelete", 1, 1),
     ):
-        made = await topics.create_topic(spec)
+        made = await topics.admin.create_topic(spec)
         assert isinstance(made, TopicCreated)
-    assert await topics.create_partitions("plain", 4) is None
-    assert await topics.delete_topic("todelete") is None
-    assert await topics.ensure_topic("autocreated") is None
-    assert await topics.ensure_topic(GROUP_METADATA_TOPIC) is None
+    assert await topics.admin.create_partitions("plain", 4) is None
+    assert await topics.admin.delete_topic("todelete") is None
+    assert await topics.admin.ensure_topic("autocreated") is None
+    assert await topics.admin.ensure_topic(GROUP_METADATA_TOPIC) is None
     assert await topics.producer_ids.next() == 0
-    altered = await topics.change_configs("plain", lambda _: {"retention.ms": "12345"}, validate_only=False)
+    altered = await topics.topic_configs.change("plain", lambda _: {"retention.ms": "12345"}, validate_only=False)
     assert altered is None
     return store.tree
 

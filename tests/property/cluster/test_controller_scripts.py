@@ -135,9 +135,9 @@ class Script:
             factor = chance.randint(1, len(self.live))
             spec = TopicSpec(f"t{chance.randrange(6)}", chance.randint(1, 4), factor)
             drawn = Chance(chance.randrange(len(self.live)), chance.randrange(len(self.live)))
-            self.handle(events.TopicAsked(token, spec, drawn, self.transcript._new_id()))
+            self.handle(events.TopicRequested(token, spec, drawn, self.transcript._new_id()))
         elif kind == "shutdown" and others:
-            self.handle(events.ShutdownAsked(token, chance.choice(others), -1))
+            self.handle(events.ShutdownRequested(token, chance.choice(others), -1))
         elif kind == "balance":
             self.handle(events.TimerFired(LEADER_BALANCE))
         elif kind == "term":
@@ -148,18 +148,18 @@ class Script:
     def _change(self, kind: str, token: int, key: tuple[str, int]) -> None:
         chance, known = self.chance, self.image.topics[key[0]].partitions[key[1]]
         if kind == "grow":
-            self.handle(events.PartitionsAsked(token, key[0], key[1] + 2))
+            self.handle(events.PartitionsRequested(token, key[0], key[1] + 2))
         elif kind == "delete":
-            self.handle(events.DeletionAsked(token, key[0]))
+            self.handle(events.DeletionRequested(token, key[0]))
         elif kind == "move":
             target = tuple(chance.sample(sorted(self.live), chance.randint(1, len(self.live))))
-            self.handle(events.ReassignmentAsked(token, {key: target}, chance.random() < 0.5))
+            self.handle(events.ReassignmentRequested(token, {key: target}, chance.random() < 0.5))
         elif kind == "cancel":
             moves = self.transcript.controller.reassignments()
             cancelled = chance.choice(sorted(moves)) if moves else key
-            self.handle(events.ReassignmentAsked(token, {cancelled: None}, needs_live=True))
+            self.handle(events.ReassignmentRequested(token, {cancelled: None}, needs_live=True))
         elif kind in ("prefer", "unclean"):
-            self.handle(events.ElectionAsked(token, [key], kind == "unclean"))
+            self.handle(events.ElectionRequested(token, [key], kind == "unclean"))
         elif known.leader != NO_LEADER:
             version = self.transcript.controller._state.version(*key)
             others = [broker for broker in known.replicas if broker in self.live and broker != known.leader]

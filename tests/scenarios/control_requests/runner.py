@@ -22,11 +22,9 @@ from ottla.cluster.control_requests import (
     ControlHeader,
     ControlRequests,
     HostedReplica,
-    RoleAction,
-    StopAction,
     updating_topic,
 )
-from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage
+from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, RoleAction
 from ottla.wire.errors import ErrorCode
 from support.steps import result_of
 
@@ -89,7 +87,7 @@ class Transcript:
             name, _, epoch = part.partition("=")
             one = StopEntry(*key_of(name), int(epoch), "delete" in flags)
             action, error = self.machine.stop(one, self.replicas.get(key_of(name), HostedReplica()))
-            if action is StopAction.DELETE:
+            if action is RoleAction.DELETE:
                 self.replicas.pop(key_of(name), None)
             lines.append(f"{name}: {error.name if error else action.value}")
         return lines

@@ -107,13 +107,13 @@ class Transcript:
             assignments,
             dict(options),
         )
-        return events.TopicAsked(self._token(), spec, Chance(0, 0), self._new_id(), validate)
+        return events.TopicRequested(self._token(), spec, Chance(0, 0), self._new_id(), validate)
 
     def _grow(self, words: list[str]) -> events.Event:
-        return events.PartitionsAsked(self._token(), words[0], int(words[1]))
+        return events.PartitionsRequested(self._token(), words[0], int(words[1]))
 
     def _delete(self, words: list[str]) -> events.Event:
-        return events.DeletionAsked(self._token(), words[0])
+        return events.DeletionRequested(self._token(), words[0])
 
     def _marked(self, words: list[str]) -> events.Event:
         return events.DeletionsMarked(tuple(words))
@@ -125,13 +125,13 @@ class Transcript:
         return events.ReplicasOffline(int(words[0]), [key(word) for word in words[1:]])
 
     def _prefer(self, words: list[str]) -> events.Event:
-        return events.ElectionAsked(self._token(), [key(word) for word in words])
+        return events.ElectionRequested(self._token(), [key(word) for word in words])
 
     def _unclean(self, words: list[str]) -> events.Event:
-        return events.ElectionAsked(self._token(), [key(word) for word in words], is_unclean=True)
+        return events.ElectionRequested(self._token(), [key(word) for word in words], is_unclean=True)
 
     def _shutdown(self, words: list[str]) -> events.Event:
-        return events.ShutdownAsked(self._token(), int(words[0]), int(words[1]) if len(words) > 1 else -1)
+        return events.ShutdownRequested(self._token(), int(words[0]), int(words[1]) if len(words) > 1 else -1)
 
     def _dirs(self, words: list[str]) -> events.Event:
         return events.LogDirsFailed([int(word) for word in words])
@@ -144,13 +144,13 @@ class Transcript:
 
     def _move(self, words: list[str]) -> events.Event:
         wanted = dict(zip(map(key, words[::2]), map(numbers, words[1::2]), strict=True))
-        return events.ReassignmentAsked(self._token(), wanted)
+        return events.ReassignmentRequested(self._token(), wanted)
 
     def _reassign(self, words: list[str]) -> events.Event:
         targets = [
             None if word == "cancel" else tuple(int(each) for each in word.split("+") if each) for word in words[1::2]
         ]
-        return events.ReassignmentAsked(
+        return events.ReassignmentRequested(
             self._token(), dict(zip(map(key, words[::2]), targets, strict=True)), needs_live=True
         )
 

@@ -19,7 +19,7 @@ from ottla.broker.handlers import produce
 from ottla.broker.replicas.fetching import fetcher as fetchers
 from ottla.broker.replicas.fetching.machine import FetcherMachine
 from ottla.broker.replicas.partition import AwaitedOffsets, Partition
-from ottla.cluster import control_requests, controller_state, elections, partition_changes, proposed_isrs, taking_up
+from ottla.cluster import control_requests, controller_state, elections, partition_changes, proposed_isrs, topic_loading
 from ottla.cluster.control_requests import ControlHeader, ControlRequests, HostedReplica, RoleDecision
 from ottla.cluster.controller_events import PutState, SetChannels
 from ottla.cluster.image import PartitionImage
@@ -277,14 +277,14 @@ def _trusts_restarts(patch: pytest.MonkeyPatch) -> None:
             for number, broker in event.brokers.items()
             if number in known and number != state.broker_id and known[number].epoch != broker.epoch
         ]
-        return [SetChannels(event.brokers), *effects, *state.inform(*restarted)] if restarted else effects
+        return [SetChannels(event.brokers), *effects, *self._notifier.inform(restarted)] if restarted else effects
 
     patch.setattr(partition_changes.PartitionChanges, "brokers_changed", go_on)
 
 
 def _trusts_unseen_restarts(patch: pytest.MonkeyPatch) -> None:
     """A broker that registered anew while there was no controller stays in the ISR, and leads."""
-    patch.setattr(taking_up, "_registered_since", lambda *_: frozenset())
+    patch.setattr(topic_loading, "_registered_since", lambda *_: frozenset())
 
 
 def _leads_without_log(patch: pytest.MonkeyPatch) -> None:

@@ -266,7 +266,7 @@ class Scene(SeedRun):
         assert controller.process is not None
         assert controller.broker is not None
         self.tell(f"broker {number} is asked for the preferred leader")
-        controller.process.start(_quietly(controller.broker.control.elect_preferred([PLACE])))
+        controller.process.start(_quietly(controller.broker.control.admin.elect_preferred([PLACE])))
 
     async def prefer(self, number: int) -> None:
         """Have the preferred leader elected, again and again until it leads."""

@@ -28,7 +28,7 @@ class MoverDies(Scene):
         assert controller.process is not None
         assert controller.broker is not None
         self.tell(f"broker 4 is asked to move the partition to {target}")
-        controller.process.start(controller.broker.control.reassign({PLACE: target}))
+        controller.process.start(controller.broker.control.admin.reassign({PLACE: target}))
         end_s = self.cluster.loop.time() + SESSION_S
         while not self._removes:
             if self.cluster.loop.time() >= end_s:

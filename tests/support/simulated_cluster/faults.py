@@ -348,7 +348,7 @@ class ClusterFaults:
         keys: list[PartitionKey] = [
             (name, index) for name, topic in control.image.topics.items() for index in range(len(topic.partitions))
         ]
-        controller.process.start(_quietly(control.elect_preferred(keys)))
+        controller.process.start(_quietly(control.admin.elect_preferred(keys)))
 
     @property
     def clients(self) -> list[str]:

@@ -116,7 +116,7 @@ def with_broker(folder: Path, scenario: Callable[[Ask], Awaitable[None]], **sett
         broker = Broker(config)
         assert await broker.start() is None
         try:
-            await broker.control.create_topic(TopicSpec("t", 1))
+            await broker.control.admin.create_topic(TopicSpec("t", 1))
             await scenario(Ask(broker))
         finally:
             await broker.stop()

@@ -135,7 +135,7 @@ def test_a_restart_keeps_cluster_id_broker_id_and_topics(tmp_path: Path) -> None
     async def scenario() -> None:
         first = Broker(config(tmp_path))
         assert await first.start() is None
-        assert await first.control.ensure_topic("orders") is None
+        assert await first.control.admin.ensure_topic("orders") is None
         known = (first.id, first.image.cluster_id, first.image.topics["orders"].topic_id)
         await first.stop()
         second = Broker(config(tmp_path))
@@ -151,7 +151,7 @@ def test_without_meta_properties_the_broker_stays_who_it_was(tmp_path: Path, cap
     async def once(broker_id: str) -> None:
         broker = Broker(config(tmp_path, broker_id=broker_id))
         assert await broker.start() is None
-        assert await broker.control.ensure_topic("orders") is None
+        assert await broker.control.admin.ensure_topic("orders") is None
         assert broker.id == 1001
         assert broker.image.topics["orders"].partitions[0].leader == 1001
         await broker.stop()
@@ -195,7 +195,7 @@ def test_directories_in_another_order_are_refused_where_the_topics_settings_woul
         broker = Broker(config(tmp_path, log_dirs=f"{first},{second}"))
         assert await broker.start() is None
         kept = TopicSpec("orders", 2, 1, configs={"retention.ms": "-1"})
-        assert isinstance(await broker.control.create_topic(kept), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(kept), TopicCreated)
         await broker.stop()
 
     async def refused() -> None:
@@ -239,7 +239,9 @@ def test_lost_coordination_metadata_costs_no_records(tmp_path: Path, beside: boo
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
         for name, configs in kept.items():
-            assert isinstance(await broker.control.create_topic(TopicSpec(name, 1, 1, configs=configs)), TopicCreated)
+            assert isinstance(
+                await broker.control.admin.create_topic(TopicSpec(name, 1, 1, configs=configs)), TopicCreated
+            )
             await old_records(broker, name)
         await broker.stop()
 
@@ -274,8 +276,8 @@ def test_settings_beside_the_records_follow_those_of_the_topic(tmp_path: Path) -
     async def scenario() -> None:
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 2)), TopicCreated)
-        refused = await broker.control.change_configs("t", lambda _: {"retention.ms": "5"}, validate_only=False)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", 2)), TopicCreated)
+        refused = await broker.control.topic_configs.change("t", lambda _: {"retention.ms": "5"}, validate_only=False)
         assert refused is None
         topic_id = broker.image.topics["t"].topic_id
         await broker.stop()
@@ -291,7 +293,7 @@ def test_stray_directories_are_kept_and_not_served(tmp_path: Path, caplog: pytes
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
         for name in ("stray", "t"):
-            assert isinstance(await broker.control.create_topic(TopicSpec(name, 1)), TopicCreated)
+            assert isinstance(await broker.control.admin.create_topic(TopicSpec(name, 1)), TopicCreated)
         await old_records(broker, "stray")
         await broker.stop()
         (tmp_path / "stray-0").rename(tmp_path / "other-0")
@@ -351,10 +353,10 @@ def test_deleting_a_topic_takes_its_partitions_out_of_service(tmp_path: Path) ->
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
         try:
-            assert await broker.control.ensure_topic("gone") is None
+            assert await broker.control.admin.ensure_topic("gone") is None
             partition = broker.partitions.get("gone", 0)
             assert partition is not None
-            assert await broker.control.delete_topic("gone") is None
+            assert await broker.control.admin.delete_topic("gone") is None
             assert broker.partitions.get("gone", 0) is None
             assert broker.partitions.get_by_id(partition.topic_id, 0) is None
             assert broker.logs.get("gone", 0) is None
@@ -368,7 +370,7 @@ def test_stopping_reports_how_much_is_forced_to_disk(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
-        assert await broker.control.ensure_topic("t") is None
+        assert await broker.control.admin.ensure_topic("t") is None
         partition = broker.partitions.get("t", 0)
         assert partition is not None
         batch = bytearray(encode_batch([Record(0, broker.clock.now_ms(), None, b"value", ())]))
@@ -386,15 +388,15 @@ def test_partitions_that_could_not_all_be_added_are_not_there(tmp_path: Path) ->
         broker = Broker(config(tmp_path), disk=disk)
         assert await broker.start() is None
         try:
-            assert isinstance(await broker.control.create_topic(TopicSpec("t", 1)), TopicCreated)
+            assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", 1)), TopicCreated)
             disk.fail("open", "*/t-2", errno.ENOSPC)
-            refusal = await broker.control.create_partitions("t", 4)
+            refusal = await broker.control.admin.create_partitions("t", 4)
             assert refusal is not None
             assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
             assert broker.partitions.indexes("t") == [0]
             assert [log.partition for log in broker.logs.logs() if log.topic == "t"] == [0]
             disk.heal()
-            assert await broker.control.create_partitions("t", 4) is None
+            assert await broker.control.admin.create_partitions("t", 4) is None
             assert broker.partitions.indexes("t") == [0, 1, 2, 3]
         finally:
             await broker.stop()
@@ -412,16 +414,16 @@ def test_connections_are_closed_by_their_idle_time_and_new_ones_are_not_old(tmp_
             while not len(broker.connections):  # noqa: ASYNC110 - the acceptor signals nothing
                 await asyncio.sleep(0)
             now_ms = broker.clock.monotonic_ms()
-            broker.tend_connections(now_ms)
-            broker.tend_connections(now_ms + 59_000)
+            broker.upkeep.tend_connections(now_ms)
+            broker.upkeep.tend_connections(now_ms + 59_000)
             assert len(broker.connections) == 1, "a connection that has not asked anything yet is young"
             [connection] = broker.connections.snapshot()
             writer.write(bytes((0, 0, 1)))
             while not connection.bytes_in:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0)
-            broker.tend_connections(now_ms + 61_000)
+            broker.upkeep.tend_connections(now_ms + 61_000)
             assert len(broker.connections) == 1, "something has come"
-            broker.tend_connections(now_ms + 122_000)
+            broker.upkeep.tend_connections(now_ms + 122_000)
             assert len(broker.connections) == 0
             assert await asyncio.wait_for(reader.read(), 10) == b""
             writer.close()
@@ -446,7 +448,7 @@ def test_the_directory_of_another_topic_of_that_name_is_not_served(tmp_path: Pat
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
         for name in ("t", "u"):
-            assert isinstance(await broker.control.create_topic(TopicSpec(name, 1)), TopicCreated)
+            assert isinstance(await broker.control.admin.create_topic(TopicSpec(name, 1)), TopicCreated)
             assert appended(broker, name) == 0
         await broker.stop()
         own = named.read_text()
@@ -476,7 +478,7 @@ def test_a_directory_that_names_no_topic_id_gets_that_of_its_topic(tmp_path: Pat
         named = tmp_path / "t-0" / "partition.metadata"
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 1)), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", 1)), TopicCreated)
         assert appended(broker, "t") == 0
         await broker.stop()
         own = named.read_bytes()
@@ -521,7 +523,7 @@ def test_a_partition_whose_directory_cannot_be_opened_is_offline_alone(
     async def scenario() -> None:
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 3)), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", 3)), TopicCreated)
         await broker.stop()
         (tmp_path / "t-1" / f"{99:020}.log").mkdir()
         again = Broker(config(tmp_path))
@@ -552,13 +554,13 @@ def test_a_deleted_topic_leaves_nothing_to_the_collector(tmp_path: Path) -> None
         assert await broker.start() is None
         try:
             for name in ("kept", "deleted"):
-                made = await broker.control.create_topic(TopicSpec(name, 1, 1, {}, {}))
+                made = await broker.control.admin.create_topic(TopicSpec(name, 1, 1, {}, {}))
                 assert isinstance(made, TopicCreated)
             del made
             gc.collect()
             gc.disable()
             before = objects_of_a_partition()
-            assert await broker.control.delete_topic("deleted") is None
+            assert await broker.control.admin.delete_topic("deleted") is None
             await asyncio.sleep(0)
             assert len(before) == 5
             assert before - objects_of_a_partition() == dict.fromkeys(before, 1)

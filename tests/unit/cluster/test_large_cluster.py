@@ -57,15 +57,15 @@ def led_by(made: Controller, broker: int) -> int:
     return sum(state.leader == broker for state in made.image.topics["t"].partitions)
 
 
-def in_turns(made: Controller, event: events.Event) -> list[list[events.Effect]]:
+def in_slices(made: Controller, event: events.Event) -> list[list[events.Effect]]:
     """The effects of each turn of one event, and of the writes and notices that come of it."""
     turns: list[list[events.Effect]] = []
     waiting = [event]
     while waiting:
-        turns.append(made.handle_in_turns(waiting.pop(0), 0))
+        turns.append(made.handle_in_slices(waiting.pop(0), 0))
         for effect in turns[-1]:
-            if isinstance(effect, events.GoOn):
-                waiting.append(events.WentOn(effect.go_on_id))
+            if isinstance(effect, events.Continue):
+                waiting.append(events.Continued(effect.continuation_id))
             elif isinstance(effect, events.Notify):
                 waiting.append(events.Notified(effect.notify_id))
             elif isinstance(effect, events.Write):
@@ -73,15 +73,15 @@ def in_turns(made: Controller, event: events.Event) -> list[list[events.Effect]]
     return turns
 
 
-def test_the_whole_state_is_found_in_several_turns_and_metadata_sent_in_several_requests(
+def test_the_whole_state_is_found_in_several_slices_and_metadata_sent_in_several_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A broker that returns, and a controller that is elected; all together it is what one turn would have sent."""
     sent: dict[int, list[dict[tuple[int, type], list[object]]]] = {}
     for most in (10, 100_000):
-        for module in ("controller", "controller_state", "partition_changes"):
+        for module in ("controller", "pending_work", "broker_notifier", "partition_changes"):
             monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", most)
-        monkeypatch.setattr("ottla.cluster.controller_state.MOST_SENT", most)
+        monkeypatch.setattr("ottla.cluster.broker_notifier.MOST_SENT", most)
         config = parse_broker_config({"broker.id": "1"})
         assert isinstance(config, BrokerConfig)
         made = Controller(1, config)
@@ -100,7 +100,7 @@ def test_the_whole_state_is_found_in_several_turns_and_metadata_sent_in_several_
             events.BrokersChanged(BROKERS | {3: events.LiveBroker(BrokerImage(3, ()), 9)}),
             election_after_death,
         ):
-            turns = in_turns(made, event)
+            turns = in_slices(made, event)
             made.check_invariants()
             assert made.is_idle
             found = [each for effects in turns for each in effects if isinstance(each, events.SendToBroker)]
@@ -129,7 +129,7 @@ def test_a_new_controller_sends_the_roles_before_its_own_broker_takes_its_own(mo
     state = events.FoundPartitionState((3, 2, 1), 3, 0, (3, 2, 1), 0)
     topic = events.FoundTopic("t1", UUID(int=1), UUID(int=1), (state,) * 25, {}, False)
     live = {number: broker for number, broker in BROKERS.items() if number != 3}
-    turns = in_turns(made, events.Elected(2, live, [topic], ClusterImage()))
+    turns = in_slices(made, events.Elected(2, live, [topic], ClusterImage()))
     effects = [effect for turn in turns for effect in turn]
     [own] = [effect for effect in effects if isinstance(effect, events.Notify) and effect.delta.topics]
     assert len(own.delta.partition_epochs) == 25
@@ -151,7 +151,7 @@ def test_what_is_known_of_a_topic_made_anew_is_not_forgotten_with_its_predecesso
     topic = events.FoundTopic("t", UUID(int=2), UUID(int=2), (found,), {}, False)
     effects = [
         effect
-        for turn in in_turns(made, events.Elected(4, BROKERS, [topic], ClusterImage(), gone=[before]))
+        for turn in in_slices(made, events.Elected(4, BROKERS, [topic], ClusterImage(), gone=[before]))
         for effect in turn
     ]
     gone, published, *_ = (each for each in effects if isinstance(each, events.Notify) and each.delta.topics)
@@ -161,13 +161,13 @@ def test_what_is_known_of_a_topic_made_anew_is_not_forgotten_with_its_predecesso
     assert made._state.moves == {("t", 0): events.ReplicaMove((3,), ())}
 
 
-def test_partitions_without_a_live_leader_are_looked_for_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_without_a_live_leader_are_looked_for_in_several_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     made = many_topics(monkeypatch, 3)
-    turns = in_turns(made, events.TimerFired("elections"))
-    assert sum(isinstance(effect, events.GoOn) for turn in turns for effect in turn) == 4
+    turns = in_slices(made, events.TimerFired("elections"))
+    assert sum(isinstance(effect, events.Continue) for turn in turns for effect in turn) == 4
     assert not any(written(turn) for turn in turns)
     monkeypatch.setattr("ottla.cluster.partition_changes.MOST_AT_ONCE", 20)
-    turns = in_turns(made, events.BrokersChanged({1: BROKERS[1], 2: BROKERS[2]}))
+    turns = in_slices(made, events.BrokersChanged({1: BROKERS[1], 2: BROKERS[2]}))
     assert [len(write.changes) for turn in turns for write in written(turn)] == [20, 20, 16]
     assert {state.isr for topic in made.image.topics.values() for state in topic.partitions} == {(2, 1)}
     assert made.is_idle
@@ -214,7 +214,7 @@ def test_a_part_that_fails_ends_it_until_the_timer() -> None:
 
 def test_a_controlled_shutdown_goes_on_in_parts_and_is_answered_at_its_end() -> None:
     made = controller()
-    turns = play(made, made.handle(events.ShutdownAsked(7, 3, 1), 0))
+    turns = play(made, made.handle(events.ShutdownRequested(7, 3, 1), 0))
     assert [len(write.changes) for turn in turns for write in written(turn)] == [MOST_AT_ONCE, MOST_AT_ONCE, REST]
     answers = [effect for turn in turns for effect in turn if isinstance(effect, events.Answer)]
     assert answers == [events.Answer(7, events.ShutdownProgress(()))]
@@ -259,7 +259,7 @@ def test_isrs_behind_a_write_without_an_answer_are_not_tried() -> None:
 
 def many_topics(monkeypatch: pytest.MonkeyPatch, leader: int) -> Controller:
     """Eight topics of seven partitions on 1, 2 and 3, preferring 3; ten partitions are looked at in a turn."""
-    for module in ("controller", "controller_state", "partition_changes"):
+    for module in ("controller", "pending_work", "broker_notifier", "partition_changes"):
         monkeypatch.setattr(f"ottla.cluster.{module}.MOST_LOOKED_AT", 10)
     config = parse_broker_config({"broker.id": "1"})
     assert isinstance(config, BrokerConfig)
@@ -270,14 +270,14 @@ def many_topics(monkeypatch: pytest.MonkeyPatch, leader: int) -> Controller:
         for number in range(1, 9)
     ]
     live = {**BROKERS, 4: events.LiveBroker(BrokerImage(4, ()), 1)}
-    in_turns(made, events.Elected(1, live, topics, ClusterImage()))
+    in_slices(made, events.Elected(1, live, topics, ClusterImage()))
     return made
 
 
-def test_moves_of_many_topics_begin_and_end_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moves_of_many_topics_begin_and_end_in_several_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     made = many_topics(monkeypatch, 3)
     wanted = {(f"t{number}", 6): (4, 2, 1) for number in range(1, 9)}
-    turns = in_turns(made, events.ReassignmentAsked(7, wanted))
+    turns = in_slices(made, events.ReassignmentRequested(7, wanted))
     assert max(len(written(turn)) for turn in turns) <= 2, "of two topics with seven partitions each"
     assert made.reassigning == 8
     answers = [effect for turn in turns for effect in turn if isinstance(effect, events.Answer)]
@@ -289,7 +289,7 @@ def test_moves_of_many_topics_begin_and_end_in_several_turns(monkeypatch: pytest
         proposals.append(
             events.IsrProposed(0, known.leader, 1, name, index, known.leader_epoch, version, (*known.isr, 4))
         )
-    turns = in_turns(made, events.IsrsProposed(8, proposals))
+    turns = in_slices(made, events.IsrsProposed(8, proposals))
     ends = [
         sum(isinstance(change, events.PutAssignment) for write in written(turn) for change in write.changes)
         for turn in turns
@@ -302,10 +302,10 @@ def test_moves_of_many_topics_begin_and_end_in_several_turns(monkeypatch: pytest
     made.check_invariants()
 
 
-def test_leaders_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaders_are_looked_at_in_several_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     made = many_topics(monkeypatch, 2)
-    turns = in_turns(made, events.TimerFired("leader balance"))
-    assert sum(isinstance(effect, events.GoOn) for turn in turns for effect in turn) == 4
+    turns = in_slices(made, events.TimerFired("leader balance"))
+    assert sum(isinstance(effect, events.Continue) for turn in turns for effect in turn) == 4
     assert {state.leader for topic in made.image.topics.values() for state in topic.partitions} == {3}
     assert made.is_idle
 

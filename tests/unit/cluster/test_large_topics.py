@@ -25,14 +25,14 @@ PARTITIONS = 230
 NAME = "large"
 BROKERS = {number: events.LiveBroker(BrokerImage(number, ()), 1) for number in (1, 2, 3)}
 ASSIGNMENT: Assignment = {index: ((index % 3) + 1, (index + 1) % 3 + 1) for index in range(PARTITIONS)}
-REQUEST = events.TopicAsked(7, TopicSpec(NAME, assignments=ASSIGNMENT), Chance(0, 0), UUID(int=9))
+REQUEST = events.TopicRequested(7, TopicSpec(NAME, assignments=ASSIGNMENT), Chance(0, 0), UUID(int=9))
 
 
 @pytest.fixture(autouse=True)
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.cluster.controller_state.MOST_LOOKED_AT", MOST)
+    monkeypatch.setattr("ottla.cluster.pending_work.MOST_LOOKED_AT", MOST)
     monkeypatch.setattr("ottla.cluster.control_batches.STEP_PARTITIONS", 10)
-    monkeypatch.setattr("ottla.cluster.taking_up.STEP_PARTITIONS", 10)
+    monkeypatch.setattr("ottla.cluster.topic_loading.STEP_PARTITIONS", 10)
 
 
 def controller() -> Controller:
@@ -47,11 +47,11 @@ def play(made: Controller, *first: events.Event) -> Iterator[list[events.Effect]
     """The effects of each turn, when all writes and notices succeed."""
     waiting = list(first)
     while waiting:
-        effects = made.handle_in_turns(waiting.pop(0), 0)
+        effects = made.handle_in_slices(waiting.pop(0), 0)
         yield effects
         for effect in effects:
-            if isinstance(effect, events.GoOn):
-                waiting.append(events.WentOn(effect.go_on_id))
+            if isinstance(effect, events.Continue):
+                waiting.append(events.Continued(effect.continuation_id))
             elif isinstance(effect, events.Notify):
                 waiting.append(events.Notified(effect.notify_id))
             elif isinstance(effect, events.Write):
@@ -63,12 +63,12 @@ def sent(turns: list[list[events.Effect]]) -> list[events.SendToBroker]:
 
 
 def go_ons(turns: list[list[events.Effect]]) -> int:
-    return sum(isinstance(effect, events.GoOn) for turn in turns for effect in turn)
+    return sum(isinstance(effect, events.Continue) for turn in turns for effect in turn)
 
 
 def all_at_once(monkeypatch: pytest.MonkeyPatch, *first: events.Event) -> list[list[events.SendToBroker]]:
     """What is sent for each of these events when no turn ends before its time."""
-    monkeypatch.setattr("ottla.cluster.controller_state.MOST_LOOKED_AT", 100_000)
+    monkeypatch.setattr("ottla.cluster.pending_work.MOST_LOOKED_AT", 100_000)
     made = controller()
     return [sent(list(play(made, event))) for event in first]
 
@@ -77,8 +77,8 @@ def test_a_large_topic_is_made_grows_and_goes_as_a_small_one_does(monkeypatch: p
     made = controller()
     asked = (
         REQUEST,
-        events.PartitionsAsked(8, NAME, 2 * PARTITIONS),
-        events.DeletionAsked(9, NAME),
+        events.PartitionsRequested(8, NAME, 2 * PARTITIONS),
+        events.DeletionRequested(9, NAME),
     )
     seen = []
     for event in asked:
@@ -104,7 +104,7 @@ def test_new_partitions_are_new_for_the_brokers_once() -> None:
     roles = [entry for each in sent(turns) for entry in each.requests[0].entries if isinstance(entry, PartitionEntry)]
     assert len(roles) > PARTITIONS
     assert all(entry.is_new for entry in roles)
-    turns = list(play(made, events.PartitionsAsked(8, NAME, PARTITIONS + 1)))
+    turns = list(play(made, events.PartitionsRequested(8, NAME, PARTITIONS + 1)))
     [notice] = [effect for turn in turns for effect in turn if isinstance(effect, events.Notify)]
     assert list(notice.delta.new_partitions) == [(NAME, PARTITIONS)]
     assert not made._state.unannounced
@@ -113,12 +113,12 @@ def test_new_partitions_are_new_for_the_brokers_once() -> None:
 def test_what_comes_in_between_is_part_of_the_change() -> None:
     """A broker dies after some of the requests were made: the topic is sent as it is then, and nothing to the dead."""
     made = controller()
-    [write] = made.handle_in_turns(REQUEST, 0)
+    [write] = made.handle_in_slices(REQUEST, 0)
     assert isinstance(write, events.Write)
-    [go_on] = made.handle_in_turns(events.Written(write.write_id), 0)
-    assert isinstance(go_on, events.GoOn)
+    [go_on] = made.handle_in_slices(events.Written(write.write_id), 0)
+    assert isinstance(go_on, events.Continue)
     without_3 = {number: broker for number, broker in BROKERS.items() if number != 3}
-    turns = list(play(made, events.BrokersChanged(without_3), events.WentOn(go_on.go_on_id)))
+    turns = list(play(made, events.BrokersChanged(without_3), events.Continued(go_on.continuation_id)))
     told = [each for each in sent(turns) if any(request.entries for request in each.requests)]
     assert {each.broker_id for each in told} == {2}
     with_3 = {index for index, replicas in ASSIGNMENT.items() if 3 in replicas}
@@ -130,7 +130,7 @@ def test_what_comes_in_between_is_part_of_the_change() -> None:
 def test_an_isr_that_changes_while_a_topic_grows_is_kept() -> None:
     made = controller()
     list(play(made, REQUEST))
-    [write] = made.handle_in_turns(events.PartitionsAsked(8, NAME, 2 * PARTITIONS), 0)
+    [write] = made.handle_in_slices(events.PartitionsRequested(8, NAME, 2 * PARTITIONS), 0)
     assert isinstance(write, events.Write)
     proposal = events.IsrProposed(0, 1, 1, NAME, 0, 0, 0, (1,))
     list(play(made, events.IsrsProposed(3, [proposal])))
@@ -139,7 +139,7 @@ def test_an_isr_that_changes_while_a_topic_grows_is_kept() -> None:
     assert made.image.topics[NAME].partitions[0] == PartitionImage(1, 0, (1, 2), (1,))
 
 
-def test_a_large_topic_that_others_made_is_taken_up_in_several_turns() -> None:
+def test_a_large_topic_that_others_made_is_taken_up_in_several_slices() -> None:
     made = controller()
     found = events.FoundTopic(
         NAME,
@@ -156,17 +156,17 @@ def test_a_large_topic_that_others_made_is_taken_up_in_several_turns() -> None:
     assert all(state.leader == state.replicas[0] for state in topic.partitions)
     assert made.is_idle
     made.check_invariants()
-    assert made._state.busy == {}
+    assert made._pending.busy == {}
 
 
 def test_a_deletion_waits_until_a_topic_is_taken_up() -> None:
     made = controller()
     states = tuple(events.FoundPartitionState((1, 2)) for _ in range(PARTITIONS))
     found = events.FoundTopic(NAME, UUID(int=5), UUID(int=5), states, {}, False)
-    [go_on] = made.handle_in_turns(events.TopicsFound([found]), 0)
-    assert isinstance(go_on, events.GoOn)
-    assert made.handle_in_turns(events.DeletionAsked(4, NAME), 0) == []
-    turns = list(play(made, events.WentOn(go_on.go_on_id)))
+    [go_on] = made.handle_in_slices(events.TopicsFound([found]), 0)
+    assert isinstance(go_on, events.Continue)
+    assert made.handle_in_slices(events.DeletionRequested(4, NAME), 0) == []
+    turns = list(play(made, events.Continued(go_on.continuation_id)))
     changes = [change for turn in turns for each in turn if isinstance(each, events.Write) for change in each.changes]
     assert isinstance(changes[-1], events.MarkDeletion)
     assert NAME not in made.image.topics
@@ -176,10 +176,10 @@ def test_a_deletion_waits_until_a_topic_is_taken_up() -> None:
 def test_a_topic_that_no_znode_can_hold_is_refused(partitions: int, factor: int) -> None:
     made = controller()
     for asked in (
-        events.TopicAsked(7, TopicSpec(NAME, partitions, factor), Chance(0, 0), UUID(int=9)),
-        events.PartitionsAsked(8, "small", partitions),
+        events.TopicRequested(7, TopicSpec(NAME, partitions, factor), Chance(0, 0), UUID(int=9)),
+        events.PartitionsRequested(8, "small", partitions),
     ):
-        list(play(made, events.TopicAsked(6, TopicSpec("small", 1, factor), Chance(0, 0), UUID(int=8))))
+        list(play(made, events.TopicRequested(6, TopicSpec("small", 1, factor), Chance(0, 0), UUID(int=8))))
         [[answer]] = list(play(made, asked))
         assert isinstance(answer, events.Answer)
         assert isinstance(answer.result, TopicRefusal)
@@ -201,5 +201,7 @@ def test_the_size_of_an_assignment_is_that_in_its_znode(partitions: int, brokers
 
 def test_a_topic_that_just_fits_is_made() -> None:
     made = controller()
-    first, *_ = made.handle_in_turns(events.TopicAsked(7, TopicSpec(NAME, 86_000, 1), Chance(0, 0), UUID(int=9)), 0)
+    first, *_ = made.handle_in_slices(
+        events.TopicRequested(7, TopicSpec(NAME, 86_000, 1), Chance(0, 0), UUID(int=9)), 0
+    )
     assert isinstance(first, events.Write)

@@ -69,7 +69,7 @@ class Play:
         return events.Written(effect.write_id, events.WriteFailure.UNKNOWN if is_lost else None)
 
     def reassign(self, *target: int) -> None:
-        self.handle(events.ReassignmentAsked(7, {KEY: target}))
+        self.handle(events.ReassignmentRequested(7, {KEY: target}))
 
     def propose(self, *isr: int) -> None:
         known = self.controller.image.topics["t"].partitions[0]

@@ -102,5 +102,5 @@ def elect(cluster: Cluster, partition: int) -> bool:
     controller = cluster.controller
     if controller is None:
         return False
-    asked = cluster.broker(controller).control.elect_leaders([("orders", partition)], is_unclean=True)
+    asked = cluster.broker(controller).control.admin.elect_leaders([("orders", partition)], is_unclean=True)
     return not cluster._running.run(asked).refusals

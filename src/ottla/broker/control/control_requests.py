@@ -19,12 +19,11 @@ from ottla.cluster.control_batches import LEADER_DURING_DELETE
 from ottla.cluster.control_requests import (
     ControlHeader,
     ControlRequests,
-    RoleAction,
-    StopAction,
+    RoleDecision,
     is_left_behind,
     updating_topic,
 )
-from ottla.cluster.image import ImageDelta, TopicDelta, TopicImage
+from ottla.cluster.image import ImageDelta, RoleAction, RoleChange, TopicDelta, TopicImage
 from ottla.cluster.topics import is_internal_topic
 from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
@@ -91,6 +90,7 @@ class ControlRequestShell:
     """Applies the requests of another broker as controller to this broker."""
 
     def __init__(self, control: ControlPlane, hosting: Hosting, slices: LoopSlices) -> None:
+        self.broker_id = control.broker_id
         self._control = control
         self._hosting = hosting
         self._slices = slices
@@ -105,40 +105,40 @@ class ControlRequestShell:
         refused = self._refused(header)
         if refused is not ErrorCode.NONE:
             return refused
-        async with self._control.applying:
+        async with self._control.publisher.applying:
             await self._read_settings(topic.name for topic in topics)
-            results = [(topic, [ErrorCode.NONE] * len(topic.entries)) for topic in topics]
-            # Leaders first, as in Kafka: the other brokers fetch from them while the followers are made.
-            for is_leaders_turn in (True, False):
-                for topic, errors in results:
-                    await self._take_roles(header, topic, errors, is_leaders_turn=is_leaders_turn)
+            roles = [_RequestedRoles(self, header, topic) for topic in topics]
+            await self._hosting.take_roles(roles)
             if not self._has_roles:
                 self._has_roles = True
                 _report_strays(
                     [f"{topic}-{index}" for topic, index in sorted(filter(self._is_stray, self._hosting.unclaimed()))]
                 )
-            return results
-
-    async def _take_roles(
-        self, header: ControlHeader, topic: TopicEntries, errors: list[ErrorCode], *, is_leaders_turn: bool
-    ) -> None:
-        """Take the roles of leaders, or all others, and note their errors. Raises `ZkError`."""
-        image = self._topic_of(topic)
-        is_any_taken = False
-        for index, entry in enumerate(topic.entries):
-            await self._slices.point()
-            if (entry.state.leader == self._control.broker_id) is is_leaders_turn:
-                error = errors[index] = self._take_role(header, image, await self._looked_at(entry))
-                is_any_taken |= error is ErrorCode.NONE
-        if is_any_taken:
-            self._hosting.hosted(image)
+            return [(each.entries, each.errors) for each in roles]
 
     def _is_stray(self, key: PartitionKey) -> bool:
         """Whether the metadata place no such partition here; its role may come with a later request."""
         known = self._control.image.partition(*key)
-        return known is None or self._control.broker_id not in known.replicas
+        return known is None or self.broker_id not in known.replicas
 
-    async def _looked_at(self, entry: PartitionEntry) -> PartitionEntry:
+    async def role(self, header: ControlHeader, entry: PartitionEntry) -> RoleDecision:
+        """Decide an entry of a LeaderAndIsr. Raises `ZkError`."""
+        entry = await self._marked(entry)
+        if not self._is_current(header):
+            return RoleDecision(RoleAction.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+        here = self._hosting.replica(entry.topic, entry.partition)
+        is_alive = entry.state.leader in self._control.image.brokers
+        decision = self.machine.role(entry, here, leader_is_alive=is_alive)
+        if decision.error is ErrorCode.KAFKA_STORAGE_ERROR and not here.is_offline:
+            log.error(
+                "%s-%d is refused to the controller: this broker has no log of it, and should have one. Bring its log "
+                "directory back, or have another replica elected",
+                entry.topic,
+                entry.partition,
+            )
+        return decision
+
+    async def _marked(self, entry: PartitionEntry) -> PartitionEntry:
         """The entry, marked as new where the log it needs is missing because it was never made. Raises `ZkError`."""
         here = self._hosting.replica(entry.topic, entry.partition)
         is_alive = entry.state.leader in self._control.image.brokers
@@ -146,37 +146,12 @@ class ControlRequestShell:
             return entry
         return entry._replace(is_new=not await self._hosting.is_lost(entry.topic, entry.partition, here))
 
-    def _take_role(self, header: ControlHeader, topic: TopicImage, entry: PartitionEntry) -> ErrorCode:
-        if not self._is_current(header):
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        here = self._hosting.replica(entry.topic, entry.partition)
-        is_alive = entry.state.leader in self._control.image.brokers
-        action, error = self.machine.role(entry, here, leader_is_alive=is_alive)
-        if error is ErrorCode.KAFKA_STORAGE_ERROR and not here.is_offline:
-            log.error(
-                "%s-%d is refused to the controller: this broker has no log of it, and should have one. Bring its log "
-                "directory back, or have another replica elected",
-                entry.topic,
-                entry.partition,
-            )
-        try:
-            self._hosting.take_role(topic, entry, action)
-        except DiskError as failure:
-            log.error("%s-%d cannot be hosted: %s", entry.topic, entry.partition, failure)
-            self._control.host_again()
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if action is RoleAction.CREATE:
-            leader = entry.state.leader
-            why = "it has none" if leader < 0 else f"broker {leader} is not alive"
-            log.warning("%s-%d waits for a leader: %s", entry.topic, entry.partition, why)
-        return error
-
     async def stop(self, header: ControlHeader, entries: Iterable[StopEntry]) -> ErrorCode | list[ErrorCode]:
         """Apply a StopReplica: the error of the whole, or one for each entry."""
         refused = self._refused(header)
         if refused is not ErrorCode.NONE:
             return refused
-        async with self._control.applying:
+        async with self._control.publisher.applying:
             errors = []
             for entry in entries:
                 await self._slices.point()
@@ -202,38 +177,37 @@ class ControlRequestShell:
         if refused is not ErrorCode.NONE:
             return refused
         control = self._control
-        async with control.applying:
+        async with control.publisher.applying:
             await self._read_settings(topic.name for topic in topics)
             deltas = []
             for topic in topics:
                 await self._slices.point()
                 known = control.image.topics.get(topic.name)
-                configs = control.unheard_configs.get(topic.name, {})
+                configs = control.topic_configs.unheard.get(topic.name, {})
                 after = await self._slices.through(updating_topic(known, topic.topic_id, topic.entries, configs))
                 if after is not known:
                     deltas.append(TopicDelta(known, after))
             if not self._is_current(header):
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             controller_id = header.controller_id if header.controller_id >= 0 else None
-            control.publish(ImageDelta(tuple(deltas), brokers, controller_id))
+            control.publisher.publish(ImageDelta(tuple(deltas), brokers, controller_id))
             await self._end_roles_left_behind(topics)
             for before, after in deltas:
                 if before is None and after is not None:
                     await self._slices.point()
-                    control.note_configs(after.name)
+                    control.topic_configs.note(after.name)
         return ErrorCode.NONE
 
     async def _end_roles_left_behind(self, topics: Sequence[TopicEntries]) -> None:
         """Stop the replicas that are being deleted or were moved away; their logs stay until a StopReplica comes."""
-        broker_id = self._control.broker_id
         for topic in topics:
             async for entries in self._slices.chunks(topic.entries):
                 for entry in entries:
                     # Most entries have a replica here: looking for a role costs more than that.
-                    if broker_id in entry.state.replicas and entry.state.leader != LEADER_DURING_DELETE:
+                    if self.broker_id in entry.state.replicas and entry.state.leader != LEADER_DURING_DELETE:
                         continue
                     if is_left_behind(entry, self._hosting.replica(entry.topic, entry.partition)):
-                        self._hosting.end_role(entry.topic, entry.partition, StopAction.STOP)
+                        self._hosting.end_role(entry.topic, entry.partition, RoleAction.STOP)
 
     def _refused(self, header: ControlHeader) -> ErrorCode:
         control = self._control
@@ -270,12 +244,12 @@ class ControlRequestShell:
         if self._control.membership.is_controller:
             self.machine.elected(self._control.membership.term.epoch)
 
-    def _topic_of(self, topic: TopicEntries) -> TopicImage:
+    def topic_of(self, topic: TopicEntries) -> TopicImage:
         """The topic as its logs need it: without partitions where the image does not have it."""
         known = self._control.image.topics.get(topic.name)
         if known is not None and (not topic.topic_id.int or known.topic_id == topic.topic_id):
             return known
-        configs = self._control.unheard_configs.get(topic.name, {})
+        configs = self._control.topic_configs.unheard.get(topic.name, {})
         return TopicImage(topic.name, topic.topic_id, (), configs, is_internal_topic(topic.name))
 
     async def _read_settings(self, names: Iterable[str]) -> None:
@@ -284,11 +258,41 @@ class ControlRequestShell:
         unheard = [
             name
             for name in dict.fromkeys(names)
-            if name not in control.image.topics and name not in control.unheard_configs
+            if name not in control.image.topics and name not in control.topic_configs.unheard
         ]
         for start in range(0, len(unheard), SETTINGS_IN_A_READ):
             part = unheard[start : start + SETTINGS_IN_A_READ]
-            control.unheard_configs.update(await read_topic_configs(control.session.zk, part))
+            control.topic_configs.unheard.update(await read_topic_configs(control.session.zk, part))
+
+
+class _RequestedRoles:
+    """The roles of one topic in a LeaderAndIsr (`hosting.TopicRoles`), and the error of each entry."""
+
+    def __init__(self, shell: ControlRequestShell, header: ControlHeader, entries: TopicEntries) -> None:
+        self._shell = shell
+        self._header = header
+        self.entries = entries
+        self.errors = [ErrorCode.NONE] * len(entries.entries)
+
+    def topic(self) -> TopicImage:
+        return self._shell.topic_of(self.entries)
+
+    def candidates(self) -> Iterable[int]:
+        return range(len(self.errors))
+
+    async def decide(self, candidate: int, topic: TopicImage, *, leads: bool) -> RoleChange | None:
+        entry = self.entries.entries[candidate]
+        if (entry.state.leader == self._shell.broker_id) is not leads:
+            return None
+        action, self.errors[candidate] = await self._shell.role(self._header, entry)
+        if action is RoleAction.NONE:
+            return None
+        return RoleChange(
+            action, topic, entry.partition, entry.state, entry.partition_epoch, is_recovering=entry.is_recovering
+        )
+
+    def failed(self, candidate: int, change: RoleChange) -> None:
+        self.errors[candidate] = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def _report_strays(names: Sequence[str]) -> None:

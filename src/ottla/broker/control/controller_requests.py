@@ -1,6 +1,6 @@
 """Requests of brokers to the controller: AlterPartition, ControlledShutdown, AllocateProducerIds.
 
-`ServedByController` answers them where this broker is the controller. `AskedOfController` makes this broker's own
+`ServedByController` answers them where this broker is the controller. `RequestsToController` makes this broker's own
 requests: in the process where it is the controller itself, else over its connection to the controller.
 """
 
@@ -19,8 +19,8 @@ from ottla.cluster.controller_events import (
     IsrProposed,
     IsrRefused,
     IsrsProposed,
-    ShutdownAsked,
     ShutdownProgress,
+    ShutdownRequested,
 )
 from ottla.cluster.refusal import TopicRefusal
 from ottla.peer.errors import KNOWN_CODES, ClientError
@@ -161,7 +161,9 @@ class ServedByController:
         Where this broker is not the controller it answers STALE_CONTROLLER_EPOCH, the code of Apache Kafka's
         `ControllerMovedException`.
         """
-        answer = await self._controller.ask(lambda token: ShutdownAsked(token, request.broker_id, request.broker_epoch))
+        answer = await self._controller.ask(
+            lambda token: ShutdownRequested(token, request.broker_id, request.broker_epoch)
+        )
         if isinstance(answer, TopicRefusal):
             is_elsewhere = answer.error is ErrorCode.NOT_CONTROLLER
             error = ErrorCode.STALE_CONTROLLER_EPOCH if is_elsewhere else answer.error
@@ -197,23 +199,23 @@ class ServedByController:
 
 
 def _proposed(
-    request: AlterPartitionRequest, name: str, asked: AlterPartitionRequestPartitionData, version: int
+    request: AlterPartitionRequest, name: str, proposed: AlterPartitionRequestPartitionData, version: int
 ) -> IsrProposed:
-    with_epochs = (replica.broker_id for replica in asked.new_isr_with_epochs)
-    isr = tuple(with_epochs) if version >= EPOCHS_SINCE else tuple(asked.new_isr)
+    with_epochs = (replica.broker_id for replica in proposed.new_isr_with_epochs)
+    isr = tuple(with_epochs) if version >= EPOCHS_SINCE else tuple(proposed.new_isr)
     return IsrProposed(
         0,
         request.broker_id,
         request.broker_epoch,
         name,
-        asked.partition_index,
-        asked.leader_epoch,
-        asked.partition_epoch,
+        proposed.partition_index,
+        proposed.leader_epoch,
+        proposed.partition_epoch,
         isr,
-        asked.leader_recovery_state == RECOVERING,
+        proposed.leader_recovery_state == RECOVERING,
         {
             replica.broker_id: replica.broker_epoch
-            for replica in asked.new_isr_with_epochs
+            for replica in proposed.new_isr_with_epochs
             if replica.broker_epoch != NOT_CHECKED
         },
     )
@@ -235,7 +237,7 @@ def _altered(index: int, result: IsrAccepted | IsrRefused, version: int) -> Alte
     )
 
 
-class AskedOfController:
+class RequestsToController:
     """The requests of this broker to the controller, wherever it is."""
 
     def __init__(self, served: ServedByController, link: ControllerLink, membership: ClusterMembership) -> None:

@@ -16,9 +16,10 @@ from ottla.broker.control.channels.manager import ControllerChannels
 from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
 from ottla.cluster.controller_events import (
     Answer,
+    Continue,
+    Continued,
     Effect,
     Event,
-    GoOn,
     Notified,
     Notify,
     ReadAll,
@@ -28,7 +29,6 @@ from ottla.cluster.controller_events import (
     SetChannels,
     SetTimer,
     TimerFired,
-    WentOn,
     Write,
 )
 from ottla.cluster.refusal import TopicRefusal
@@ -177,7 +177,7 @@ class ControllerShell:
             if read is None:
                 return
             event = read
-        for effect in self.controller.handle_in_turns(event, self._clock.now_ms()):
+        for effect in self.controller.handle_in_slices(event, self._clock.now_ms()):
             await self._slices.point()
             await self._do(effect)
 
@@ -187,8 +187,8 @@ class ControllerShell:
             self._error = self._error or self._writer.error
         elif isinstance(effect, Notify):
             self._outcomes.append(await self._notify(effect))
-        elif isinstance(effect, GoOn):
-            self._outcomes.append(WentOn(effect.go_on_id))
+        elif isinstance(effect, Continue):
+            self._outcomes.append(Continued(effect.continuation_id))
         elif isinstance(effect, Answer):
             answer = self._asked.pop(effect.token, None)
             if answer is not None:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.broker.control.plane import ClusterSession
 from ottla.broker.control.znodes import read_cluster_id
 from ottla.env.disk import DiskError
 from ottla.env.network import NetworkError
@@ -32,6 +31,21 @@ log = logging.getLogger("ottla.broker")
 
 #: Delay before a slow start is explained in the log.
 FIRST_WARNING_AFTER_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSession:
+    """The broker's session with the coordination metadata, and which others may use it."""
+
+    zk: ZkClient
+    #: Whether others may change the metadata.
+    is_shared: bool = False
+    #: Whether other brokers may be members beside this one.
+    accepts_others: bool = False
+    #: How long the registration of a killed process may last, in milliseconds.
+    longest_session_ms: int = 0
+    #: Most bytes of one transaction, as `operation_bytes` counts them.
+    transaction_bytes: int = LARGEST_TRANSACTION
 
 
 @dataclass(slots=True)

@@ -1,39 +1,81 @@
-"""Applies changes to the partitions that the broker hosts, one by one and in slices.
+"""The replicas that a broker hosts: the one way in which they get and lose roles, one by one and in slices.
 
-They come as deltas of the image from this broker's own controller, or as entries of another controller's requests.
+Roles come as a delta of this broker's own controller (`delta_host`) or in another controller's requests
+(`control_requests`).
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ottla.cluster.control_requests import NO_LEADER_EPOCH, HostedReplica, RoleAction, StopAction, lacks_log
-from ottla.cluster.image import NO_LEADER, HostAction, HostChange, hosted_changes
+from ottla.cluster.control_requests import NO_LEADER_EPOCH, HostedReplica
+from ottla.cluster.image import NO_LEADER, RoleAction, RoleChange
 from ottla.env.disk import DiskError
+from ottla.zk.layout import PartitionStateZnode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from ottla.broker.control.membership import ClusterMembership
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.slices import LoopSlices
-    from ottla.cluster.adoption import AdoptablePartition
-    from ottla.cluster.control_batches import PartitionEntry
-    from ottla.cluster.controller_events import FoundTopic, PartitionKey
-    from ottla.cluster.image import ClusterImage, ImageDelta, TopicDelta, TopicImage
+    from ottla.cluster.controller_events import PartitionKey
+    from ottla.cluster.image import TopicImage
     from ottla.config.topic import LogConfig
     from ottla.storage.manager import LogManager
-
+    from ottla.zk.client import ZkClient
 
 log = logging.getLogger("ottla.controller")
 
+#: A partition as the source of its role names it.
+R = TypeVar("R")
 
-class _Untaken(NamedTuple):
-    """A role that the disk kept from being taken, with what its leader has to know beside the image."""
 
-    change: HostChange
-    partition_epoch: int
-    is_recovering: bool
+class TopicRoles(Protocol[R]):
+    """The roles that replicas of one topic are to get, whatever they come from."""
+
+    def topic(self) -> TopicImage:
+        """The topic as it is now."""
+        ...
+
+    def candidates(self) -> Iterable[R]:
+        """The partitions that may have a role to take."""
+        ...
+
+    async def decide(self, candidate: R, topic: TopicImage, *, leads: bool) -> RoleChange | None:
+        """The role to take: with `leads` that of a leader, otherwise any other; None for none. Raises ZkError."""
+        ...
+
+    def failed(self, candidate: R, change: RoleChange) -> None:
+        """Note that the disk had no room for the replica."""
+        ...
+
+
+class LostLogs:
+    """Tells the replicas of this broker that have lost their logs from those that never had one.
+
+    A broker whose disk was lost must not lead with an empty log what others may have acknowledged: it refuses the role
+    (KAFKA_STORAGE_ERROR), and its replica counts as offline. The controller marks new partitions in its first
+    LeaderAndIsr; where it died before it could send that, its successor does not know that they are new. The znodes say
+    so: a partition whose state was made while this process was registered has lost nothing here, since its log would
+    still be there.
+    """
+
+    def __init__(self, zk: ZkClient, membership: ClusterMembership, accepts_others: bool) -> None:
+        self._zk = zk
+        self._membership = membership
+        self._accepts_others = accepts_others
+
+    async def is_lost(self, topic: str, partition: int) -> bool:
+        """Whether a replica without a log, of a partition not marked as new, had one. Raises `ZkError`.
+
+        If the metadata is this broker's own, no other broker could lead: it begins with an empty log.
+        """
+        if not self._accepts_others:
+            return False
+        stat = await self._zk.exists(PartitionStateZnode.path(topic, partition))
+        return stat is None or stat.czxid <= self._membership.first_epoch
 
 
 async def _never(topic: str, partition: int) -> bool:
@@ -41,7 +83,7 @@ async def _never(topic: str, partition: int) -> bool:
 
 
 class Hosting:
-    """Creates and removes the replicas of one broker. The cost of a change is that of the topics it names.
+    """Gives replicas of one broker their roles. The cost of a change is that of the topics it names.
 
     `log_config_of` returns the settings of a topic's logs; `on_hosted` is called for a topic that got partitions here;
     `is_lost` says whether a partition that has no log here, and is not new, had one.
@@ -57,147 +99,83 @@ class Hosting:
         logs: LogManager,
         is_lost: Callable[[str, int], Awaitable[bool]] = _never,
     ) -> None:
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._replicas = replicas
         self._logs = logs
         self._slices = slices
         self._log_config_of = log_config_of
         self._on_hosted = on_hosted
         self._is_lost = is_lost
-        #: Partitions that this broker refused to lead, since it has lost their logs.
-        self._refused: set[PartitionKey] = set()
-        #: Roles that this broker's own controller gave, and that a full disk kept from being taken.
-        self._untaken: dict[PartitionKey, _Untaken] = {}
-        #: Called when there are such: `take_again` must follow after a pause.
-        self.on_untaken: Callable[[], None] = lambda: None
-        #: Called with the partitions whose roles were refused so far and are taken now, and with those refused now.
-        self.on_roles: Callable[[Sequence[PartitionKey], Sequence[PartitionKey]], None] = lambda taken, refused: None
+        #: Called when a disk had no room for a replica: its role must be taken again after a pause.
+        self.on_no_room: Callable[[], None] = lambda: None
 
-    async def begin(self, delta: ImageDelta) -> None:
-        """Become leader or follower of partitions, before clients learn of it. Raises DiskError, ZkError.
+    async def take_roles(self, topics: Sequence[TopicRoles[R]]) -> None:
+        """Take the roles of these topics. Raises ZkError, and DiskError where a change is undone then.
 
-        Roles that need a log which is lost are refused. Where the disk has no room for a replica, the others continue,
-        as at an election, and it is made later (`take_again`); a new one of a change that is then undone fails.
+        Where the disk has no room for a replica, the others continue, and its role is taken later.
         """
-        taken: list[PartitionKey] = []
-        refused: list[PartitionKey] = []
         # Leaders first, as in Kafka: the other brokers fetch from them while the followers are made.
-        for action in (HostAction.LEAD, HostAction.FOLLOW):
-            for topic_delta in delta.topics:
-                await self._begin_topic(topic_delta, action, delta, taken, refused)
-        if taken or refused:
-            self._refused.difference_update(taken)
-            self._refused.update(refused)
-            self.on_roles(taken, refused)
+        for leads in (True, False):
+            for roles in topics:
+                await self._take_roles_of(roles, leads=leads)
 
-    async def _begin_topic(
-        self,
-        topic_delta: TopicDelta,
-        action: HostAction,
-        delta: ImageDelta,
-        taken: list[PartitionKey],
-        refused: list[PartitionKey],
-    ) -> None:
-        """Take the roles of one kind in a topic; note those that were refused before, and those refused now."""
-        topic = topic_delta.after
-        if topic is None:
-            return
+    async def _take_roles_of(self, roles: TopicRoles[R], *, leads: bool) -> None:
+        topic = roles.topic()
         config = None
+        is_any_taken = False
         await self._slices.point()
-        for change in hosted_changes(topic_delta, self._broker_id):
+        for candidate in roles.candidates():
             await self._slices.point()
-            if change.action is not action:
+            change = await roles.decide(candidate, topic, leads=leads)
+            if change is None:
                 continue
-            key = (topic.name, change.partition)
-            if await self._must_refuse(key, action, is_new=key in delta.new_partitions):
-                refused.append(key)
-                continue
-            if key in self._refused:
-                taken.append(key)
             if config is None:
                 config = self._log_config_of(topic)
-            role = _Untaken(change, delta.partition_epochs.get(key, 0), key in delta.recovering)
-            is_undone = delta.is_undone_on_failure and not _is_known(topic_delta, change.partition)
-            self._take(role, topic, config, is_undone_on_failure=is_undone)
-        if config is not None:
+            if self._take(change, config):
+                is_any_taken = True
+            else:
+                roles.failed(candidate, change)
+        if is_any_taken:
             self._on_hosted(topic)
 
-    def _take(
-        self, role: _Untaken, topic: TopicImage, config: LogConfig, *, is_undone_on_failure: bool = False
-    ) -> None:
-        """Lead or follow; put off where the disk has no room. Raises DiskError if the change is undone then."""
-        change = role.change
-        key = (topic.name, change.partition)
-        self._untaken.pop(key, None)
+    def take_role(self, change: RoleChange) -> bool:
+        """Take one role; False if the disk has no room. Raises DiskError if the change is undone then."""
+        is_taken = self._take(change, self._log_config_of(change.topic))
+        if is_taken:
+            self._on_hosted(change.topic)
+        return is_taken
+
+    def _take(self, change: RoleChange, config: LogConfig) -> bool:
+        name, index = change.topic.name, change.partition
         try:
-            if change.action is HostAction.FOLLOW:
-                self._replicas.make_follower(topic, change.partition, change.state, config)
-                return
-            self._replicas.make_leader(
-                topic, change.partition, change.state, config, role.partition_epoch, is_recovering=role.is_recovering
-            )
+            self._give(change, config)
         except DiskError as failure:
-            if is_undone_on_failure:
+            if change.is_undone_on_failure:
                 raise
-            log.error("%s-%d cannot be hosted: %s", topic.name, change.partition, failure)
-            self._untaken[key] = role
-            self.on_untaken()
-
-    async def take_again(self, image: ClusterImage) -> None:
-        """Take the roles that the disk kept from being taken, as far as they are those of the image."""
-        untaken, self._untaken = self._untaken, {}
-        for (name, index), role in untaken.items():
-            topic, known = image.topics.get(name), image.partition(name, index)
-            if topic is None or known is None or self._broker_id not in known.replicas:
-                continue
-            now = role.change.state
-            if (known.leader, known.leader_epoch) != (now.leader, now.leader_epoch):
-                continue
-            await self._slices.point()
-            self._take(role._replace(change=role.change._replace(state=known)), topic, self._log_config_of(topic))
-            self._on_hosted(topic)
-
-    async def _must_refuse(self, key: PartitionKey, action: HostAction, *, is_new: bool) -> bool:
-        """Whether a role cannot be taken: the log is in a failed log directory, or lost and needed."""
-        if self._replicas.get(*key) is not None:
+            log.error("%s-%d cannot be hosted: %s", name, index, failure)
+            self.on_no_room()
             return False
-        here = self.replica(*key)
-        if here.is_offline:
-            return True
-        return lacks_log(here, is_new=is_new, is_needed=action is HostAction.LEAD) and await self.is_lost(*key, here)
-
-    async def is_lost(self, topic: str, partition: int, here: HostedReplica) -> bool:
-        """Whether the log that is missing here is lost, rather than never made. Raises `ZkError`."""
-        return here.may_be_lost or await self._is_lost(topic, partition)
-
-    async def end(self, delta: ImageDelta) -> None:
-        """Stop or delete partitions no longer hosted, after clients have learned of it. Raises DiskError."""
-        for topic_delta in delta.topics:
-            await self._slices.point()
-            for change in hosted_changes(topic_delta, self._broker_id):
-                await self._slices.point()
-                if change.action in (HostAction.LEAD, HostAction.FOLLOW):
-                    continue
-                self._untaken.pop((change.topic.name, change.partition), None)
-                if change.action is HostAction.DELETE:
-                    self._replicas.delete(change.topic.name, change.partition)
-                else:
-                    self._replicas.stop(change.topic.name, change.partition)
-
-    def has_roles(self, topic: TopicImage) -> bool:
-        """Whether this broker's replicas of the topic have been in the leader epochs that the image says."""
-        for index, state in enumerate(topic.partitions):
-            if self._broker_id in state.replicas and state.leader != NO_LEADER:
-                hosted = self._replicas.get(topic.name, index)
-                if hosted is None or hosted.leader_epoch < state.leader_epoch:
-                    return False
+        if change.action is RoleAction.CREATE:
+            leader = change.state.leader
+            why = "it has none" if leader < 0 else f"broker {leader} is not alive"
+            log.warning("%s-%d waits for a leader: %s", name, index, why)
         return True
 
-    def has_log_of(self, topic: TopicImage) -> bool:
-        """Whether this broker has a log of any partition of the topic."""
-        return any(self._logs.get(topic.name, index) is not None for index in range(len(topic.partitions)))
+    def _give(self, change: RoleChange, config: LogConfig) -> None:
+        action, topic, index, state, partition_epoch, is_recovering, _ = change
+        if action is RoleAction.LEAD:
+            self._replicas.make_leader(topic, index, state, config, partition_epoch, is_recovering=is_recovering)
+        elif action is RoleAction.FOLLOW:
+            self._replicas.make_follower(topic, index, state, config)
+        else:
+            self._replicas.host(topic, index, config)
 
-    # Entries of control requests
+    def end_role(self, topic: str, partition: int, action: RoleAction) -> None:
+        """Stop or delete a replica. Raises DiskError."""
+        if action is RoleAction.DELETE:
+            self._replicas.delete(topic, partition)
+        elif action is RoleAction.STOP:
+            self._replicas.stop(topic, partition)
 
     def replica(self, topic: str, partition: int) -> HostedReplica:
         """The state of a partition at this broker."""
@@ -211,69 +189,27 @@ class Hosting:
             bool(self._logs.failed_log_dirs),
         )
 
-    def take_role(self, topic: TopicImage, entry: PartitionEntry, action: RoleAction) -> None:
-        """Do what was decided about an entry of a LeaderAndIsr. Raises DiskError."""
-        config = self._log_config_of(topic)
-        if action is RoleAction.LEAD:
-            self._replicas.make_leader(
-                topic,
-                entry.partition,
-                entry.state,
-                config,
-                entry.partition_epoch,
-                is_recovering=entry.is_recovering,
-            )
-        elif action is RoleAction.FOLLOW:
-            self._replicas.make_follower(topic, entry.partition, entry.state, config)
-        elif action is not RoleAction.NONE:
-            self._replicas.host(topic, entry.partition, config)
+    async def is_lost(self, topic: str, partition: int, here: HostedReplica) -> bool:
+        """Whether the log that is missing here is lost, rather than never made. Raises `ZkError`."""
+        return here.may_be_lost or await self._is_lost(topic, partition)
 
-    def end_role(self, topic: str, partition: int, action: StopAction) -> None:
-        """Do what was decided about an entry of a StopReplica. Raises DiskError."""
-        if action is StopAction.DELETE:
-            self._replicas.delete(topic, partition)
-        elif action is StopAction.STOP:
-            self._replicas.stop(topic, partition)
+    def is_hosted(self, topic: str, partition: int) -> bool:
+        """Whether the partition has a replica here that is in service."""
+        return self._replicas.get(topic, partition) is not None
 
-    def hosted(self, topic: TopicImage) -> None:
-        """Note that partitions of this topic were given roles."""
-        self._on_hosted(topic)
+    def has_roles(self, topic: TopicImage) -> bool:
+        """Whether this broker's replicas of the topic have been in the leader epochs that the image says."""
+        for index, state in enumerate(topic.partitions):
+            if self.broker_id in state.replicas and state.leader != NO_LEADER:
+                hosted = self._replicas.get(topic.name, index)
+                if hosted is None or hosted.leader_epoch < state.leader_epoch:
+                    return False
+        return True
+
+    def has_log_of(self, topic: TopicImage) -> bool:
+        """Whether this broker has a log of any partition of the topic."""
+        return any(self._logs.get(topic.name, index) is not None for index in range(len(topic.partitions)))
 
     def unclaimed(self) -> list[PartitionKey]:
         """The partitions with logs that no controller has given to this broker."""
         return list(self._logs.unclaimed)
-
-
-def _is_known(delta: TopicDelta, partition: int) -> bool:
-    """Whether the partition was there before the change."""
-    return delta.before is not None and partition < len(delta.before.partitions)
-
-
-class LogsFound:
-    """The logs that a broker found at its start (`startup.FoundLogs`)."""
-
-    def __init__(self, logs: LogManager, replicas: ReplicaManager) -> None:
-        self._logs = logs
-        self._replicas = replicas
-
-    def leave_alone(self) -> None:
-        """See `FoundLogs.leave_alone`."""
-        self._logs.unclaim_all()
-
-    def set_strays_aside(self, strays: Sequence[AdoptablePartition]) -> None:
-        """See `FoundLogs.set_strays_aside`."""
-        for stray in strays:
-            self._logs.set_stray_aside(stray.topic, stray.partition)
-
-    def unservable(self, replicas: Sequence[tuple[FoundTopic, int]]) -> list[PartitionKey]:
-        """See `FoundLogs.unservable`."""
-        # A log that is in no working log directory must be in one that is out of service.
-        any_failed, unreadable = bool(self._logs.failed_log_dirs), self._logs.unreadable
-        keys = []
-        for topic, index in replicas:
-            may_be_missing = any_failed or (topic.name, index) in unreadable
-            is_missing = may_be_missing and self._logs.get(topic.name, index) is None
-            if is_missing or self._logs.set_aside(topic.name, topic.topic_id or topic.new_id, index):
-                keys.append((topic.name, index))
-        self._replicas.take_offline(keys)
-        return keys

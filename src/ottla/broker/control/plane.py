@@ -1,166 +1,61 @@
-"""The control plane of a broker: its view of the cluster, and the changes of the cluster that it requests.
+"""The control plane of a broker: its membership of the cluster, its controller, and the parts that change the cluster.
 
-The broker's image changes by deltas. If this broker is the controller they come from the controller's state machine,
-otherwise from the requests of the broker that is (`control_requests`). Each delta is applied to the hosted partitions,
-then to the image, then passed to the subscribers; only then is the request for the change answered.
+The broker's image changes by deltas (`metadata_publisher`). If this broker is the controller they come from the
+controller's state machine, otherwise from the requests of the broker that is (`control_requests`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.broker.control.controller_requests import AskedOfController, ServedByController
+from ottla.broker.control.cluster_admin import ClusterAdmin
+from ottla.broker.control.controller_requests import RequestsToController, ServedByController
 from ottla.broker.control.controller_shell import ControllerShell
 from ottla.broker.control.first_metadata import FirstBrokers, UnheardTopics
 from ottla.broker.control.interbroker import BrokerConnector, ControllerLink
 from ottla.broker.control.membership import ClusterMembership
-from ottla.broker.control.metadata_writes import MetadataWriter, announcement
+from ottla.broker.control.metadata_publisher import MetadataPublisher
+from ottla.broker.control.metadata_writes import MetadataWriter
+from ottla.broker.control.offline_notices import OfflineNotices
 from ottla.broker.control.producer_ids import ProducerIds
-from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
+from ottla.broker.control.refusals import METADATA_ERRORS, is_passing
+from ottla.broker.control.topic_configs import TopicConfigs
 from ottla.broker.control.topic_reads import read_topics
-from ottla.broker.control.znodes import (
-    CHANGED_MEANWHILE,
-    MOST_ATTEMPTS,
-    find_topic_config,
-    reconfiguration,
-)
 from ottla.broker.slices import LoopSlices
-from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
 from ottla.cluster.controller import Controller
 from ottla.cluster.controller_events import (
     BrokersChanged,
-    ConfigsChanged,
-    DeletionAsked,
     DeletionsMarked,
     Elected,
-    ElectionAsked,
-    ElectionResult,
     FoundTopic,
-    LeaderAndIsrAnswered,
-    PartitionKey,
-    PartitionsAsked,
-    ReassignmentAsked,
-    ReassignmentResult,
-    ReplicasOffline,
     Resigned,
-    TopicAsked,
-    TopicCreated,
     TopicsFound,
 )
 from ottla.cluster.ids import format_uuid
-from ottla.cluster.image import (
-    BrokerImage,
-    ClusterImage,
-    ImageDelta,
-    PartitionImage,
-    TopicDelta,
-    TopicImage,
-)
-from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.topics import Chance, TopicSpec, internal_topic_spec, plan_topic
-from ottla.config.broker import ConfigRefusal
-from ottla.config.topic import LogConfig
+from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta
 from ottla.env.environment import Environment
-from ottla.wire.errors import ErrorCode
-from ottla.zk.client import LARGEST_TRANSACTION
-from ottla.zk.layout import (
-    BrokerRegistration,
-    DeleteTopicZnode,
-    LogDirEventNotificationZnode,
-    ProducerIdBlock,
-    TopicConfigZnode,
-    TopicZnode,
-    ZnodeDataError,
-)
+from ottla.zk.layout import BrokerRegistration, DeleteTopicZnode, ProducerIdBlock, TopicZnode, ZnodeDataError
 
 if TYPE_CHECKING:
+    from ottla.broker.control.coordination import ClusterSession
     from ottla.config.broker import BrokerConfig
     from ottla.config.listeners import Endpoint
     from ottla.env.clock import Clock
     from ottla.env.randomness import Randomness
-    from ottla.zk.client import Watcher, ZkClient
+    from ottla.zk.client import Watcher
 
 log = logging.getLogger("ottla.topics")
 
-#: Topics whose settings changed before this broker heard of them; of more the oldest are forgotten.
-MOST_CONFIGURED_EARLY = 10_000
-#: Pause before the controller is asked for the roles again where a disk was full when a replica was to be made.
-HOST_AGAIN_S = 15.0
-#: Pause before a failed log directory is reported to the controller again.
-NOTIFY_AGAIN_S = 1.0
 #: Pause before a controller that is elected reads the metadata again, where ZooKeeper could not be read.
 TAKE_OFFICE_AGAIN_S = 0.2
 
-WITHOUT_LEADER_YET = TopicRefusal(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE.message)
-
-
-class Host(Protocol):
-    """Applies changes of the image to the partitions that the broker hosts."""
-
-    async def begin(self, delta: ImageDelta) -> None:
-        """Create new replicas. Raises `DiskError`."""
-        ...
-
-    async def end(self, delta: ImageDelta) -> None:
-        """Remove replicas that are not hosted any more. Raises `DiskError`."""
-        ...
-
-    async def take_again(self, image: ClusterImage) -> None:
-        """Take roles of the image that a full disk kept from being taken."""
-        ...
-
-    def has_roles(self, topic: TopicImage) -> bool:
-        """Whether the broker's replicas of the topic have the roles that the image says."""
-        ...
-
-    def has_log_of(self, topic: TopicImage) -> bool:
-        """Whether the broker has a log of any partition of the topic."""
-        ...
-
-
-class NoHost:
-    """Hosts no partitions: for tools and tests of the control plane alone."""
-
-    async def begin(self, delta: ImageDelta) -> None:
-        """See `Host.begin`."""
-
-    async def end(self, delta: ImageDelta) -> None:
-        """See `Host.end`."""
-
-    async def take_again(self, image: ClusterImage) -> None:
-        """See `Host.take_again`."""
-
-    def has_roles(self, topic: TopicImage) -> bool:
-        """See `Host.has_roles`."""
-        return True
-
-    def has_log_of(self, topic: TopicImage) -> bool:
-        """See `Host.has_log_of`."""
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSession:
-    """The broker's session with the coordination metadata, and which others may use it."""
-
-    zk: ZkClient
-    #: Whether others may change the metadata.
-    is_shared: bool = False
-    #: Whether other brokers may be members beside this one.
-    accepts_others: bool = False
-    #: How long the registration of a killed process may last, in milliseconds.
-    longest_session_ms: int = 0
-    #: Most bytes of one transaction, as `operation_bytes` counts them.
-    transaction_bytes: int = LARGEST_TRANSACTION
-
 
 class ControlPlane:
-    """The cluster as this broker knows it, and the changes that this broker requests."""
+    """The parts of a broker that know the cluster and change it."""
 
     def __init__(
         self,
@@ -176,11 +71,12 @@ class ControlPlane:
         highest_producer_id: int = -1,
     ) -> None:
         self.broker_id = broker_id
-        self.image = ClusterImage()
         self.config = config
         self.endpoints = tuple(endpoints)
         self.session = session
-        self.host: Host = NoHost()
+        self.unheard_topics, self.first_brokers = UnheardTopics(clock.monotonic_ms), FirstBrokers()
+        self.publisher = MetadataPublisher(self.unheard_topics, self.first_brokers)
+        self.image = self.publisher.image
         self._zk = session.zk
         self._randomness = randomness
         registration = BrokerRegistration(broker_id, self.endpoints, config.get_string_or_none("broker.rack"))
@@ -201,36 +97,31 @@ class ControlPlane:
             self.writer,
             clock,
             slices,
-            self.apply,
+            self.publisher.apply,
             lambda name: self.on_unknown_outcome(name),
             self._elected_again,
             self.connector,
         )
-        self.served, self.asked = self._between_brokers(highest_producer_id)
+        self.served, self.to_controller = self._between_brokers(highest_producer_id)
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         #: Called with a topic when the outcome of a change of it is unknown.
         self.on_unknown_outcome: Callable[[str], None] = lambda name: None
         #: Called when this broker has become the controller after its start.
         self.on_took_office: Callable[[], None] = lambda: None
-        #: Held while a change of the cluster is applied to this broker.
-        self.applying = asyncio.Lock()
-        #: Of topics that the image does not have yet: settings of those hosted here; names of those that changed them.
-        self.unheard_configs: dict[str, Mapping[str, str]] = {}
-        self._configured_early: dict[str, bool] = {}
-        self.unheard_topics, self.first_brokers = UnheardTopics(clock.monotonic_ms), FirstBrokers()
-        self._configuring, self._is_hosting_again = asyncio.Lock(), False
-        self._subscribers: list[Callable[[ImageDelta], None]] = []
-        self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
+        shared = (self.publisher, self.membership, self.controller)
+        self.topic_configs = TopicConfigs(session, config, *shared, self._spawn)
+        self.admin = ClusterAdmin(session, config, *shared, randomness, self.new_uuid)
+        self.offline_notices = OfflineNotices(session.zk, *shared, self._spawn)
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    def _between_brokers(self, highest_producer_id: int) -> tuple[ServedByController, AskedOfController]:
+    def _between_brokers(self, highest_producer_id: int) -> tuple[ServedByController, RequestsToController]:
         """The parts that answer the requests of brokers to the controller, and that make those of this broker."""
         served = ServedByController(self._zk, self.membership, self.controller, highest_producer_id)
-        return served, AskedOfController(served, self.controller_link, self.membership)
+        return served, RequestsToController(served, self.controller_link, self.membership)
 
     async def _allocate_producer_ids(self) -> ProducerIdBlock:
         if self.session.accepts_others:
-            return await self.asked.allocate_producer_ids()
+            return await self.to_controller.allocate_producer_ids()
         return await self.served.take_producer_ids(self.broker_id)
 
     @property
@@ -249,32 +140,12 @@ class ControlPlane:
         """Whether this broker is the controller."""
         return self.membership.is_controller
 
-    def subscribe(self, callback: Callable[[ImageDelta], None]) -> None:
-        """Have `callback(delta)` called inside every change of the image, after the hosted partitions have changed."""
-        self._subscribers.append(callback)
-
-    def subscribe_configs(self, callback: Callable[[str, LogConfig], None]) -> None:
-        """Have `callback(topic, log_config)` called inside every change of a topic's settings."""
-        self._config_subscribers.append(callback)
-
-    def log_config(self, topic: str) -> LogConfig:
-        """The log configuration of a topic; an invalid setting of the topic is replaced by the broker's."""
-        known = self.image.topics.get(topic)
-        return self.log_config_of(topic, known.configs if known is not None else {})
-
-    def log_config_of(self, topic: str, configs: Mapping[str, str]) -> LogConfig:
-        """The log configuration of a topic with these settings of its own."""
-        config, problems = LogConfig.in_force(self.config, configs)
-        if problems:
-            log.error("some settings of topic %s are not used: %s", topic, "; ".join(problems))
-        return config
-
     async def shut_down_controlled(self) -> None:
         """Have this broker's leaders moved to other brokers, if there are any, before it stops."""
         if not self.session.accepts_others or len(self.membership.brokers) <= 1:
             return
         attempts = 1 + self.config.get_int("controlled.shutdown.max.retries")
-        await self.asked.shut_down(attempts, self.config.get_long("controlled.shutdown.retry.backoff.ms"))
+        await self.to_controller.shut_down(attempts, self.config.get_long("controlled.shutdown.retry.backoff.ms"))
         # The next controller repeats what the others have not taken by then.
         await self.controller.channels.drained()
 
@@ -287,98 +158,6 @@ class ControlPlane:
         self.controller_link.close()
         await self.membership.stop()
         await self._zk.close()
-
-    # The image
-
-    async def apply(self, delta: ImageDelta) -> None:
-        """Apply a change: host new replicas, change the image, notify the subscribers, remove old replicas.
-
-        Raises `DiskError`; the image then does not contain the replicas that could not be hosted.
-        """
-        async with self.applying:
-            delta = self._with_own_configs(delta)
-            await self.host.begin(delta)
-            self._publish(delta)
-            await self.host.end(delta)
-
-    def publish(self, delta: ImageDelta) -> None:
-        """Change the image and notify the subscribers; the hosted partitions are changed by others."""
-        self._publish(self._with_own_configs(delta))
-
-    def _publish(self, delta: ImageDelta) -> None:
-        self.image.apply(delta)
-        self.unheard_topics.heard(topic.name for topic in delta.topics)
-        if self.image.brokers:
-            self.first_brokers.heard()
-        for subscriber in self._subscribers:
-            subscriber(delta)
-
-    def note_configs(self, name: str) -> None:
-        """Pass the settings of a topic that is new in the image to its logs here."""
-        self.unheard_configs.pop(name, None)
-        if self._configured_early.pop(name, None) is not None:
-            self._spawn(self._reload_early(name))
-        log_config = self.log_config(name)
-        for callback in self._config_subscribers:
-            callback(name, log_config)
-
-    def _with_own_configs(self, delta: ImageDelta) -> ImageDelta:
-        """Keep the image's settings: they do not come from the controller, and may be newer than the delta."""
-        topics = []
-        for before, after in delta.topics:
-            known = self.image.topics.get(after.name) if after is not None else None
-            if after is not None and known is not None and known.topic_id == after.topic_id:
-                after = after._replace(configs=known.configs)
-            topics.append(TopicDelta(before, after))
-        return delta._replace(topics=tuple(topics))
-
-    def take_offline(self, keys: Iterable[PartitionKey]) -> None:
-        """Take the replicas of a failed log directory offline; they have no leader until a restart with it."""
-        partitions = list(keys)
-        if self.is_controller:
-            self.controller.post(ReplicasOffline(self.broker_id, partitions))
-        else:
-            self._spawn(self._notify_log_dir_failure())
-
-    def note_roles(self, taken: Sequence[PartitionKey], refused: Sequence[PartitionKey]) -> None:
-        """As controller, count replicas of this broker as offline whose logs are lost, and those that have a log now.
-
-        It is what another broker answers to LeaderAndIsr.
-        """
-        for topic, partition in refused:
-            log.error(
-                "%s-%d is not served: this broker has no log of it, and should have one. Bring its log directory back, "
-                "or have another replica elected",
-                topic,
-                partition,
-            )
-        self.controller.post(LeaderAndIsrAnswered(self.broker_id, self.membership.broker_epoch, taken, refused))
-
-    def host_again(self) -> None:
-        """Take roles again after a pause, those of another controller when it sends them: a disk had no room."""
-        if not self._is_hosting_again:
-            self._is_hosting_again = True
-            self._spawn(self._host_again())
-
-    async def _host_again(self) -> None:
-        await asyncio.sleep(HOST_AGAIN_S)
-        self._is_hosting_again = False
-        if not self.is_controller:
-            await self._notify_log_dir_failure()
-            return
-        async with self.applying:
-            await self.host.take_again(self.image)
-
-    async def _notify_log_dir_failure(self) -> None:
-        """Have the controller ask which replicas are offline now; they are when LeaderAndIsr answers so."""
-        znode = LogDirEventNotificationZnode
-        while True:
-            try:
-                await self._zk.create(znode.PREFIX, znode.encode(self.broker_id), sequential=True)
-                return
-            except METADATA_ERRORS as error:
-                log.warning("the controller is notified of the failed log directory later: %s", error)
-                await asyncio.sleep(NOTIFY_AGAIN_S)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -394,14 +173,14 @@ class ControlPlane:
     def _members_changed(self) -> None:
         membership = self.membership
         self._follow_controller()
-        self.asked.others_changed()
+        self.to_controller.others_changed()
         if membership.is_controller:
             self.controller.post(BrokersChanged(membership.brokers))
             return
         if self.controller.controller.epoch:
             self.controller.post(Resigned())
         # Which brokers are alive is for the controller to say.
-        self._spawn(self.apply(ImageDelta(controller_id=membership.controller_id)))
+        self._spawn(self.publisher.apply(ImageDelta(controller_id=membership.controller_id)))
 
     def _elected_again(self) -> None:
         self._follow_controller()
@@ -452,7 +231,7 @@ class ControlPlane:
         with_roles = {}
         for name, topic in tuple(self.image.topics.items()):
             await self._slices.point()
-            if self.host.has_roles(topic):
+            if self.publisher.host.has_roles(topic):
                 with_roles[name] = topic
         image = self.image
         found = {topic.name: topic.topic_id for topic in topics}
@@ -468,177 +247,8 @@ class ControlPlane:
         if len(applied) < len(image.topics):
             image = ClusterImage(image.cluster_id, image.controller_id, image.brokers, applied)
         # What it has logs of is served on: the znodes may have been removed by mistake.
-        gone = [topic for topic in gone if not self.host.has_log_of(topic)]
+        gone = [topic for topic in gone if not self.publisher.host.has_log_of(topic)]
         return Elected(self.membership.term.epoch, self.membership.brokers, topics, image, marked, gone)
-
-    # Changes requested by clients
-
-    async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> TopicCreated | TopicRefusal:
-        """Create a topic. Its leaders are elected, and this broker has its logs, when this returns TopicCreated."""
-        brokers = max(1, len(self.image.brokers))
-        chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
-        topic_id = self.new_uuid()
-        made = await self.controller.ask(lambda token: TopicAsked(token, spec, chance, topic_id, validate_only))
-        assert isinstance(made, TopicCreated | TopicRefusal)
-        return made
-
-    async def ensure_topic(self, name: str) -> TopicRefusal | None:
-        """Create a topic if it is missing, with the broker's defaults or, if it is internal, its own settings.
-
-        LEADER_NOT_AVAILABLE: the topic is there, or another broker is creating it, and the controller, which may be
-        another broker, elects its leaders. Or this broker has just started, and does not know yet what there is.
-        """
-        if name in self.image.topics:
-            return None
-        if not self.is_controller and (not self.image.brokers or name in self.unheard_topics.names):
-            return WITHOUT_LEADER_YET
-        spec = internal_topic_spec(name, self.config, is_alone=not self.session.accepts_others)
-        is_announced = not self.is_controller and self.session.accepts_others
-        made = await (self._announce(spec) if is_announced else self.create_topic(spec))
-        if not isinstance(made, TopicRefusal):
-            return None
-        if made.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            return made
-        return None if name in self.image.topics else WITHOUT_LEADER_YET
-
-    async def _announce(self, spec: TopicSpec) -> TopicRefusal:
-        """Write a topic's znodes as a broker that is not the controller; the controller then elects leaders."""
-        brokers = max(1, len(self.image.brokers))
-        chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
-        plan = plan_topic(spec, self.image, self.config, chance)
-        if isinstance(plan, TopicRefusal):
-            return plan
-        partitions = tuple(PartitionImage(-1, 0, replicas, ()) for _, replicas in sorted(plan.assignment.items()))
-        topic = TopicImage(spec.name, self.new_uuid(), partitions, plan.configs, False)
-        try:
-            await self._zk.multi(await announcement(self._zk, topic))
-        except METADATA_ERRORS as error:
-            return metadata_refusal(error)
-        return WITHOUT_LEADER_YET
-
-    async def create_partitions(
-        self,
-        name: str,
-        count: int,
-        assignments: Sequence[Sequence[int]] | None = None,
-        *,
-        validate_only: bool = False,
-    ) -> TopicRefusal | None:
-        """Increase a topic's partitions to `count`; return the refusal if that fails."""
-        asked = await self.controller.ask(lambda token: PartitionsAsked(token, name, count, assignments, validate_only))
-        return _refusal(asked)
-
-    async def delete_topic(self, name: str, topic_id: UUID | None = None) -> TopicRefusal | None:
-        """Delete a topic with its logs, with `topic_id` only if that is its id; return the refusal if that fails."""
-        return _refusal(await self.controller.ask(lambda token: DeletionAsked(token, name, topic_id)))
-
-    async def change_configs(
-        self, name: str, change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal], *, validate_only: bool
-    ) -> TopicRefusal | None:
-        """Apply `change` to a topic's settings; return the refusal if that fails.
-
-        The settings are in force when this returns. Any broker does this, as in Apache Kafka, and notifies the others
-        by a znode under `/config/changes`. Several may do so at once: each change is made to what the znode has.
-        """
-        async with self._configuring:
-            for attempt in range(1, MOST_ATTEMPTS + 1):
-                try:
-                    return await self._change_configs(name, change, validate_only)
-                except CHANGED_MEANWHILE as error:
-                    if attempt == MOST_ATTEMPTS or is_passing(error):
-                        return metadata_refusal(error)
-                except METADATA_ERRORS as error:
-                    return metadata_refusal(error)
-                except ZnodeDataError as error:
-                    return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The present settings are damaged: {error}")
-        raise AssertionError("the last attempt returns")
-
-    async def _change_configs(
-        self, name: str, change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal], validate_only: bool
-    ) -> TopicRefusal | None:
-        """As `change_configs`, once. Raises `DiskError`, `ZkError`, `ZnodeDataError`."""
-        topic = self.image.topics.get(name)
-        if topic is None:
-            return unknown_topic(name)
-        present, version = await find_topic_config(self._zk, name)
-        configs = change(present)
-        if isinstance(configs, TopicRefusal):
-            return configs
-        log_config = LogConfig.of(self.config, configs)
-        if isinstance(log_config, ConfigRefusal):
-            return topic_refusal(name, log_config)
-        path, data = TopicConfigZnode.path(name), TopicConfigZnode.encode(configs)
-        refusal = oversized(configs, len(data))
-        if refusal is not None or validate_only:
-            return refusal
-        if configs != present:
-            operations = await reconfiguration(self._zk, path, f"topics/{name}", data, version)
-            fence = () if self.session.accepts_others else (self.membership.term.fence(),)
-            await self._zk.multi([*fence, *operations])
-        if configs != topic.configs:
-            self._configured(name, configs)
-        return None
-
-    async def reload_config(self, name: str) -> None:
-        """Reload a topic's settings after another process changed them. Raises `ZkError`, `ZnodeDataError`."""
-        async with self._configuring:
-            topic = self.image.topics.get(name)
-            if topic is None:
-                # It may be in the image soon, with settings that were read before this change.
-                self.unheard_configs.pop(name, None)
-                self._configured_early[name] = True
-                if len(self._configured_early) > MOST_CONFIGURED_EARLY:
-                    del self._configured_early[next(iter(self._configured_early))]
-                return
-            configs = (await find_topic_config(self._zk, name)).configs
-            if configs != topic.configs:
-                self._configured(name, configs)
-
-    async def _reload_early(self, name: str) -> None:
-        try:
-            await self.reload_config(name)
-        except (*METADATA_ERRORS, ZnodeDataError) as error:
-            log.error("the settings of topic %s, which have changed, cannot be read: %s", name, error)
-
-    def _configured(self, name: str, configs: Mapping[str, str]) -> None:
-        topic = self.image.topics.get(name)
-        if topic is None:
-            return  # deleted meanwhile
-        delta = ImageDelta((TopicDelta(topic, topic._replace(configs=configs)),))
-        self.image.apply(delta)
-        self.controller.post(ConfigsChanged(name, configs))
-        for subscriber in self._subscribers:
-            subscriber(delta)
-        log_config = self.log_config(name)
-        for callback in self._config_subscribers:
-            callback(name, log_config)
-
-    async def reassign(
-        self, wanted: Mapping[PartitionKey, tuple[int, ...] | None], *, needs_live: bool = False
-    ) -> ReassignmentResult | TopicRefusal:
-        """Begin to reassign partitions, or cancel (None); a refusal of the whole request if there is one."""
-        result = await self.controller.ask(lambda token: ReassignmentAsked(token, wanted, needs_live))
-        assert isinstance(result, ReassignmentResult | TopicRefusal)
-        return result
-
-    async def elect_preferred(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, str]:
-        """Elect the preferred replicas; return the partitions that failed, with reasons."""
-        result = await self.elect_leaders(partitions)
-        return {
-            key: refusal.message
-            for key, refusal in result.refusals.items()
-            if refusal.error is not ErrorCode.ELECTION_NOT_NEEDED
-        }
-
-    async def elect_leaders(
-        self, partitions: Sequence[PartitionKey] | None, *, is_unclean: bool = False
-    ) -> ElectionResult:
-        """Have leaders elected for these partitions, None for all; return which have none, with Kafka's errors."""
-        result = await self.controller.ask(lambda token: ElectionAsked(token, partitions, is_unclean))
-        if isinstance(result, TopicRefusal):
-            return ElectionResult(dict.fromkeys(partitions or (), result))
-        assert isinstance(result, ElectionResult)
-        return result
 
     # Changes that others make to the znodes
 
@@ -663,7 +273,7 @@ class ControlPlane:
         """
 
         async def read() -> DeletionsMarked:
-            # In the controller's turn: a mark read earlier may belong to a deletion that has ended since.
+            # When the controller comes to it: a mark read earlier may belong to a deletion that has ended since.
             return DeletionsMarked(tuple(await self._zk.children(DeleteTopicZnode.ROOT, watch)))
 
         await self.controller.handle_read(read)
@@ -674,8 +284,3 @@ class ControlPlane:
             value = self._randomness.uuid()
             if not format_uuid(value).startswith("-"):
                 return value
-
-
-def _refusal(answer: object) -> TopicRefusal | None:
-    assert answer is None or isinstance(answer, TopicRefusal)
-    return answer

@@ -41,8 +41,10 @@ from ottla.zk.tree import NodeExistsError
 
 if TYPE_CHECKING:
     from ottla.broker.control.plane import ControlPlane
+    from ottla.broker.replicas.manager import ReplicaManager
     from ottla.cluster.image import TopicImage
     from ottla.config.broker import BrokerConfig
+    from ottla.storage.manager import LogManager
     from ottla.zk.client import ZkClient
 
 log = logging.getLogger("ottla.topics")
@@ -85,6 +87,36 @@ class NoLogs:
     def unservable(self, replicas: Sequence[tuple[FoundTopic, int]]) -> list[PartitionKey]:
         """See `FoundLogs.unservable`."""
         return []
+
+
+class LogsFound:
+    """The logs that a broker found at its start (`FoundLogs`)."""
+
+    def __init__(self, logs: LogManager, replicas: ReplicaManager) -> None:
+        self._logs = logs
+        self._replicas = replicas
+
+    def leave_alone(self) -> None:
+        """See `FoundLogs.leave_alone`."""
+        self._logs.unclaim_all()
+
+    def set_strays_aside(self, strays: Sequence[AdoptablePartition]) -> None:
+        """See `FoundLogs.set_strays_aside`."""
+        for stray in strays:
+            self._logs.set_stray_aside(stray.topic, stray.partition)
+
+    def unservable(self, replicas: Sequence[tuple[FoundTopic, int]]) -> list[PartitionKey]:
+        """See `FoundLogs.unservable`."""
+        # A log that is in no working log directory must be in one that is out of service.
+        any_failed, unreadable = bool(self._logs.failed_log_dirs), self._logs.unreadable
+        keys = []
+        for topic, index in replicas:
+            may_be_missing = any_failed or (topic.name, index) in unreadable
+            is_missing = may_be_missing and self._logs.get(topic.name, index) is None
+            if is_missing or self._logs.set_aside(topic.name, topic.topic_id or topic.new_id, index):
+                keys.append((topic.name, index))
+        self._replicas.take_offline(keys)
+        return keys
 
 
 class Startup:

@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 #: Topics that are read before the next ones are begun.
 TOPICS_AT_ONCE: Final = 50
-#: Topics, and partitions, that are read in one request and taken up in one turn of the loop.
+#: Topics, and partitions, that are read in one request and decoded in one slice.
 TOPICS_IN_A_READ: Final = 10
 PARTITIONS_IN_A_READ: Final = 100
 #: Such requests under way: others of the session wait for them.
 READS_AT_ONCE: Final = 4
-#: Partitions of a topic that are noted to be read in one turn of the loop.
+#: Partitions of a topic that are noted to be read in one slice.
 PARTITIONS_IN_A_TURN: Final = 2_000
 
 
@@ -91,12 +91,12 @@ async def _in_parts(
 
 
 async def _next_turn() -> None:
-    """Let others have their turns: where the znodes are in this process no read waits for anything."""
+    """Let others have their slices: where the znodes are in this process no read waits for anything."""
     await asyncio.sleep(0)  # sleep: one turn of the loop
 
 
-async def decoded_in_turns(name: str, data: bytes | None) -> TopicAssignment:
-    """Decode a topic's znode, in several turns of the loop if it has many partitions. Raises `ZnodeDataError`."""
+async def decoded_in_slices(name: str, data: bytes | None) -> TopicAssignment:
+    """Decode a topic's znode, in several slices if it has many partitions. Raises `ZnodeDataError`."""
     steps = TopicZnode.decoding(name, data)
     while True:
         try:
@@ -116,7 +116,7 @@ async def _read_topics(zk: ZkClient, names: Sequence[str]) -> list[_ReadTopic | 
         if topic is None:
             topics.append(None)
             continue
-        assignment = await decoded_in_turns(name, topic[0])
+        assignment = await decoded_in_slices(name, topic[0])
         if sorted(assignment.partitions) != list(range(len(assignment.partitions))):
             raise ZnodeDataError(
                 f"{TopicZnode.path(name)} leaves out numbers of partitions: {sorted(assignment.partitions)}"

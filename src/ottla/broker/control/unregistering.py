@@ -66,14 +66,14 @@ async def _unregister(control: ControlPlane, broker_id: int, slices: LoopSlices)
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Nothing is known of a broker {broker_id}: it has left no trace"
         )
     for topic in traces.throttled:
-        refusal = await control.change_configs(topic, lambda now: _without(now, broker_id), validate_only=False)
+        refusal = await control.topic_configs.change(topic, lambda now: _without(now, broker_id), validate_only=False)
         if refusal is not None and refusal.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return refusal
     if version is not None:
         name = str(broker_id)
-        notice = Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(f"brokers/{name}"), sequential=True)
+        notification = Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(f"brokers/{name}"), sequential=True)
         try:
-            await zk.multi([Delete(BrokerConfigZnode.path(name), version), notice])
+            await zk.multi([Delete(BrokerConfigZnode.path(name), version), notification])
         except NoNodeError:
             return None  # another broker was asked, too
     return None

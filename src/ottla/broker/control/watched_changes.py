@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.control.metadata_writes import requests_left
 from ottla.broker.control.refusals import is_passing
-from ottla.broker.control.topic_reads import decoded_in_turns
+from ottla.broker.control.topic_reads import decoded_in_slices
 from ottla.cluster.controller_events import LogDirsFailed
 from ottla.cluster.refusal import TopicRefusal
 from ottla.env.disk import DiskError
@@ -187,7 +187,7 @@ class WatchedChanges:
             return
         is_doubtful = name in self._doubtful
         self._doubtful.discard(name)
-        assignment = await decoded_in_turns(name, data)
+        assignment = await decoded_in_slices(name, data)
         known = control.image.topics.get(name)
         if is_doubtful or known is None or len(assignment.partitions) > len(known.partitions):
             try:
@@ -204,14 +204,14 @@ class WatchedChanges:
             data, stat = await self._zk.get(path)
             if path == ReassignPartitionsZnode.PATH:
                 wanted = ReassignPartitionsZnode.decode(data)
-                result = await self._control.reassign(wanted)
+                result = await self._control.admin.reassign(wanted)
                 if isinstance(result, TopicRefusal):
                     return  # the next controller reads it
                 reasons = {key: refusal.message for key, refusal in result.refusals.items()}
                 # The controller takes out what is done.
                 ended = requests_left(wanted, reasons, stat.version)
             else:
-                reasons = dict(await self._control.elect_preferred(PreferredReplicaElectionZnode.decode(data)))
+                reasons = dict(await self._control.admin.elect_preferred(PreferredReplicaElectionZnode.decode(data)))
                 ended = [Delete(path, stat.version)]
             for (topic, number), reason in reasons.items():
                 log.error("partition %s-%d stays as it is: %s", topic, number, reason)
@@ -278,7 +278,7 @@ class WatchedChanges:
     async def _reload_topic(self, name: str) -> None:
         """Reload a topic's settings; damaged ones do not keep from the changes of others. Raises `ZkError`."""
         try:
-            await self._control.reload_config(name)
+            await self._control.topic_configs.reload(name)
         except ZnodeDataError as error:
             log.error("the settings of topic %s stay as they were: %s", name, error)
 

@@ -41,7 +41,7 @@ TRIED_AGAIN = frozenset(
 
 
 class Topics(Protocol):
-    """The part of `ottla.broker.control.plane.ControlPlane` that is needed here."""
+    """The part of `ottla.broker.control.cluster_admin.ClusterAdmin` that is needed here."""
 
     @property
     def image(self) -> ClusterImage: ...

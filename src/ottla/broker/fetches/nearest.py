@@ -4,22 +4,6 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.replicas.partition import Partition
-from ottla.config.broker import BrokerConfig
-from ottla.config.refusals import RACK_AWARE
-
-
-class RackReads:
-    """Whether consumers learn of replicas in their racks, and how much they read from followers here."""
-
-    __slots__ = ("are_served", "bytes_read", "sent")
-
-    def __init__(self, config: BrokerConfig) -> None:
-        #: Whether a leader names followers: `replica.selector.class`.
-        self.are_served = config.get_string_or_none("replica.selector.class") == RACK_AWARE
-        #: How often a leader here named a follower.
-        self.sent = 0
-        #: Bytes of records that consumers read from partitions followed here.
-        self.bytes_read = 0
 
 
 def nearest_follower(context: RequestContext, partition: Partition, rack: str, offset: int) -> int | None:

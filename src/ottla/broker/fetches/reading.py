@@ -87,7 +87,7 @@ class FetchReader:
         self._is_debugging = is_debugging(request)
         #: The rack of a consumer that should learn of followers there; empty for any other.
         self._rack = ""
-        if request.rack_id and context.broker.rack_reads.are_served and not self.is_follower:
+        if request.rack_id and context.broker.rack_reads.names_followers and not self.is_follower:
             self._rack = request.rack_id
         #: The partitions to read.
         self.wanted = begun.wanted
@@ -227,7 +227,7 @@ class FetchReader:
         if replica_id is None or leader is None:
             return None
         broker = self._context.broker
-        broker.rack_reads.sent += 1
+        broker.rack_reads.referred += 1
         leader.is_read_at(replica_id, broker.clock.monotonic_ms())
         data = offsets_only(wanted, partition.log)
         data.preferred_read_replica = replica_id

@@ -74,7 +74,7 @@ async def _alter(context: RequestContext, request: AlterPartitionReassignmentsRe
     keys = list(wanted)
     for start in range(0, len(keys), MOST_AT_ONCE):
         part = {key: wanted[key] for key in keys[start : start + MOST_AT_ONCE]}
-        result = await control.reassign(part, needs_live=True)
+        result = await control.admin.reassign(part, needs_live=True)
         if isinstance(result, TopicRefusal):
             await context.replied(_whole(result))
             return

@@ -58,7 +58,7 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
         elif not context.permits(Operation.ALTER, ResourceType.TOPIC, topic.name):
             refusal = TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
         else:
-            refusal = await context.broker.control.create_partitions(
+            refusal = await context.broker.control.admin.create_partitions(
                 topic.name, topic.count, by_hand, validate_only=request.validate_only
             )
         results.add(CreatePartitionsTopicResult(name=topic.name, **error_fields(refusal)))

@@ -70,7 +70,7 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
         elif counts[topic.name] > 1:
             made = TopicRefusal(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
         else:
-            made = await context.broker.control.create_topic(_spec(topic), validate_only=request.validate_only)
+            made = await context.broker.control.admin.create_topic(_spec(topic), validate_only=request.validate_only)
         result = _result(topic.name, made, request.validate_only, context.api_version)
         if isinstance(made, TopicCreated) and context.api_version >= CONFIGS_SINCE:
             if made.log_config not in described:

@@ -97,7 +97,7 @@ async def _deleted(
             results.append(result)
             if result.error_code == ErrorCode.NONE and result.name is not None:
                 topic_id = topic.topic_id if topic.name is None else None
-                deletions[loop.create_task(broker.control.delete_topic(result.name, topic_id))] = result
+                deletions[loop.create_task(broker.control.admin.delete_topic(result.name, topic_id))] = result
         if deletions:
             await asyncio.wait(deletions, timeout=max(ends_at_s - loop.time(), LEAST_WAIT_S))
         for task, result in deletions.items():

@@ -34,7 +34,7 @@ from ottla.wire.sliced import encoded_array, mapped
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.server import Broker
+    from ottla.broker.services import BrokerServices
 
 OPERATION = Operation.DESCRIBE_CONFIGS
 #: Most different descriptions cached while a request is answered.
@@ -98,7 +98,7 @@ class _Description:
         return encoded
 
 
-def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedConfig] | TopicRefusal:
+def _entries(broker: BrokerServices, resource: DescribeConfigsResource) -> list[DescribedConfig] | TopicRefusal:
     if resource.resource_type == TOPIC:
         return _topic_entries(broker, resource.resource_name)
     if resource.resource_type == BROKER:
@@ -110,28 +110,28 @@ def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[Describe
     return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
-def _topic_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
+def _topic_entries(broker: BrokerServices, name: str) -> list[DescribedConfig] | TopicRefusal:
     problem = topic_name_problem(name)
     if problem is not None:
         return TopicRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     if name not in broker.image.topics:
         return TopicRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    return describe_topic(broker.control.log_config(name), broker.config)
+    return describe_topic(broker.control.topic_configs.log_config(name), broker.config)
 
 
-def _broker_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
+def _broker_entries(broker: BrokerServices, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return describe_broker_defaults(broker.config)
     return _other_broker(broker, name, " or empty string,") or describe_broker(broker.config)
 
 
-def _logger_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
+def _logger_entries(broker: BrokerServices, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     return _other_broker(broker, name, "") or describe_loggers(logger_levels())
 
 
-def _other_broker(broker: Broker, name: str, or_what: str) -> TopicRefusal | None:
+def _other_broker(broker: BrokerServices, name: str, or_what: str) -> TopicRefusal | None:
     """The refusal of a broker that is not this one."""
     number = node_id(name)
     if number is None:

@@ -57,7 +57,7 @@ async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:
     refusals: dict[PartitionKey, TopicRefusal] = {}
     for start in range(0, len(keys), MOST_AT_ONCE):
         await slices.point()
-        result = await control.elect_leaders(
+        result = await control.admin.elect_leaders(
             keys[start : start + MOST_AT_ONCE], is_unclean=request.election_type == UNCLEAN
         )
         refusals.update(result.refusals)

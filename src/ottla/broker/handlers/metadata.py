@@ -49,42 +49,13 @@ CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 #: Errors after which the creation of a topic may succeed later.
 TRY_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 
-#: Most responses cached; their total size is limited, too: a request may name a million topics.
-CACHED_ANSWERS = 256
 #: Responses to requests with more topics are not cached.
 CACHED_NAMES = 1_000
 #: Topics processed between two slices.
 TOPICS_PER_SLICE = 64
-CACHED_BYTES = 8 * 1024 * 1024
 
 OfflineOf: TypeAlias = "Callable[[str, int, PartitionImage], tuple[int, ...]]"
 """Gives the offline replicas of a partition."""
-
-
-class MetadataCache:
-    """Encoded responses, dropped whenever the cluster image changes."""
-
-    __slots__ = ("_answers", "_bytes", "_version")
-
-    def __init__(self) -> None:
-        self._version = -1
-        self._answers: dict[object, bytes] = {}
-        self._bytes = 0
-
-    def get(self, image_version: int, key: object) -> bytes | None:
-        """The cached body for `key` made from this version of the image, if any."""
-        if image_version != self._version:
-            self._answers.clear()
-            self._bytes = 0
-            self._version = image_version
-        return self._answers.get(key)
-
-    def put(self, image_version: int, key: object, body: bytes) -> None:
-        """Cache a body, unless it was made from an older image or the cache is full."""
-        size = self._bytes + len(body)
-        if image_version == self._version and len(self._answers) < CACHED_ANSWERS and size <= CACHED_BYTES:
-            self._answers[key] = body
-            self._bytes = size
 
 
 def accesses(context: RequestContext, request: MetadataRequest) -> Accesses:
@@ -143,7 +114,7 @@ async def _create_and_answer(context: RequestContext, request: MetadataRequest, 
         await context.broker.slices.point()
         if context.is_gone:
             return
-        refusal = await context.broker.control.ensure_topic(name)
+        refusal = await context.broker.control.admin.ensure_topic(name)
         if refusal is None or refusal.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             continue
         # Clients retry a topic without a leader; they know nothing of an unreachable ZooKeeper.

@@ -26,7 +26,7 @@ from ottla.storage.log import PartitionLog
 from ottla.wire.apis import API
 
 if TYPE_CHECKING:
-    from ottla.broker.server import Broker
+    from ottla.broker.services import BrokerServices
 
 MOST_GROUPS = 1_000
 """Most groups with a value of their own; a broker with more of them counts them by state only."""
@@ -37,21 +37,21 @@ class BrokerMetric(NamedTuple):
 
     declaration: MetricDeclaration
     mbean: str | None
-    read: Callable[[Broker], Labelled]
+    read: Callable[[BrokerServices], Labelled]
 
 
-def broker_registry(broker: Broker) -> MetricsRegistry:
+def broker_registry(broker: BrokerServices) -> MetricsRegistry:
     registry = MetricsRegistry()
     for metric in BROKER_METRICS:
         registry.add(metric.declaration, partial(metric.read, broker))
     return registry
 
 
-Read = Callable[["Broker"], float | Labelled]
+Read = Callable[["BrokerServices"], float | Labelled]
 
 
 def _metric(name: str, mbean: str | None, text: str, read: Read, labels: tuple[str, ...]) -> BrokerMetric:
-    def values(broker: Broker) -> Labelled:
+    def values(broker: BrokerServices) -> Labelled:
         value = read(broker)
         return [((), value)] if isinstance(value, int | float) else value
 
@@ -69,18 +69,18 @@ def _ottla(name: str, text: str, read: Read, *labels: str) -> BrokerMetric:
     return _metric(f"ottla_{name}", None, text, read, labels)
 
 
-def _requests(broker: Broker) -> Labelled:
+def _requests(broker: BrokerServices) -> Labelled:
     return [((API[key].name,), count) for key, count in broker.dispatcher.requests.items()]
 
 
-def _messages_in(broker: Broker) -> Labelled:
+def _messages_in(broker: BrokerServices) -> Labelled:
     counts: Counter[str] = Counter()
     for partition in broker.partitions:
         counts[partition.topic] += partition.log.log_end_offset - partition.loaded_end_offset
     return [((topic,), count) for topic, count in counts.items()]
 
 
-def _replication_limits(broker: Broker) -> Labelled:
+def _replication_limits(broker: BrokerServices) -> Labelled:
     quotas = broker.replication_quotas
     by_kind = (("leader", quotas.leader), ("follower", quotas.follower), ("log_dirs", quotas.alter_log_dirs))
     return [((kind,), quota.limit if quota.is_limited else math.inf) for kind, quota in by_kind]
@@ -89,7 +89,7 @@ def _replication_limits(broker: Broker) -> Labelled:
 # Led partitions
 
 
-def _shared(broker: Broker) -> Iterator[tuple[Leader, PartitionLog]]:
+def _shared(broker: BrokerServices) -> Iterator[tuple[Leader, PartitionLog]]:
     """The led partitions that have followers."""
     return ((each.leader, each.log) for each in broker.partitions.shared if each.leader is not None)
 
@@ -105,11 +105,11 @@ def _at_min_isr(leader: Leader, log: PartitionLog) -> bool:
 # The controller
 
 
-def _at_controller(read: Callable[[Controller], int]) -> Callable[[Broker], int]:
+def _at_controller(read: Callable[[Controller], int]) -> Callable[[BrokerServices], int]:
     return lambda broker: read(broker.control.controller.controller) if broker.control.is_controller else 0
 
 
-def _partitions(broker: Broker) -> Iterator[PartitionImage]:
+def _partitions(broker: BrokerServices) -> Iterator[PartitionImage]:
     """The partitions of the cluster, at the controller, without those of topics that are being deleted."""
     if broker.control.is_controller:
         controller = broker.control.controller.controller
@@ -118,7 +118,7 @@ def _partitions(broker: Broker) -> Iterator[PartitionImage]:
                 yield from topic.partitions
 
 
-def _offline_partitions(broker: Broker) -> int:
+def _offline_partitions(broker: BrokerServices) -> int:
     alive = broker.image.brokers
     return sum(each.leader == NO_LEADER or each.leader not in alive for each in _partitions(broker))
 
@@ -126,7 +126,7 @@ def _offline_partitions(broker: Broker) -> int:
 # Log directories
 
 
-def _volumes(broker: Broker) -> Iterator[tuple[tuple[str, ...], int, int]]:
+def _volumes(broker: BrokerServices) -> Iterator[tuple[tuple[str, ...], int, int]]:
     """Total and free bytes by log directory; one that has failed has none."""
     for each in broker.config.log_dirs:
         try:
@@ -139,22 +139,22 @@ def _volumes(broker: Broker) -> Iterator[tuple[tuple[str, ...], int, int]]:
 # Groups
 
 
-def _machines(broker: Broker) -> list[GroupMachine]:
+def _machines(broker: BrokerServices) -> list[GroupMachine]:
     return broker.groups.groups()[1]
 
 
 def _groups_in(state: GroupState) -> BrokerMetric:
-    def count(broker: Broker) -> int:
+    def count(broker: BrokerServices) -> int:
         return sum(machine.state is state for machine in _machines(broker))
 
     return _kafka(f"{_GROUPS}NumGroups{state.value}", f"Groups in the state {state.value}.", count)
 
 
-def _coordinators(broker: Broker) -> Labelled:
+def _coordinators(broker: BrokerServices) -> Labelled:
     return [((state.label,), count) for state, count in broker.groups.coordinator_states().items()]
 
 
-def _coordinator_of_each(broker: Broker) -> Labelled:
+def _coordinator_of_each(broker: BrokerServices) -> Labelled:
     machines = _machines(broker)
     if len(machines) > MOST_GROUPS:
         return []
@@ -217,7 +217,7 @@ def _of_reads() -> list[BrokerMetric]:
         _ottla(
             "rack_reads_told_total",
             "How often a leader here sent a consumer to a follower in its rack, to read a partition.",
-            lambda broker: broker.rack_reads.sent,
+            lambda broker: broker.rack_reads.referred,
         ),
         _ottla(
             "follower_read_bytes_total",
@@ -242,12 +242,12 @@ def _of_reads() -> list[BrokerMetric]:
         _ottla(
             "event_loop_lag_seconds",
             "How late the broker's tick, once a second, ran the last time; a request at that moment waited as long.",
-            lambda broker: broker.metrics.loop_lag.last_s,
+            lambda broker: broker.upkeep.loop_lag.last_s,
         ),
         _ottla(
             "event_loop_lag_max_seconds",
             "The latest that the broker's tick has run since the start.",
-            lambda broker: broker.metrics.loop_lag.max_s,
+            lambda broker: broker.upkeep.loop_lag.max_s,
         ),
     ]
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from ottla.broker.context import ConnectionState, Pending
+from ottla.broker.connection_state import ConnectionState, DelayedOperation
 from ottla.broker.replicas.partition import AwaitedOffsets
 from ottla.wire.errors import ErrorCode
 
 
-class DelayedFetch(Pending):
+class DelayedFetch(DelayedOperation):
     """A fetch that waits for `min_bytes` in its partitions or for `max_wait_ms`.
 
     If not all appended records may be read, `ready` says whether any may be read now. `queues` are those of its
@@ -83,7 +83,7 @@ class PartitionResult(Protocol):
     error_code: int
 
 
-class DelayedResults(Pending):
+class DelayedResults(DelayedOperation):
     """A request that is carried out, and whose response waits for something at each of some partitions.
 
     `uncommitted` are the waiters to join, the offset that they have to reach, and the result. Partitions that are not

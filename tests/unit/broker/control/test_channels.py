@@ -234,7 +234,7 @@ def test_a_topic_is_made_led_and_deleted_by_requests_in_kafkas_order(tmp_path: P
         two = await joined(stage, broker, 2)
         assert two.story() == ["UpdateMetadata of brokers [1, 2]"]
         spec = TopicSpec("t", assignments={0: (2, 1), 1: (1, 2)})
-        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(spec), TopicCreated)
         await until(lambda: len(two.requests) == 3)
         assert two.story(1) == [
             "LeaderAndIsr t-0 leader 2 epoch 0 isr [2, 1] new",
@@ -248,7 +248,7 @@ def test_a_topic_is_made_led_and_deleted_by_requests_in_kafkas_order(tmp_path: P
         assert roles.live_leaders[1].port == broker.listening[0].port
         assert roles.topic_states[0].topic_id == broker.image.topics["t"].topic_id
         assert not roles.is_kraft_controller
-        assert await broker.control.delete_topic("t") is None
+        assert await broker.control.admin.delete_topic("t") is None
         assert two.story(3) == [
             "UpdateMetadata t-0 leader -2 epoch 0 isr [2, 1]",
             "UpdateMetadata t-1 leader -2 epoch 0 isr [1, 2]",
@@ -267,7 +267,7 @@ def test_a_request_is_repeated_until_it_is_answered(tmp_path: Path) -> None:
     async def scenario(stage: Stage, broker: Broker) -> None:
         two = await joined(stage, broker, 2)
         two.hang_ups = 2
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", assignments={0: (2,)})), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", assignments={0: (2,)})), TopicCreated)
         await until(lambda: len(two.requests) == 5)
         asked = "LeaderAndIsr t-0 leader 2 epoch 0 isr [2] new"
         assert two.story(1) == [asked, asked, asked, "UpdateMetadata t-0 leader 2 epoch 0 isr [2]"]
@@ -280,7 +280,7 @@ def test_a_broker_that_registers_anew_gets_all_its_replicas_in_one_request(tmp_p
         two = await joined(stage, broker, 2)
         for name, replicas in (("t", (2, 1)), ("u", (2,))):
             spec = TopicSpec(name, assignments={0: replicas, 1: replicas})
-            assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+            assert isinstance(await broker.control.admin.create_topic(spec), TopicCreated)
         await until(lambda: len(two.requests) == 5)
         await two.stop()
         await until(lambda: broker.image.topics["u"].partitions[1].leader == -1)
@@ -305,7 +305,7 @@ def test_replicas_without_a_log_directory_lose_their_leaders(tmp_path: Path) -> 
         two = await joined(stage, broker, 2)
         two.failing = {("t", 0)}
         spec = TopicSpec("t", assignments={0: (2, 1), 1: (2, 1)})
-        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(spec), TopicCreated)
         await until(lambda: broker.image.topics["t"].partitions[0].leader == 1)
         assert broker.image.topics["t"].partitions[0].isr == (1,)
         assert broker.image.topics["t"].partitions[1].leader == 2
@@ -339,7 +339,9 @@ def proposal(broker: Broker, played: PlayedBroker, isr: list[int], partition_epo
 def test_a_leader_changes_the_isr_and_every_broker_learns_of_it(tmp_path: Path) -> None:
     async def scenario(stage: Stage, broker: Broker) -> None:
         two = await joined(stage, broker, 2)
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", assignments={0: (2, 1)})), TopicCreated)
+        assert isinstance(
+            await broker.control.admin.create_topic(TopicSpec("t", assignments={0: (2, 1)})), TopicCreated
+        )
         await until(lambda: len(two.requests) == 3)
         answer = await ask(broker, proposal(broker, two, [2], 0))
         [partition] = answer.topics[0].partitions
@@ -364,7 +366,7 @@ def test_a_broker_that_wants_to_stop_has_its_leaders_moved(tmp_path: Path) -> No
         two = await joined(stage, broker, 2)
         three = await joined(stage, broker, 3)
         spec = TopicSpec("t", assignments={0: (2, 3), 1: (3, 2)})
-        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(spec), TopicCreated)
         await until(lambda: len(three.requests) == 3)
         begun = len(two.requests)
         answer = await ask(broker, ControlledShutdownRequest(broker_id=2, broker_epoch=two.epoch))
@@ -405,8 +407,8 @@ def test_leaders_are_elected_on_request(tmp_path: Path) -> None:
     async def scenario(stage: Stage, broker: Broker) -> None:
         await joined(stage, broker, 2)
         spec = TopicSpec("t", assignments={0: (2, 1), 1: (1, 2)})
-        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
-        result = await broker.control.elect_leaders(None)
+        assert isinstance(await broker.control.admin.create_topic(spec), TopicCreated)
+        result = await broker.control.admin.elect_leaders(None)
         assert {refusal.error for refusal in result.refusals.values()} == {ErrorCode.ELECTION_NOT_NEEDED}
         partitions = [TopicPartitions(topic="t", partitions=[0, 1, 2])]
         asked = ElectLeadersRequest(election_type=0, topic_partitions=partitions)
@@ -433,7 +435,9 @@ def test_our_broker_hands_its_leaders_over_before_it_stops(tmp_path: Path) -> No
         stage = Stage(tmp_path)
         broker = await stage.start()
         two = await joined(stage, broker, 2)
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", assignments={0: (1, 2)})), TopicCreated)
+        assert isinstance(
+            await broker.control.admin.create_topic(TopicSpec("t", assignments={0: (1, 2)})), TopicCreated
+        )
         await until(lambda: len(two.requests) == 3)
         await broker.stop()
         assert two.story(3) == [
@@ -449,7 +453,7 @@ def test_notifications_of_brokers_are_followed_and_cleared(tmp_path: Path) -> No
     async def scenario(stage: Stage, broker: Broker) -> None:
         two = await joined(stage, broker, 2)
         spec = TopicSpec("t", assignments={0: (2, 1), 1: (2, 1)})
-        assert isinstance(await broker.control.create_topic(spec), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(spec), TopicCreated)
         await until(lambda: len(two.requests) == 3)
         # A failed log directory: the broker is asked about all its replicas, and answers which are offline.
         two.failing = {("t", 1)}

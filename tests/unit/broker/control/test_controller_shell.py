@@ -26,7 +26,7 @@ class Decides:
         self._epoch = epoch
         self.outcomes: list[Event] = []
 
-    def handle_in_turns(self, event: Event, _now_ms: int) -> list[Effect]:
+    def handle_in_slices(self, event: Event, _now_ms: int) -> list[Effect]:
         if isinstance(event, Notified):
             self.outcomes.append(event)
             return []

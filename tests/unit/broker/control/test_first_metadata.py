@@ -118,7 +118,7 @@ def test_metadata_are_answered_when_it_knows_brokers(tmp_path: Path) -> None:
             await asyncio.sleep(0)  # sleep: the broker has its turn
         assert not asked.done()
         assert not described.done()
-        broker.control.publish(told(broker))
+        broker.control.publisher.publish(told(broker))
         answer = await asked
         assert [each.node_id for each in answer.brokers] == [2, CONTROLLER]
         assert [each.error_code for each in answer.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
@@ -169,7 +169,7 @@ def test_groups_are_told_to_try_again(tmp_path: Path, caplog: pytest.LogCaptureF
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             committed = await client.ask(OffsetCommitRequest(group_id="g", topics=topics))
             assert committed.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            broker.control.publish(told(broker))
+            broker.control.publisher.publish(told(broker))
         await client.close()
 
     with_silent_controller(tmp_path, scenario)

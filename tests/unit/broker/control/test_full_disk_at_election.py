@@ -52,12 +52,12 @@ def test_what_has_no_room_is_put_off_and_the_rest_is_served(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Topics were made while it was down: of these it has no logs. Others it has."""
-    monkeypatch.setattr("ottla.broker.control.plane.HOST_AGAIN_S", 0.01)
+    monkeypatch.setattr("ottla.broker.control.offline_notices.HOST_AGAIN_S", 0.01)
 
     async def scenario() -> None:
         one = OneBroker()
         await one.start()
-        assert not isinstance(await one.broker.control.create_topic(TopicSpec("old")), TopicRefusal)
+        assert not isinstance(await one.broker.control.admin.create_topic(TopicSpec("old")), TopicRefusal)
         await one.broker.stop()
         zk = LocalClient(one.store, 99)
         for name in ("a-made-meanwhile", "z-made-meanwhile"):
@@ -69,7 +69,7 @@ def test_what_has_no_room_is_put_off_and_the_rest_is_served(
             assert set(one.broker.image.topics) == {"old", "a-made-meanwhile", "z-made-meanwhile"}
             assert one.is_led("old")
             assert not one.is_led("a-made-meanwhile")
-            refused = await one.broker.control.create_topic(TopicSpec("asked-for"))
+            refused = await one.broker.control.admin.create_topic(TopicSpec("asked-for"))
             assert isinstance(refused, TopicRefusal)
             assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR, "a new topic is refused, as it can be"
             one.disk.heal()

@@ -243,7 +243,7 @@ def test_topics_without_ids_are_named() -> None:
     running(body)
 
 
-def test_the_answers_to_many_proposals_are_taken_up_in_turns() -> None:
+def test_the_answers_to_many_proposals_are_taken_up_in_slices() -> None:
     async def body() -> None:
         controller = FakeController()
         proposals = IsrProposals(controller.ask, Ticking().slices)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spec("R5", "Z3")
 
 def test_a_move_whose_answer_was_lost_is_taken_up_though_the_topic_cannot_be_read_at_once() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         await broker.until(lambda: "t" in broker.changes._watched and not broker.changes._due)
         take_over, asked = broker.control.take_over, []
 
@@ -26,7 +26,7 @@ def test_a_move_whose_answer_was_lost_is_taken_up_though_the_topic_cannot_be_rea
 
         broker.control.take_over = take_over_later  # type: ignore[method-assign]
         broker.zk.answers_lost = 1
-        result = await broker.control.reassign({("t", 0): (7, 8)})
+        result = await broker.control.admin.reassign({("t", 0): (7, 8)})
         assert isinstance(result, ReassignmentResult)
         assert list(result.refusals) == [("t", 0)]
         await broker.until(lambda: bool(asked) and bool(broker.changes._due))

@@ -72,32 +72,32 @@ class Turns:
 async def create(broker: Broker, count: int) -> None:
     for number in range(count):
         # A dot, so that names are compared with those of all topics.
-        assert isinstance(await broker.control.create_topic(TopicSpec(f"topic.{number}")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec(f"topic.{number}")), TopicCreated)
 
 
 async def delete(broker: Broker, count: int) -> None:
     for number in range(count):
-        assert await broker.control.delete_topic(f"topic.{number}") is None
+        assert await broker.control.admin.delete_topic(f"topic.{number}") is None
 
 
 async def on_demand(broker: Broker, count: int) -> None:
     for number in range(count):
-        assert await broker.control.ensure_topic(f"topic.{number}") is None
+        assert await broker.control.admin.ensure_topic(f"topic.{number}") is None
 
 
 async def partitions(broker: Broker, count: int) -> None:
-    assert isinstance(await broker.control.create_topic(TopicSpec("topic.0", count)), TopicCreated)
+    assert isinstance(await broker.control.admin.create_topic(TopicSpec("topic.0", count)), TopicCreated)
 
 
 async def more_partitions(broker: Broker, count: int) -> None:
-    assert isinstance(await broker.control.create_topic(TopicSpec("topic.0", 1)), TopicCreated)
-    assert await broker.control.create_partitions("topic.0", count) is None
+    assert isinstance(await broker.control.admin.create_topic(TopicSpec("topic.0", 1)), TopicCreated)
+    assert await broker.control.admin.create_partitions("topic.0", count) is None
 
 
 async def settings(broker: Broker, count: int) -> None:
     for number in range(count):
         name = f"topic.{number}"
-        changed = await broker.control.change_configs(name, lambda _: {"retention.ms": "5"}, validate_only=False)
+        changed = await broker.control.topic_configs.change(name, lambda _: {"retention.ms": "5"}, validate_only=False)
         assert changed is None
 
 
@@ -162,7 +162,7 @@ def test_a_stop_ends_what_is_under_way_and_the_next_start_finishes_it() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()
         broker = await started("/d", disk)
-        making = asyncio.ensure_future(broker.control.create_topic(TopicSpec("t", 6 * MOST_OPERATIONS)))
+        making = asyncio.ensure_future(broker.control.admin.create_topic(TopicSpec("t", 6 * MOST_OPERATIONS)))
         while not broker.partitions.indexes("t"):  # noqa: ASYNC110 - until the first of its logs is there
             await asyncio.sleep(0)
         began_s = time.thread_time()

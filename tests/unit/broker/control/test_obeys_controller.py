@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from ottla.cluster.control_requests import RoleAction
+from ottla.cluster.image import RoleChange
+from ottla.config.topic import LogConfig
 from ottla.groups.coordinator import CoordinatorState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -103,13 +104,13 @@ def test_it_leads_before_it_follows_so_that_others_can_fetch_from_it(
 ) -> None:
     async def scenario(test: ControlledBroker) -> None:
         taken: list[tuple[int, str]] = []
-        take = test.broker.control_requests._hosting.take_role
+        give = test.broker.control_requests._hosting._give
 
-        def noted(topic: Any, entry: Any, action: RoleAction) -> None:
-            taken.append((entry.partition, action.name))
-            take(topic, entry, action)
+        def noted(change: RoleChange, config: LogConfig) -> None:
+            taken.append((change.partition, change.action.name))
+            give(change, config)
 
-        monkeypatch.setattr(test.broker.control_requests._hosting, "take_role", noted)
+        monkeypatch.setattr(test.broker.control_requests._hosting, "_give", noted)
         assert await test.update_metadata({}) == 0  # the live brokers
         states = {("t", index): (1 if index % 2 else 2, 0, [1, 2]) for index in range(6)}
         found = await test.lead_or_follow(states, is_new=True)

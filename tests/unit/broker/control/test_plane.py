@@ -9,12 +9,14 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.control.adoption import PartitionDirectories
-from ottla.broker.control.plane import ClusterSession, ControlPlane, NoHost
+from ottla.broker.control.coordination import ClusterSession
+from ottla.broker.control.metadata_publisher import NoHost
+from ottla.broker.control.plane import ControlPlane
 from ottla.broker.control.startup import Startup, generate_broker_id
 from ottla.cluster.adoption import UNLIMITED_RETENTION, AdoptablePartition
 from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.ids import format_uuid
-from ottla.cluster.image import HostAction, ImageDelta, PartitionImage, hosted_changes
+from ottla.cluster.image import ImageDelta, PartitionImage, RoleAction, hosted_changes
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import GROUP_METADATA_TOPIC, REBALANCE_EVIDENCE_TOPIC, TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -62,19 +64,19 @@ class RecordingHost(NoHost):
         self.fails_to_begin = self.fails_to_end = False
 
     async def begin(self, delta: ImageDelta) -> None:
-        new = names(delta, HostAction.LEAD)
+        new = names(delta, RoleAction.LEAD)
         if new and self.fails_to_begin:
             raise storage_error()
         self.begun.extend(new)
 
     async def end(self, delta: ImageDelta) -> None:
-        gone = names(delta, HostAction.DELETE)
+        gone = names(delta, RoleAction.DELETE)
         if gone and self.fails_to_end:
             raise storage_error()
         self.ended.extend(gone)
 
 
-def names(delta: ImageDelta, action: HostAction) -> list[str]:
+def names(delta: ImageDelta, action: RoleAction) -> list[str]:
     """The partitions with which broker 7 has to do this."""
     changes = [change for topic in delta.topics for change in hosted_changes(topic, 7)]
     return [f"{change.topic.name}-{change.partition}" for change in changes if change.action is action]
@@ -108,18 +110,18 @@ class Cluster:
             clock=CLOCK,
             randomness=Randomness(5),
         )
-        self.control.host = self.host = RecordingHost()
+        self.control.publisher.host = self.host = RecordingHost()
         self.startup = Startup(self.control, stored_cluster_id=stored_cluster_id, directories=self.directories)
         #: The names of the topics after each change.
         self.topics: list[set[str]] = []
-        self.control.subscribe(lambda delta: self.topics.append(set(self.control.image.topics)))
+        self.control.publisher.subscribe(lambda delta: self.topics.append(set(self.control.image.topics)))
 
     async def started(self) -> Cluster:
         assert await self.startup.start() is None
         return self
 
     async def made(self, name: str, partitions: int = 1) -> None:
-        assert isinstance(await self.control.create_topic(TopicSpec(name, partitions)), TopicCreated)
+        assert isinstance(await self.control.admin.create_topic(TopicSpec(name, partitions)), TopicCreated)
 
     def nodes(self, prefix: str) -> list[str]:
         return sorted(path for path in self.store.tree.nodes if path.startswith(prefix))
@@ -150,13 +152,13 @@ def test_a_new_cluster() -> None:
 def test_a_topic_is_usable_when_it_was_made() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
-        made = await cluster.control.create_topic(TopicSpec("t", 2, 1, configs={"retention.ms": "5"}))
+        made = await cluster.control.admin.create_topic(TopicSpec("t", 2, 1, configs={"retention.ms": "5"}))
         assert isinstance(made, TopicCreated)
         assert made.log_config.retention_ms == 5
         topic = cluster.control.image.topics["t"]
         assert topic.partitions == (PartitionImage(7, 0, (7,), (7,)),) * 2
         assert cluster.control.image.topic_names[topic.topic_id] == "t"
-        assert cluster.control.log_config("t").retention_ms == 5
+        assert cluster.control.topic_configs.log_config("t").retention_ms == 5
         assert cluster.topics == [set(), {"t"}]
         assert cluster.host.begun == ["t-0", "t-1"]
 
@@ -169,8 +171,8 @@ def test_everything_is_there_after_a_restart() -> None:
         first = await Cluster(disk).started()
         await first.made("t", 3)
         await first.made("gone")
-        await first.control.create_partitions("t", 5)
-        await first.control.delete_topic("gone")
+        await first.control.admin.create_partitions("t", 5)
+        await first.control.admin.delete_topic("gone")
         assert await first.control.producer_ids.next() == 0
         # Killed: nothing is closed.
         second = await Cluster(disk, stored_cluster_id=first.control.cluster_id).started()
@@ -241,7 +243,7 @@ def test_adopted_topics_are_kept_whole_until_their_settings_are_given(caplog: py
         cluster = await Cluster(disk, settings=settings, found=[("old", None, 0, -1)]).started()
         for adopted in (cluster, await Cluster(disk, settings=settings).started()):
             assert adopted.control.image.topics["old"].configs == UNLIMITED_RETENTION
-            kept = adopted.control.log_config("old")
+            kept = adopted.control.topic_configs.log_config("old")
             assert (kept.retention_ms, kept.retention_bytes, kept.compact) == (-1, -1, False)
         [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
         assert told.startswith("1 topics were adopted from log directories, and their settings are not known: old. ")
@@ -372,7 +374,7 @@ def test_validating_only_changes_nothing() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
         before = dict(cluster.store.tree.nodes)
-        made = await cluster.control.create_topic(TopicSpec("t", 2, 1), validate_only=True)
+        made = await cluster.control.admin.create_topic(TopicSpec("t", 2, 1), validate_only=True)
         assert isinstance(made, TopicCreated)
         assert len(made.topic.partitions) == 2
         assert cluster.store.tree.nodes == before
@@ -387,7 +389,7 @@ def test_a_log_that_cannot_be_made_takes_the_topic_back() -> None:
         before = cluster.nodes("/")
 
         cluster.host.fails_to_begin = True
-        refusal = await cluster.control.create_topic(TopicSpec("t"))
+        refusal = await cluster.control.admin.create_topic(TopicSpec("t"))
         assert isinstance(refusal, TopicRefusal)
         assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert "/logs/x-0" in refusal.message
@@ -405,7 +407,7 @@ def test_partitions_that_cannot_be_made_are_taken_back() -> None:
         before = cluster.nodes("/")
 
         cluster.host.fails_to_begin = True
-        refusal = await cluster.control.create_partitions("t", 4)
+        refusal = await cluster.control.admin.create_partitions("t", 4)
         assert refusal is not None
         assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert len(cluster.control.image.topics["t"].partitions) == 2
@@ -422,16 +424,16 @@ def test_a_tree_that_cannot_be_written_changes_nothing() -> None:
         before, version = cluster.nodes("/"), cluster.control.image.version
         disk.capacity = 0
         for refusal in (
-            await cluster.control.create_topic(TopicSpec("u")),
-            await cluster.control.create_partitions("t", 4),
-            await cluster.control.delete_topic("t"),
+            await cluster.control.admin.create_topic(TopicSpec("u")),
+            await cluster.control.admin.create_partitions("t", 4),
+            await cluster.control.admin.delete_topic("t"),
         ):
             assert isinstance(refusal, TopicRefusal)
             assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert cluster.nodes("/") == before
         assert cluster.control.image.version == version
         disk.heal()
-        assert await cluster.control.delete_topic("t") is None
+        assert await cluster.control.admin.delete_topic("t") is None
 
     run(scenario())
 
@@ -443,10 +445,10 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start() -> None
         await cluster.made("t")
 
         cluster.host.fails_to_end = True
-        refusal = await cluster.control.delete_topic("t")
+        refusal = await cluster.control.admin.delete_topic("t")
         assert refusal is not None
         assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
-        again = await cluster.control.create_topic(TopicSpec("t"))
+        again = await cluster.control.admin.create_topic(TopicSpec("t"))
         assert again == TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' is marked for deletion.")
 
         restarted = await Cluster(disk, found=[("t", None, 0, -1)]).started()
@@ -462,7 +464,7 @@ def test_deletion_can_be_switched_off() -> None:
     async def scenario() -> None:
         cluster = await Cluster(settings={"delete.topic.enable": "false"}).started()
         await cluster.made("t")
-        refusal = await cluster.control.delete_topic("t")
+        refusal = await cluster.control.admin.delete_topic("t")
         assert refusal == TopicRefusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
 
     run(scenario())
@@ -472,13 +474,13 @@ def test_deletion_can_be_switched_off() -> None:
 def test_topics_made_on_demand_have_the_brokers_defaults() -> None:
     async def scenario() -> None:
         cluster = await Cluster(settings={"num.partitions": "4", "offsets.topic.num.partitions": "9"}).started()
-        assert await cluster.control.ensure_topic("t") is None
-        assert await cluster.control.ensure_topic("t") is None
-        assert await cluster.control.ensure_topic(GROUP_METADATA_TOPIC) is None
-        assert await cluster.control.ensure_topic(REBALANCE_EVIDENCE_TOPIC) is None
+        assert await cluster.control.admin.ensure_topic("t") is None
+        assert await cluster.control.admin.ensure_topic("t") is None
+        assert await cluster.control.admin.ensure_topic(GROUP_METADATA_TOPIC) is None
+        assert await cluster.control.admin.ensure_topic(REBALANCE_EVIDENCE_TOPIC) is None
         sizes = {name: len(topic.partitions) for name, topic in cluster.control.image.topics.items()}
         assert sizes == {"t": 4, GROUP_METADATA_TOPIC: 9, REBALANCE_EVIDENCE_TOPIC: 1}
-        refusal = await cluster.control.ensure_topic("bad name")
+        refusal = await cluster.control.admin.ensure_topic("bad name")
         assert refusal is not None
         assert refusal.error is ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -488,7 +490,7 @@ def test_topics_made_on_demand_have_the_brokers_defaults() -> None:
 def test_a_replication_factor_that_was_set_is_not_lowered() -> None:
     async def scenario() -> None:
         cluster = await Cluster(settings={"offsets.topic.replication.factor": "3"}).started()
-        refusal = await cluster.control.ensure_topic(GROUP_METADATA_TOPIC)
+        refusal = await cluster.control.admin.ensure_topic(GROUP_METADATA_TOPIC)
         assert refusal == TopicRefusal(
             ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor: 3 larger than available brokers: 1."
         )
@@ -504,7 +506,7 @@ def test_settings_that_are_not_understood_any_more_are_passed_over() -> None:
         await cluster.zk.set("/config/topics/t", b'{"version":1,"config":{"segment.bytes":"5","future":"x"}}')
         again = await Cluster(disk).started()
         assert again.control.image.topics["t"].configs == {"segment.bytes": "5", "future": "x"}
-        assert again.control.log_config("t").segment_bytes == 1 << 30
+        assert again.control.topic_configs.log_config("t").segment_bytes == 1 << 30
 
     run(scenario())
 
@@ -512,7 +514,7 @@ def test_settings_that_are_not_understood_any_more_are_passed_over() -> None:
 def test_changes_at_the_same_time_do_not_mix() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
-        results = await asyncio.gather(*(cluster.control.create_topic(TopicSpec("t")) for _ in range(5)))
+        results = await asyncio.gather(*(cluster.control.admin.create_topic(TopicSpec("t")) for _ in range(5)))
         assert sum(isinstance(result, TopicCreated) for result in results) == 1
         ids = await asyncio.gather(*(cluster.control.producer_ids.next() for _ in range(2500)))
         assert sorted(ids) == list(range(2500))
@@ -594,8 +596,8 @@ def test_settings_change_with_their_logs() -> None:
         cluster = await Cluster(disk).started()
         await cluster.made("t")
         told: list[tuple[str, int]] = []
-        cluster.control.subscribe_configs(lambda name, config: told.append((name, config.retention_ms)))
-        change = cluster.control.change_configs
+        cluster.control.topic_configs.subscribe(lambda name, config: told.append((name, config.retention_ms)))
+        change = cluster.control.topic_configs.change
         assert await change("t", retention_of("5"), validate_only=True) is None
         assert (told, cluster.nodes("/config/changes/")) == ([], [])
         assert await change("t", retention_of("5"), validate_only=False) is None
@@ -624,11 +626,11 @@ def test_settings_that_are_refused_change_nothing(topic: str, name: str, value: 
     async def scenario() -> None:
         cluster = await Cluster().started()
         await cluster.made("t")
-        refusal = await cluster.control.change_configs(topic, lambda _: {name: value}, validate_only=False)
+        refusal = await cluster.control.topic_configs.change(topic, lambda _: {name: value}, validate_only=False)
         assert refusal is not None
         assert refusal.error is error
         assert (cluster.control.image.topics["t"].configs, cluster.nodes("/config/changes/")) == ({}, [])
-        refusal = await cluster.control.create_topic(TopicSpec("u", configs={name: value}))
+        refusal = await cluster.control.admin.create_topic(TopicSpec("u", configs={name: value}))
         assert isinstance(refusal, TopicRefusal) is (error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     run(scenario())
@@ -641,11 +643,11 @@ def test_settings_that_the_disk_does_not_take_do_not_hold() -> None:
         cluster = await Cluster(disk).started()
         await cluster.made("t")
         disk.fail("write", "*", errno.ENOSPC)
-        refusal = await cluster.control.change_configs("t", retention_of("5"), validate_only=False)
+        refusal = await cluster.control.topic_configs.change("t", retention_of("5"), validate_only=False)
         assert refusal is not None
         assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert cluster.control.log_config("t").retention_ms == 604_800_000
+        assert cluster.control.topic_configs.log_config("t").retention_ms == 604_800_000
         disk.heal()
-        assert await cluster.control.change_configs("t", retention_of("5"), validate_only=False) is None
+        assert await cluster.control.topic_configs.change("t", retention_of("5"), validate_only=False) is None
 
     run(scenario())

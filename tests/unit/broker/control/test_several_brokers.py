@@ -94,19 +94,19 @@ def test_one_is_the_controller_and_each_serves_the_partitions_that_it_leads(tmp_
     async def scenario(cluster: Cluster) -> None:
         assert cluster.controllers() == [1]
         await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
-        made = await cluster.brokers[1].control.create_topic(TopicSpec("t", 6, 1))
+        made = await cluster.brokers[1].control.admin.create_topic(TopicSpec("t", 6, 1))
         assert isinstance(made, TopicCreated)
         await cluster.until(lambda: all(len(indexes) == 2 for indexes in cluster.hosted("t").values()))
         await cluster.until(lambda: all("t" in broker.image.topics for broker in cluster.brokers.values()))
         for broker_id, indexes in cluster.hosted("t").items():
             states = cluster.brokers[broker_id].image.topics["t"].partitions
             assert [index for index, state in enumerate(states) if state.leader == broker_id] == indexes
-        assert await cluster.brokers[1].control.create_partitions("t", 9) is None
+        assert await cluster.brokers[1].control.admin.create_partitions("t", 9) is None
         await cluster.until(lambda: all(len(indexes) == 3 for indexes in cluster.hosted("t").values()))
-        refused = await cluster.brokers[2].control.create_topic(TopicSpec("u"))
+        refused = await cluster.brokers[2].control.admin.create_topic(TopicSpec("u"))
         assert isinstance(refused, TopicRefusal)
         assert refused.error is ErrorCode.NOT_CONTROLLER
-        assert await cluster.brokers[1].control.delete_topic("t") is None
+        assert await cluster.brokers[1].control.admin.delete_topic("t") is None
         await cluster.until(lambda: not any(cluster.hosted("t").values()))
         await cluster.until(lambda: not any((tmp_path / str(number) / "t-0").exists() for number in (1, 2, 3)))
 
@@ -117,7 +117,7 @@ def test_another_is_elected_when_the_controller_stops(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         control = cluster.brokers[1].control
         await cluster.until(lambda: len(control.image.brokers) == 3)
-        assert isinstance(await control.create_topic(TopicSpec("t", 3, 1)), TopicCreated)
+        assert isinstance(await control.admin.create_topic(TopicSpec("t", 3, 1)), TopicCreated)
         await cluster.until(lambda: all(cluster.hosted("t").values()))
         lost = cluster.hosted("t")[1]
         await cluster.stop(1)
@@ -125,7 +125,7 @@ def test_another_is_elected_when_the_controller_stops(tmp_path: Path) -> None:
         [controller] = cluster.controllers()
         elected = cluster.brokers[controller].control
         await cluster.until(lambda: elected.image.topics["t"].partitions[lost[0]].leader == -1)
-        assert isinstance(await elected.create_topic(TopicSpec("u", 2, 1)), TopicCreated)
+        assert isinstance(await elected.admin.create_topic(TopicSpec("u", 2, 1)), TopicCreated)
         await cluster.until(lambda: all(cluster.hosted("u").values()))
         # It comes back, not as the controller, and leads what it led.
         await cluster.start(1)
@@ -167,7 +167,7 @@ def test_who_is_elected_takes_office_though_zookeeper_cannot_be_read_at_first(
         )
         assert not losses
         elected = cluster.brokers[controller].control
-        assert isinstance(await elected.create_topic(TopicSpec("t", 2, 1)), TopicCreated)
+        assert isinstance(await elected.admin.create_topic(TopicSpec("t", 2, 1)), TopicCreated)
         await cluster.until(lambda: all(cluster.hosted("t").values()))
 
     run(tmp_path, scenario)
@@ -180,14 +180,14 @@ def test_who_is_elected_forgets_topics_that_were_deleted_unheard(
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
-        assert isinstance(await cluster.brokers[1].control.create_topic(TopicSpec("t", 3, 3)), TopicCreated)
+        assert isinstance(await cluster.brokers[1].control.admin.create_topic(TopicSpec("t", 3, 3)), TopicCreated)
         # Also one that is there again, with another id.
         for broker_id in (2, 3):
             await cluster.until(lambda broker_id=broker_id: "t" in cluster.brokers[broker_id].image.topics)
             for name in ("ghost", "again"):
                 states = tuple(PartitionImage(leader, 4, (1, 2, 3), (1, 2, 3)) for leader in (1, 2, 3))
                 ghost = TopicImage(name, uuid4(), states, {}, False)
-                cluster.brokers[broker_id].control.publish(ImageDelta((TopicDelta(None, ghost),)))
+                cluster.brokers[broker_id].control.publisher.publish(ImageDelta((TopicDelta(None, ghost),)))
         zk = cluster.brokers[2].control.session.zk
         data = TopicZnode.encode(TopicAssignment.of(uuid4(), {0: [2], 1: [3]}))
         await zk.create(TopicZnode.path("again"), data)
@@ -208,7 +208,7 @@ def test_a_topic_whose_znodes_somebody_removed_does_not_hold_up_the_others(tmp_p
         await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
         control = cluster.brokers[1].control
         for name in ("removed", "t"):
-            assert isinstance(await control.create_topic(TopicSpec(name, 3, 3)), TopicCreated)
+            assert isinstance(await control.admin.create_topic(TopicSpec(name, 3, 3)), TopicCreated)
         nodes = [TopicZnode.path("removed")]
         for path in nodes:
             nodes.extend(f"{path}/{child}" for child in await control.session.zk.children(path))
@@ -225,7 +225,7 @@ def test_any_broker_makes_topics_on_demand_and_changes_settings(tmp_path: Path) 
     async def scenario(cluster: Cluster) -> None:
         await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
         other = cluster.brokers[2].control
-        announced = await other.ensure_topic(GROUP_METADATA_TOPIC)
+        announced = await other.admin.ensure_topic(GROUP_METADATA_TOPIC)
         assert announced is not None
         assert announced.error is ErrorCode.LEADER_NOT_AVAILABLE
         await cluster.until(lambda: all(cluster.hosted(GROUP_METADATA_TOPIC).values()))
@@ -233,7 +233,9 @@ def test_any_broker_makes_topics_on_demand_and_changes_settings(tmp_path: Path) 
         await cluster.until(
             lambda: all(GROUP_METADATA_TOPIC in broker.image.topics for broker in cluster.brokers.values())
         )
-        changed = await other.change_configs(GROUP_METADATA_TOPIC, lambda _: {"retention.ms": "5"}, validate_only=False)
+        changed = await other.topic_configs.change(
+            GROUP_METADATA_TOPIC, lambda _: {"retention.ms": "5"}, validate_only=False
+        )
         assert changed is None
         await cluster.until(
             lambda: all(
@@ -251,7 +253,7 @@ def test_brokers_that_make_a_topic_together_wait_for_its_leaders(tmp_path: Path)
     async def scenario(cluster: Cluster) -> None:
         await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
         controls = [broker.control for broker in cluster.brokers.values()]
-        refusals = await asyncio.gather(*(each.ensure_topic(GROUP_METADATA_TOPIC) for each in controls))
+        refusals = await asyncio.gather(*(each.admin.ensure_topic(GROUP_METADATA_TOPIC) for each in controls))
         assert {refusal.error for refusal in refusals if refusal is not None} == {ErrorCode.LEADER_NOT_AVAILABLE}
         await cluster.until(
             lambda: all(GROUP_METADATA_TOPIC in broker.image.topics for broker in cluster.brokers.values())
@@ -287,7 +289,7 @@ def test_a_controller_that_shuts_down_copies_nothing_any_more(tmp_path: Path, mo
         control = cluster.brokers[1].control
         await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
         spec = TopicSpec("t", assignments={0: (2, 1, 3), 1: (1, 2, 3)})
-        assert isinstance(await control.create_topic(spec), TopicCreated)
+        assert isinstance(await control.admin.create_topic(spec), TopicCreated)
 
         def ends(broker_id: int) -> list[int]:
             partitions = [cluster.brokers[broker_id].partitions.get("t", index) for index in (0, 1)]

@@ -8,9 +8,11 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
+from ottla.broker.control.coordination import ClusterSession
 from ottla.broker.control.dynamic_settings import DynamicSettings
 from ottla.broker.control.membership import Term
-from ottla.broker.control.plane import ClusterSession, ControlPlane, NoHost
+from ottla.broker.control.metadata_publisher import NoHost
+from ottla.broker.control.plane import ControlPlane
 from ottla.broker.control.startup import Startup
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.slices import LoopSlices
@@ -149,7 +151,7 @@ def run(body: Callable[[Broker], Coroutine[object, object, None]]) -> None:
 def test_after_an_expiry_it_is_a_member_again_and_takes_up_what_was_changed() -> None:
     async def body(broker: Broker) -> None:
         broker.notify(SessionEvent.EXPIRED)
-        made = await broker.control.create_topic(TopicSpec("t"))
+        made = await broker.control.admin.create_topic(TopicSpec("t"))
         assert isinstance(made, TopicRefusal)
         assert made.error is ErrorCode.NOT_CONTROLLER
         broker.zk.expire(2)
@@ -157,7 +159,7 @@ def test_after_an_expiry_it_is_a_member_again_and_takes_up_what_was_changed() ->
         await broker.until(lambda: broker.partitions("new") == 1)
         assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
         assert broker.control.membership.term.epoch == 2
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         await broker.other.create("/brokers/topics/newer", b'{"version":1,"partitions":{"0":[7]}}')
         await broker.until(lambda: broker.partitions("newer") == 1)
         assert not broker.fatal
@@ -174,7 +176,7 @@ def test_a_registration_whose_answer_was_lost_is_recognized() -> None:
         broker.notify(SessionEvent.CONNECTED)
         await broker.until(lambda: broker.control.membership.term.epoch == 2)
         assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         assert not broker.fatal
 
     run(body)
@@ -188,7 +190,7 @@ def test_an_election_whose_answer_was_lost_is_recognized() -> None:
         broker.notify(SessionEvent.CONNECTED)
         # It knows of its election before it has taken office; a change is refused in between, to be tried again.
         await broker.until(lambda: broker.control.controller.controller.epoch == 2 and broker.control.is_controller)
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
 
     run(body)
 
@@ -206,7 +208,7 @@ def test_who_is_not_the_controller_any_more_does_not_take_office(monkeypatch: py
 
         monkeypatch.setattr(broker.zk, "children", held)
         done: list[object] = []
-        control.subscribe(done.append)
+        control.publisher.subscribe(done.append)
         control.on_took_office = lambda: done.append("took office")
         control._elected_again()
         await reached.wait()
@@ -225,7 +227,7 @@ def test_who_is_not_the_controller_any_more_does_not_take_office(monkeypatch: py
 def test_a_topic_whose_answer_was_lost_is_taken_up_from_the_tree() -> None:
     async def body(broker: Broker) -> None:
         broker.zk.answers_lost = 1
-        made = await broker.control.create_topic(TopicSpec("t"))
+        made = await broker.control.admin.create_topic(TopicSpec("t"))
         assert isinstance(made, TopicRefusal)
         assert made.error is ErrorCode.REQUEST_TIMED_OUT
         assert "may not have been done" in made.message
@@ -236,15 +238,15 @@ def test_a_topic_whose_answer_was_lost_is_taken_up_from_the_tree() -> None:
 
 def test_changes_while_the_tree_is_away_are_refused_and_what_is_due_is_looked_at_later() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         await broker.until(lambda: "t" in broker.changes._watched)
         broker.zk.lost = True
         await broker.other.create("/brokers/topics/new", b'{"version":1,"partitions":{"0":[7]}}')
         refusals = [
-            await broker.control.create_topic(TopicSpec("u")),
-            await broker.control.create_partitions("t", 3),
-            await broker.control.change_configs("t", lambda _: {"retention.ms": "5"}, validate_only=False),
-            await broker.control.delete_topic("t"),
+            await broker.control.admin.create_topic(TopicSpec("u")),
+            await broker.control.admin.create_partitions("t", 3),
+            await broker.control.topic_configs.change("t", lambda _: {"retention.ms": "5"}, validate_only=False),
+            await broker.control.admin.delete_topic("t"),
         ]
         assert {refusal.error for refusal in refusals if isinstance(refusal, TopicRefusal)} == {
             ErrorCode.REQUEST_TIMED_OUT
@@ -282,7 +284,7 @@ def test_another_controller_is_fatal_and_nothing_is_written_after_it() -> None:
                 Set("/controller_epoch", b"2"),
             ]
         )
-        made = await broker.control.create_topic(TopicSpec("t"))
+        made = await broker.control.admin.create_topic(TopicSpec("t"))
         assert isinstance(made, TopicRefusal)
         assert made.error is ErrorCode.NOT_CONTROLLER
         await broker.until(lambda: bool(broker.fatal))
@@ -306,7 +308,7 @@ def test_the_controller_s_node_is_deleted_to_have_an_election() -> None:
     async def body(broker: Broker) -> None:
         await broker.other.delete("/controller")
         await broker.until(lambda: broker.control.membership.term.epoch == 2)
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         await broker.other.delete("/controller")
         await broker.until(lambda: broker.control.membership.term.epoch == 3)
 
@@ -329,9 +331,9 @@ def test_another_broker_in_the_tree_keeps_us_out() -> None:
 
 def test_a_deletion_that_was_interrupted_goes_on_with_the_connection() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 3)), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", 3)), TopicCreated)
         broker.zk.answers_lost = 1  # of the mark
-        refusal = await broker.control.delete_topic("t")
+        refusal = await broker.control.admin.delete_topic("t")
         assert refusal is not None
         await broker.until(lambda: "/admin/delete_topics/t" not in broker.store.tree.nodes)
         assert "/brokers/topics/t" not in broker.store.tree.nodes
@@ -369,17 +371,16 @@ def test_marks_read_during_a_deletion_do_not_delete_the_topic_made_after_it() ->
     """The mark is seen while its deletion is under way; when the controller comes to it, the topic is another."""
 
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         await broker.until(lambda: not broker.changes._due and "t" in broker.changes._watched)
-        goes_on, host = asyncio.Event(), NoHost()
+        goes_on = asyncio.Event()
 
         async def end(delta: ImageDelta) -> None:
             await goes_on.wait()
 
-        host.end = end  # type: ignore[method-assign]
-        broker.control.host = host
+        broker.control.publisher.host.end = end  # type: ignore[method-assign]
         made_anew_after_the_deletion(broker)
-        deletion = asyncio.create_task(broker.control.delete_topic("t"))
+        deletion = asyncio.create_task(broker.control.admin.delete_topic("t"))
         # The mark is read, and its deletion is queued behind the one that is under way.
         await broker.until(lambda: bool(broker.control.controller._events))
         goes_on.set()
@@ -391,10 +392,10 @@ def test_marks_read_during_a_deletion_do_not_delete_the_topic_made_after_it() ->
 
 def test_a_topic_made_while_the_outcome_of_a_deletion_is_unknown_is_served() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         await broker.until(lambda: not broker.changes._due and "t" in broker.changes._watched)
         made_anew_after_the_deletion(broker, lose_answer=True)
-        assert await broker.control.delete_topic("t") is not None
+        assert await broker.control.admin.delete_topic("t") is not None
         await is_served_with_two_partitions(broker)
 
     run(body)
@@ -405,35 +406,33 @@ def test_a_deletion_whose_mark_is_gone_leaves_the_znodes(partitions: int) -> Non
     """Without the mark the topic of that name may be a later one; also when several transactions are needed."""
 
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", partitions)), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", partitions)), TopicCreated)
         await broker.until(lambda: not broker.changes._due and "t" in broker.changes._watched)
         topic_id = broker.control.image.topics["t"].topic_id
-        host = NoHost()
 
         async def end(delta: ImageDelta) -> None:
             await broker.other.delete("/admin/delete_topics/t")
 
-        host.end = end  # type: ignore[method-assign]
-        broker.control.host = host
-        refusal = await broker.control.delete_topic("t")
+        broker.control.publisher.host.end = end  # type: ignore[method-assign]
+        refusal = await broker.control.admin.delete_topic("t")
         assert refusal is not None
         assert refusal.error is ErrorCode.REQUEST_TIMED_OUT
         assert "/admin/delete_topics/t, was removed before its end" in refusal.message
-        broker.control.host = NoHost()
+        broker.control.publisher.host = NoHost()
         await broker.until(lambda: broker.partitions("t") == partitions)
         assert broker.control.image.topics["t"].topic_id == topic_id
-        assert await broker.control.delete_topic("t") is None, "the cure that the refusal names"
+        assert await broker.control.admin.delete_topic("t") is None, "the cure that the refusal names"
 
     run(body)
 
 
 def test_a_deletion_by_id_leaves_a_later_topic_of_the_same_name() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         former = broker.control.image.topics["t"].topic_id
-        assert await broker.control.delete_topic("t", former) is None
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
-        refusal = await broker.control.delete_topic("t", former)
+        assert await broker.control.admin.delete_topic("t", former) is None
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
+        refusal = await broker.control.admin.delete_topic("t", former)
         assert refusal is not None
         assert refusal.error is ErrorCode.UNKNOWN_TOPIC_ID
         assert broker.partitions("t") == 1
@@ -444,7 +443,7 @@ def test_a_deletion_by_id_leaves_a_later_topic_of_the_same_name() -> None:
 def test_large_changes_are_made_in_several_transactions() -> None:
     async def body(broker: Broker) -> None:
         before = broker.store.tree.last_zxid
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 100)), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", 100)), TopicCreated)
         assert broker.store.tree.last_zxid > before + 5
         assert len(broker.store.tree.get("/brokers/topics/t/partitions").children) == 100
 
@@ -481,7 +480,7 @@ def test_a_look_that_failed_is_made_again_although_the_connection_came_back_duri
 def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, answer_is_lost: bool) -> None:
     async def interrupted(broker: Broker, transactions: int) -> bool:
         """Whether the change was interrupted after so many transactions; it is whole in the end."""
-        topics = broker.control
+        topics = broker.control.admin
         before = {"create": 0, "grow": 10, "delete": 40}[change]
         if before:
             assert isinstance(await topics.create_topic(TopicSpec("t", before)), TopicCreated)
@@ -506,7 +505,7 @@ def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, an
         begun = transactions > 0 or answer_is_lost
         wanted = {"create": 30, "grow": 30, "delete": 0}[change] if begun else before
         await broker.until(lambda: broker.partitions("t") == wanted and is_whole(broker, wanted))
-        await broker.until(lambda: not topics.controller.controller.deleting)
+        await broker.until(lambda: not broker.control.controller.controller.deleting)
         if not wanted:
             # Its name may be used again.
             assert isinstance(await topics.create_topic(TopicSpec("t")), TopicCreated)
@@ -533,7 +532,7 @@ def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, an
 
 def test_old_notifications_are_removed_and_those_of_others_not_followed() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
         for entity in ("users/u", "brokers/99", "topics/t"):
             data = b'{"version":2,"entity_path":"%s"}' % entity.encode()
@@ -562,11 +561,11 @@ def test_old_notifications_are_removed_and_those_of_others_not_followed() -> Non
 
 def test_settings_of_a_topic_that_two_brokers_change() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
         # Another broker has written it, and its notification has not come yet.
         change = {"segment.ms": "6"}
-        refusal = await broker.control.change_configs("t", lambda now: {**now, **change}, validate_only=False)
+        refusal = await broker.control.topic_configs.change("t", lambda now: {**now, **change}, validate_only=False)
         assert refusal is None
         assert broker.control.image.topics["t"].configs == {"retention.ms": "5", "segment.ms": "6"}
 
@@ -577,15 +576,15 @@ def test_settings_that_change_before_this_broker_has_heard_of_the_topic() -> Non
     """It reads the settings when it gets its roles, and the image has the topic later."""
 
     async def body(broker: Broker) -> None:
-        made = await broker.control.create_topic(TopicSpec("t"))
+        made = await broker.control.admin.create_topic(TopicSpec("t"))
         assert isinstance(made, TopicCreated)
         topic = broker.control.image.topics["t"]
         broker.control.image.topics = {}
-        broker.control.unheard_configs["t"] = {}
+        broker.control.topic_configs.unheard["t"] = {}
         await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
-        await broker.control.reload_config("t")
-        broker.control.publish(ImageDelta((TopicDelta(None, topic),)))
-        broker.control.note_configs("t")
+        await broker.control.topic_configs.reload("t")
+        broker.control.publisher.publish(ImageDelta((TopicDelta(None, topic),)))
+        broker.control.topic_configs.note("t")
         await broker.until(lambda: broker.control.image.topics["t"].configs == {"retention.ms": "5"})
 
     run(body)
@@ -593,7 +592,7 @@ def test_settings_that_change_before_this_broker_has_heard_of_the_topic() -> Non
 
 def test_settings_whose_notifications_were_removed_before_this_broker_was_back() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
         await broker.other.create("/config/brokers/7", b'{"version":1,"config":{"message.max.bytes":"77"}}')
         late = VirtualClock(CLOCK.now_ms())
@@ -610,7 +609,7 @@ def test_settings_whose_notifications_were_removed_before_this_broker_was_back()
 
 def test_a_topic_that_a_tool_of_old_has_grown_keeps_its_id() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         topic_id = broker.control.image.topics["t"].topic_id
         await broker.other.set("/brokers/topics/t", b'{"version":1,"partitions":{"1":[7],"0":[7]}}')
         await broker.until(lambda: broker.partitions("t") == 2)
@@ -622,7 +621,7 @@ def test_a_topic_that_a_tool_of_old_has_grown_keeps_its_id() -> None:
 
 def test_tools_are_answered_by_removing_their_nodes(caplog: pytest.LogCaptureFixture) -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         for _ in range(2):
             moved = ReassignPartitionsZnode.encode({("t", 0): [8, 8], ("t", 1): [7], ("t", -1): [7], ("none", 0): [7]})
             await broker.other.create(ReassignPartitionsZnode.PATH, moved)
@@ -674,10 +673,10 @@ def test_a_deletion_interrupted_between_its_transactions_is_finished_by_the_next
 
     async def whole() -> None:
         broker = await Broker().started()
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 100)), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", 100)), TopicCreated)
         await broker.changes.stop()
         losing(broker, lambda count: count > done + 1)  # the first makes the mark
-        refusal = await broker.control.delete_topic("t")
+        refusal = await broker.control.admin.delete_topic("t")
         assert refusal is not None
         assert refusal.error is ErrorCode.REQUEST_TIMED_OUT
         # The broker ends here, and its session some time later.
@@ -702,7 +701,7 @@ def test_a_deletion_interrupted_between_its_transactions_is_finished_by_the_next
 
 def test_a_deletion_that_a_tool_asked_for_goes_on_with_the_connection() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         losing(broker, lambda count: count == 1)
         await broker.other.create("/admin/delete_topics/t")
         await broker.until(lambda: broker.partitions("t") == 0)
@@ -710,7 +709,7 @@ def test_a_deletion_that_a_tool_asked_for_goes_on_with_the_connection() -> None:
         broker.notify(SessionEvent.CONNECTED)
         await broker.until(lambda: "/admin/delete_topics/t" not in broker.store.tree.nodes)
         assert "/brokers/topics/t" not in broker.store.tree.nodes
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
 
     run(body)
 
@@ -747,7 +746,7 @@ def test_an_election_that_another_disturbs_is_tried_again() -> None:
         await broker.other.delete("/controller")
         await broker.until(lambda: broker.control.membership.term.epoch == 13)
         await broker.until(lambda: "/controller" in broker.store.tree.nodes)
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t")), TopicCreated)
         assert not broker.fatal
 
     run(body)
@@ -774,7 +773,7 @@ def test_positions_of_a_new_group_that_come_together_are_all_kept() -> None:
 def test_damaged_settings_do_not_keep_from_the_changes_after_them(caplog: pytest.LogCaptureFixture) -> None:
     async def body(broker: Broker) -> None:
         for name in ("a", "t"):
-            assert isinstance(await broker.control.create_topic(TopicSpec(name)), TopicCreated)
+            assert isinstance(await broker.control.admin.create_topic(TopicSpec(name)), TopicCreated)
         await broker.other.set("/config/topics/a", b"{")
         await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
         await broker.other.create("/config/brokers/7", b"[")

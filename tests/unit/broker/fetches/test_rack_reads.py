@@ -57,7 +57,7 @@ def test_the_most_caught_up_follower_in_the_rack_is_named(tmp_path: Path) -> Non
         for elsewhere in ("a", "", "d"):
             replica, size = await told(ask_fetch(broker, rack=elsewhere))
             assert (replica, size > 0) == (-1, True), f"the leader reads for rack {elsewhere!r}"
-        assert broker.rack_reads.sent == 2
+        assert broker.rack_reads.referred == 2
 
     with_broker(tmp_path, scenario, TOLD)
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.context import ConnectionState, RequestContext
+from ottla.broker.connection_state import ConnectionState
+from ottla.broker.context import RequestContext
 from ottla.broker.fetches import answering
 from ottla.broker.handlers import fetch
 from ottla.broker.server import Broker
@@ -79,7 +80,7 @@ def with_broker(folder: Path, scenario: Callable[[Broker], Awaitable[None]], **s
         broker = Broker(config)
         assert await broker.start() is None
         try:
-            await broker.control.create_topic(TopicSpec("t", 1))
+            await broker.control.admin.create_topic(TopicSpec("t", 1))
             await scenario(broker)
         finally:
             await broker.stop()
@@ -118,7 +119,7 @@ def test_a_deleted_topic_ends_the_wait(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         client = Client()
         ask(broker, client, 0)
-        assert await broker.control.delete_topic("t") is None
+        assert await broker.control.admin.delete_topic("t") is None
         assert client.record_bytes == [0]
         assert client.state.pending is None
 

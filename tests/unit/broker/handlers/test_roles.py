@@ -153,13 +153,13 @@ def topic_of(broker: Broker) -> TopicImage:
 def follow(broker: Broker, epoch: int) -> Partition:
     replicas = (broker.id, OTHER)
     state = PartitionImage(OTHER, epoch, replicas, replicas)
-    return broker.partitions.make_follower(topic_of(broker), 0, state, broker.control.log_config("t"))
+    return broker.partitions.make_follower(topic_of(broker), 0, state, broker.control.topic_configs.log_config("t"))
 
 
 def lead(broker: Broker, epoch: int, replicas: tuple[int, ...] = (), isr: tuple[int, ...] = ()) -> Partition:
     """Lead with these followers, of which those in `isr` are in sync; they have fetched nothing."""
     state = PartitionImage(broker.id, epoch, (broker.id, *replicas), (broker.id, *isr))
-    return broker.partitions.make_leader(topic_of(broker), 0, state, broker.control.log_config("t"))
+    return broker.partitions.make_leader(topic_of(broker), 0, state, broker.control.topic_configs.log_config("t"))
 
 
 def with_broker(
@@ -177,7 +177,7 @@ def with_broker(
         assert await broker.start() is None
         try:
             named = {name.replace("_", "."): value for name, value in configs.items()}
-            await broker.control.create_topic(TopicSpec("t", 1, 1, configs=named))
+            await broker.control.admin.create_topic(TopicSpec("t", 1, 1, configs=named))
             await scenario(broker)
         finally:
             await broker.stop()

@@ -11,7 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.control.plane import ClusterSession, ControlPlane
+from ottla.broker.control.coordination import ClusterSession
+from ottla.broker.control.plane import ControlPlane
 from ottla.broker.control.startup import Startup
 from ottla.broker.handlers import (
     create_partitions,
@@ -188,7 +189,7 @@ def test_deleting(version: int) -> None:
     async def scenario() -> None:
         broker = await started()
         for name in ("a", "b"):
-            assert await broker.control.ensure_topic(name) is None
+            assert await broker.control.admin.ensure_topic(name) is None
         if version >= 6:
             by_id = DeleteTopicState(topic_id=broker.image.topics["b"].topic_id)
             unknown = DeleteTopicState(topic_id=UUID(int=3))
@@ -223,7 +224,7 @@ def test_deletions_wait_together_for_a_broker_that_does_not_answer() -> None:
                 all_asked.set()
             await (all_asked.wait() if name.startswith("t") else asyncio.Event().wait())
 
-        broker.control.delete_topic = delete_topic  # type: ignore[method-assign]
+        broker.control.admin.delete_topic = delete_topic  # type: ignore[method-assign]
         broker.image.topics.update(dict.fromkeys(names))  # type: ignore[arg-type]
         # What clients do not see any more counts as deleted.
         del broker.image.topics[gone]
@@ -252,7 +253,7 @@ def test_name_and_id_together() -> None:
 def test_deletion_switched_off(version: int) -> None:
     async def scenario() -> None:
         broker = await started({"delete.topic.enable": "false"})
-        assert await broker.control.ensure_topic("a") is None
+        assert await broker.control.admin.ensure_topic("a") is None
         request = (
             DeleteTopicsRequest(topics=[DeleteTopicState(name="a")])
             if version >= 6
@@ -270,7 +271,7 @@ def test_growing(version: int) -> None:
     async def scenario() -> None:
         broker = await started()
         for name in ("a", "b", "same"):
-            assert await broker.control.ensure_topic(name) is None
+            assert await broker.control.admin.ensure_topic(name) is None
         by_hand = [CreatePartitionsAssignment(broker_ids=[7])]
         request = CreatePartitionsRequest(
             topics=[
@@ -330,7 +331,7 @@ def test_growing_very_many_topics_keeps_little_but_their_results() -> None:
 def test_growing_twice_in_one_request() -> None:
     async def scenario() -> None:
         broker = await started()
-        assert await broker.control.ensure_topic("a") is None
+        assert await broker.control.admin.ensure_topic("a") is None
         twice = [CreatePartitionsTopic(name="a", count=count, assignments=None) for count in (3, 4)]
         (result,) = (await ask(broker, create_partitions, CreatePartitionsRequest(topics=twice), 3)).results
         assert (result.error_code, result.error_message) == (
@@ -373,7 +374,7 @@ def test_endpoints_that_are_not_there(endpoint_type: int, error: ErrorCode) -> N
 def test_describing_settings(version: int) -> None:
     async def scenario() -> None:
         broker = await started()
-        assert await broker.control.ensure_topic("a") is None
+        assert await broker.control.admin.ensure_topic("a") is None
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(resource_type=2, resource_name="a", configuration_keys=["retention.ms"]),

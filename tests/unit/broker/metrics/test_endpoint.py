@@ -69,7 +69,7 @@ def test_it_is_off_by_default(tmp_path: Path) -> None:
 @pytest.mark.spec("G10")
 def test_every_metric_has_a_value(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
-        await broker.control.create_topic(TopicSpec("t", 2))
+        await broker.control.admin.create_topic(TopicSpec("t", 2))
         partition = broker.partitions.get("t", 0)
         assert partition is not None
         batch = bytearray(encode_batch([Record(0, 1, b"k", b"v")] * 3))

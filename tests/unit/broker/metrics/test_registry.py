@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.metrics.registry import MetricDeclaration, MetricsRegistry, text_of
-from ottla.broker.metrics.service import LoopLag
+from ottla.broker.upkeep import LoopLag
 
 pytestmark = pytest.mark.spec("U3")
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.context import ConnectionState
+from ottla.broker.connection_state import ConnectionState
 from ottla.broker.replicas.partition import Partition, Replication
 from ottla.broker.replicas.purgatory import DelayedFetch
 

@@ -62,7 +62,7 @@ class Pair:
         broker = self.brokers[broker_id] = Broker(config, disk=self.disks[broker_id])
         assert await broker.start() is None
         if self.topic is None:
-            await broker.control.create_topic(TopicSpec("t", 1, 1))
+            await broker.control.admin.create_topic(TopicSpec("t", 1, 1))
             self.topic = broker.image.topics["t"]
         known = {each_id: each.image.brokers[each_id] for each_id, each in self.brokers.items()}
         for each in self.brokers.values():
@@ -78,7 +78,7 @@ class Pair:
         state = PartitionImage(leader_id, epoch, BOTH, BOTH)
         for broker_id in broker_ids or BOTH:
             broker = self.brokers[broker_id]
-            config = broker.control.log_config("t")
+            config = broker.control.topic_configs.log_config("t")
             if broker_id == leader_id:
                 broker.partitions.make_leader(self.topic, 0, state, config)
             else:
@@ -138,12 +138,15 @@ def marker(producer_id: int, kind: ControlRecordType) -> memoryview:
     return of_records(content, producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True)
 
 
-def test_a_partition_that_is_far_behind_has_a_fetcher_of_its_own(tmp_path: Path) -> None:
+def test_a_partition_that_is_far_behind_has_a_fetcher_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that it does not hold up those that producers wait for; once it has caught up it is one of them."""
+
+    monkeypatch.setattr("ottla.broker.server._is_in_sync", lambda _control, _partition: False)
 
     async def scenario(pair: Pair) -> None:
         follower = pair.brokers[TWO]
-        follower._is_in_sync = lambda _partition: False  # type: ignore[method-assign]
         for _ in range(200):
             pair.append(ONE)
         pair.give_roles(ONE, 5)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 TopicState = TypeVar("TopicState", LeaderAndIsrTopicState, StopReplicaTopicState, UpdateMetadataTopicState)
 Entry = TypeVar("Entry", PartitionEntry, StopEntry)
 
-#: Partitions made into messages in one turn of the loop.
+#: Partitions made into messages in one slice.
 PARTITIONS_PER_SLICE = 1_000
 
 

@@ -107,7 +107,7 @@ class ReplicaFetcher:
         self,
         leader_id: int,
         number: int,
-        surroundings: FetcherContext,
+        context: FetcherContext,
         catches_up: bool = False,
         moves: Callable[[ReplicaFetcher, Partition], None] = lambda _fetcher, _partition: None,
     ) -> None:
@@ -117,9 +117,9 @@ class ReplicaFetcher:
         self._moves = moves
         #: Partitions that belong to the other kind of fetcher, by the response in work.
         self._misplaced: list[Partition] = []
-        self._broker = surroundings
-        self.machine = FetcherMachine(surroundings.settings.backoff_ms)
-        self._client_id = f"broker-{surroundings.broker_id}-fetcher-{number}{'-behind' if catches_up else ''}"
+        self._broker = context
+        self.machine = FetcherMachine(context.settings.backoff_ms)
+        self._client_id = f"broker-{context.broker_id}-fetcher-{number}{'-behind' if catches_up else ''}"
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connection: PeerConnection | None = None
@@ -127,7 +127,7 @@ class ReplicaFetcher:
         self._in_flight: Any = None
         self._sent_ms = 0.0
         self._late_timer: asyncio.TimerHandle | None = None
-        self._trouble = FetchTrouble(leader_id, surroundings.clock)
+        self._trouble = FetchTrouble(leader_id, context.clock)
         #: Whether logs were truncated whose recovery points are not stored yet.
         self._was_cut = False
         #: Bytes of batches appended so far.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.handlers.metadata import CACHED_ANSWERS, CACHED_BYTES, MetadataCache
+from ottla.broker.metadata_cache import CACHED_ANSWERS, CACHED_BYTES, MetadataCache
 
 
 def test_an_answer_is_kept_until_the_cluster_changes() -> None:

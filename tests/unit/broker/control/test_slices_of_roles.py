@@ -11,6 +11,7 @@ import pytest
 
 from ottla.broker.control.channels.messages import deletion_answered, leader_and_isr_answered
 from ottla.broker.control.control_requests import TopicEntries, entries_by_topic
+from ottla.broker.control.delta_host import DeltaHost
 from ottla.broker.control.hosting import Hosting
 from ottla.broker.handlers import leader_and_isr
 from ottla.broker.served import SERVED
@@ -44,30 +45,35 @@ def topic(leader_epoch: int) -> TopicImage:
     return TopicImage("t", TOPIC_ID, (state,) * PARTITIONS, {}, False)
 
 
-def test_roles_that_go_on_are_looked_through_in_turns() -> None:
+NOTHING: Any = object()
+
+
+def host_of(replicas: Any) -> DeltaHost:
+    slices = Ticking().slices
+    return DeltaHost(Hosting(2, replicas, slices, lambda _: NOTHING, lambda _: None, NOTHING), slices)
+
+
+def test_roles_that_go_on_are_looked_through_in_slices() -> None:
     """This broker follows all of them before and after: nothing is to be ended."""
-    nothing: Any = object()
-    hosting = Hosting(2, nothing, Ticking().slices, nothing, nothing, nothing)
+    host = host_of(NOTHING)
     delta = ImageDelta((TopicDelta(topic(3), topic(4)),))
-    assert turns(hosting.end(delta)) > PARTITIONS / 4
+    assert turns(host.end(delta)) > PARTITIONS / 4
 
 
-def test_roles_that_end_are_passed_over_in_turns_where_others_begin() -> None:
-    nothing: Any = object()
-    hosting = Hosting(2, nothing, Ticking().slices, nothing, nothing, nothing)
+def test_roles_that_end_are_passed_over_in_slices_where_others_begin() -> None:
+    host = host_of(NOTHING)
     moved = PartitionImage(1, 4, (1, 3), (1, 3))
     delta = ImageDelta((TopicDelta(topic(3), topic(4)._replace(partitions=(moved,) * PARTITIONS)),))
-    assert turns(hosting.begin(delta)) > PARTITIONS / 4
+    assert turns(host.begin(delta)) > PARTITIONS / 4
 
 
 def test_leaders_of_all_topics_are_made_before_followers() -> None:
     """The other brokers ask the leaders already, and are asked by the followers."""
-    nothing: Any = object()
     made: list[tuple[str, int, str]] = []
 
     class Replicas:
         def get(self, name: str, index: int) -> object:
-            return nothing  # it is hosted already
+            return NOTHING  # it is hosted already
 
         def make_leader(self, topic: TopicImage, index: int, *_: object, **__: object) -> None:
             made.append((topic.name, index, "leader"))
@@ -78,14 +84,13 @@ def test_leaders_of_all_topics_are_made_before_followers() -> None:
     states = tuple(PartitionImage(leader, 4, (1, 2), (1, 2)) for leader in (1, 2, 1, 2))
     topics = [TopicImage(name, UUID(int=number), states, {}, False) for number, name in enumerate("ab", 1)]
     replicas: Any = Replicas()
-    hosting = Hosting(2, replicas, Ticking().slices, lambda _: nothing, lambda _: None, nothing)
-    turns(hosting.begin(ImageDelta(tuple(TopicDelta(None, topic) for topic in topics))))
+    turns(host_of(replicas).begin(ImageDelta(tuple(TopicDelta(None, topic) for topic in topics))))
     led = [(name, index, "leader") for name in "ab" for index in (1, 3)]
     assert made == led + [(name, index, "follower") for name in "ab" for index in (0, 2)]
 
 
 @pytest.mark.parametrize("version", [0, SERVED[4].max_version])
-def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
+def test_the_answer_about_many_roles_is_made_in_slices(version: int) -> None:
     state = PartitionImage(1, 4, (1, 2), (1, 2))
     entries = [PartitionEntry("t", TOPIC_ID, index, state, 0, (), False, False) for index in range(PARTITIONS)]
     replies: list[LeaderAndIsrResponse] = []
@@ -105,7 +110,7 @@ def test_the_answer_about_many_roles_is_made_in_turns(version: int) -> None:
     assert [each.partition_index for each in found] == list(range(PARTITIONS))
 
 
-def test_what_brokers_answer_about_many_partitions_is_understood_in_turns() -> None:
+def test_what_brokers_answer_about_many_partitions_is_understood_in_slices() -> None:
     states = [PartitionImage(1, 4, (1, 2), (1, 2))] * PARTITIONS
     entries = tuple(PartitionEntry("t", TOPIC_ID, index, state, 0) for index, state in enumerate(states))
     sending = SendToBroker(2, 7, 1, {}, ())
@@ -133,7 +138,7 @@ def test_what_brokers_answer_about_many_partitions_is_understood_in_turns() -> N
 
 
 @pytest.mark.parametrize("version", [0, SERVED[4].max_version])
-def test_a_long_request_is_read_in_turns_as_it_arrives(version: int) -> None:
+def test_a_long_request_is_read_in_slices_as_it_arrives(version: int) -> None:
     """Its long arrays are not there as lists: they can only be iterated."""
     states = [LeaderAndIsrPartitionState(topic_name="t", partition_index=index) for index in range(PARTITIONS)]
     topic = LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=states)

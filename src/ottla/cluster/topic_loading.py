@@ -1,4 +1,4 @@
-"""Take up topics as read from the znodes: what the controller did not know, and what it has to write for them.
+"""Topics as read from the znodes: what is new to the controller, and what it has to write for them.
 
 The controller assigns an id to a topic without one, and leaders to partitions without a live one: a topic created by
 another broker or a tool has neither.
@@ -24,13 +24,13 @@ from ottla.cluster.topics import MOST_PARTITIONS, topic_name_problem
 if TYPE_CHECKING:
     from ottla.cluster.controller_state import ControllerState
 
-#: Taking a partition up costs some twenty microseconds, as much as looking at this many.
+#: Loading a partition costs some twenty microseconds, as much as looking at this many.
 LOOKS = 4
-#: Partitions that are taken up in one step.
+#: Partitions that are loaded in one step.
 STEP_PARTITIONS = 100
 
 
-class TakenUp(NamedTuple):
+class LoadedTopics(NamedTuple):
     """The topics as they are once `changes` are written, why others are not served, and what was lost."""
 
     topics: list[TopicImage]
@@ -38,44 +38,44 @@ class TakenUp(NamedTuple):
     problems: list[str]
 
 
-def taking_up(
-    found: Iterable[FoundTopic], state: ControllerState, taken_up: TakenUp, *, is_election: bool = False
+def load_topics(
+    found: Iterable[FoundTopic], state: ControllerState, loaded: LoadedTopics, *, is_election: bool = False
 ) -> Iterator[tuple[int, list[Effect]]]:
-    """Add what is new in these topics to `taken_up`, in steps without effects (`ControllerState.in_turns`).
+    """Add what is new in these topics to `loaded`, in steps without effects (`PendingWork.in_slices`).
 
     Their replicas are those of the znodes at an election only, as in Kafka: edits are ignored otherwise, but for what
-    this controller may have written itself. Reassignments under way are taken up then, too.
+    this controller may have written itself. Reassignments under way are loaded then, too.
     """
     for topic in found:
         problem = topic_name_problem(topic.name)
         if problem is None and len(topic.partitions) > MOST_PARTITIONS:
             problem = "it has too many partitions"
         if problem is not None:
-            taken_up.problems.append(f"topic {topic.name!r} in the metadata is not served: {problem}")
+            loaded.problems.append(f"topic {topic.name!r} in the metadata is not served: {problem}")
             continue
         known = state.image.topics.get(topic.name)
         # Tools of 0.8.2 that add partitions drop the topic's id.
         if known is None or topic.topic_id in (None, known.topic_id):
-            for partitions in _FoundAnew(topic, known, state, taken_up, is_election=is_election).steps():
+            for partitions in _TopicLoader(topic, known, state, loaded, is_election=is_election).steps():
                 yield LOOKS * partitions, []
 
 
-class _FoundAnew:
-    """A topic that is taken up, partition by partition. `known` is what the controller knew of it."""
+class _TopicLoader:
+    """Loads a topic, partition by partition. `known` is what the controller knew of it."""
 
     def __init__(
         self,
         found: FoundTopic,
         known: TopicImage | None,
         state: ControllerState,
-        taken_up: TakenUp,
+        loaded: LoadedTopics,
         *,
         is_election: bool,
     ) -> None:
         self._found = found
         self._known = known
         self._state = state
-        self._taken_up = taken_up
+        self._loaded = loaded
         self._is_election = is_election
         self._is_alone = not state.others
         self._configs = known.configs if known is not None else found.configs
@@ -83,23 +83,23 @@ class _FoundAnew:
         self._writes: list[MetadataChange] = []
 
     def steps(self) -> Iterator[int]:
-        """Take it up, in steps; each gives the number of partitions it has looked at."""
+        """Load it, in steps; each gives the number of partitions it has looked at."""
         partitions = self._found.partitions
         for start in range(0, len(partitions), STEP_PARTITIONS):
             step = partitions[start : start + STEP_PARTITIONS]
             for index, partition in enumerate(step, start):
-                self._take(index, _with_left_over(partition) if self._is_election else partition)
+                self._load_partition(index, _with_left_over(partition) if self._is_election else partition)
             yield len(step)
-        found, known, taken_up = self._found, self._known, self._taken_up
+        found, known, loaded = self._found, self._known, self._loaded
         topic_id = known.topic_id if known is not None else found.topic_id or found.new_id
         topic = TopicImage(found.name, topic_id, tuple(self._states), self._configs, found.is_internal)
         if found.topic_id is None:
-            taken_up.changes.append(PutAssignment(topic, self._state.moves_of(topic)))
-        taken_up.changes.extend(self._writes)
+            loaded.changes.append(PutAssignment(topic, self._state.moves_of(topic)))
+        loaded.changes.extend(self._writes)
         if known is None or topic.partitions != known.partitions:
-            taken_up.topics.append(topic)
+            loaded.topics.append(topic)
 
-    def _take(self, index: int, partition: FoundPartitionState) -> None:
+    def _load_partition(self, index: int, partition: FoundPartitionState) -> None:
         """Note what its znodes say of a partition, and the state that it is to have."""
         state, states = self._state, self._states
         key = (self._found.name, index)
@@ -127,7 +127,7 @@ class _FoundAnew:
             self._writes.append(state.put(key, was, now, partition.version))
             message = state.unclean_election(key, was, now) if was is not None else None
             if message is not None:
-                self._taken_up.problems.append(message)
+                self._loaded.problems.append(message)
         if index == len(states):
             states.append(now)
         elif now != states[index]:
