@@ -32,24 +32,6 @@ def test_the_layers_are_those_of_the_contract() -> None:
 
 #: Most modules whose types name each other.
 LARGEST_CIRCLE_OF_TYPES = 4
-#: Circles that are there yet, each of which is to go. Of imports that run, those inside functions included:
-CIRCLES_AT_RUN_TIME = {
-    ("cli.main", "cli.pipeline.commands", "cli.pipeline.submitted", "cli.pipeline.submitting"),
-    ("spark.pipelines.queries.static_table_source", "spark.pipelines.queries.static_tables"),
-    ("spark.pipelines.sinks.sink", "spark.pipelines.sinks.topics", "spark.pipelines.writing.refusals"),
-}
-#: With those of types, of more modules than that:
-CIRCLES_OF_TYPES = {
-    (
-        "spark.pipelines.sinks.sink",
-        "spark.pipelines.sinks.topics",
-        "spark.pipelines.writing.direct",
-        "spark.pipelines.writing.files",
-        "spark.pipelines.writing.manifests",
-        "spark.pipelines.writing.refusals",
-        "spark.pipelines.writing.splitting",
-    ),
-}
 
 
 def module_name(path: Path, package: Path) -> str:
@@ -99,12 +81,12 @@ def circles(graph: dict[str, set[str]]) -> set[tuple[str, ...]]:
 
 
 def test_no_imports_go_in_circles() -> None:
-    assert circles(import_graph(PACKAGE, types=False)) == CIRCLES_AT_RUN_TIME
+    assert circles(import_graph(PACKAGE, types=False)) == set()
 
 
 def test_circles_of_types_are_small() -> None:
     found = circles(import_graph(PACKAGE, types=True))
-    assert {each for each in found if len(each) > LARGEST_CIRCLE_OF_TYPES} == CIRCLES_OF_TYPES
+    assert {each for each in found if len(each) > LARGEST_CIRCLE_OF_TYPES} == set()
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,6 @@ log = logging.getLogger("ottla.broker")
 _PLAIN_HEAD = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iiB")
 API_VERSIONS = 18
-#: Kafka's own tools may write to internal topics with this client id.
-ADMIN_CLIENT_ID = "__admin_client"
 
 
 class RequestContext:

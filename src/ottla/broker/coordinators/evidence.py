@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.context import ADMIN_CLIENT_ID
+from ottla.broker.authorization import ADMIN_CLIENT_ID
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage
 from ottla.cluster.refusal import TopicRefusal

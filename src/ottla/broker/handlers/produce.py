@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.authorization import Access, Accesses, Operation, ResourceType, on_topics
-from ottla.broker.context import ADMIN_CLIENT_ID, RequestContext
+from ottla.broker.authorization import ADMIN_CLIENT_ID, Access, Accesses, Operation, ResourceType, on_topics
+from ottla.broker.context import RequestContext
 from ottla.broker.current_leaders import CurrentLeaders
 from ottla.broker.replicas.partition import AwaitedOffsets, Partition
 from ottla.broker.replicas.purgatory import DelayedProduce

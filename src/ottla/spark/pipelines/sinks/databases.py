@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError, SupersededError
 from ottla.spark.pipelines.settings.model import DatabaseSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
-from ottla.spark.pipelines.sinks.topics import quoted
+from ottla.spark.pipelines.writing.refusals import quoted
 
 SQLITE = "sqlite:"
 #: How long another writer of the file may take.

@@ -15,6 +15,7 @@ from ottla.spark.errors import OptionError, SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.settings.model import TopicSinkSettings
 from ottla.spark.pipelines.sinks.sink import BatchInWork, BatchSink
+from ottla.spark.pipelines.writing.refusals import quoted
 from ottla.spark.sink.columns import check_columns
 from ottla.spark.sink.options import parse_write_options
 
@@ -100,8 +101,3 @@ def letters_as_records(letters: DataFrame) -> DataFrame:
         for name, text in texts.items()
     ]
     return letters.select("key", "value", functions.array(*headers).alias("headers"))
-
-
-def quoted(name: str) -> Column:
-    """The column of this name, which may have any characters."""
-    return functions.col("`" + name.replace("`", "``") + "`")

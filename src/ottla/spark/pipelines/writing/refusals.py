@@ -19,7 +19,7 @@ from ottla.spark.pipelines.tables.partition_folders import NULL_VALUE, partition
 from ottla.spark.versions import Versioned
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _DAY_US: Final = 86_400_000_000
 _EPOCH: Final = date(1970, 1, 1).toordinal()
@@ -108,8 +108,6 @@ def refused_rows(frame: DataFrame, rule: PartitionRule) -> DataFrame:
     """The refused rows of `frame` as dead letters: the row as JSON is the value, and it is of no one record."""
     from pyspark.sql import functions
 
-    from ottla.spark.pipelines.sinks.topics import quoted
-
     row = functions.to_json(functions.struct(*(quoted(name) for name in frame.columns))).cast("binary")
     # By place, since the frame may have any name.
     values = [quoted(name).alias(f"p{place}") for place, name in enumerate(rule.columns)]
@@ -149,3 +147,10 @@ def _letters(value: pyarrow.Array, reasons: Sequence[str | None]) -> pyarrow.Rec
     columns = {name: pyarrow.nulls(count, kind) for name, kind in absent.items()}
     columns |= {"value": value.cast(pyarrow.binary()), "reason": pyarrow.array(reasons, pyarrow.string())}
     return pyarrow.RecordBatch.from_pydict(columns)
+
+
+def quoted(name: str) -> Column:
+    """The column of this name, which may have any characters."""
+    from pyspark.sql import functions
+
+    return functions.col("`" + name.replace("`", "``") + "`")
