@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cluster.control_requests import lacks_log
 from ottla.cluster.image import RoleAction, hosted_changes
@@ -35,12 +35,14 @@ class DeltaHost:
         Roles that need a log which is lost are refused. Where the disk has no room for a replica, the others continue,
         as at an election, and it is made later (`take_again`); a new one of a change that is then undone fails.
         """
-        begun = _Begun(delta, self._hosting, self._refused, self._untaken)
-        await self._hosting.take_roles([_DeltaRoles(begun, topic) for topic in delta.topics if topic.after is not None])
-        if begun.taken or begun.refused:
-            self._refused.difference_update(begun.taken)
-            self._refused.update(begun.refused)
-            self.on_roles(begun.taken, begun.refused)
+        taken: list[PartitionKey] = []
+        refused: list[PartitionKey] = []
+        shared = (delta, self._hosting, self._untaken, self._refused, taken, refused)
+        await self._hosting.take_roles([_DeltaRoles(each, *shared) for each in delta.topics if each.after is not None])
+        if taken or refused:
+            self._refused.difference_update(taken)
+            self._refused.update(refused)
+            self.on_roles(taken, refused)
 
     async def take_again(self, image: ClusterImage) -> None:
         """Take the roles that the disk kept from being taken, as far as they are those of the image."""
@@ -76,50 +78,37 @@ class DeltaHost:
         return self._hosting.has_log_of(topic)
 
 
-class _Begun:
-    """A delta whose roles are being taken: the partitions refused before that are taken now, and those refused now."""
-
-    def __init__(
-        self,
-        delta: ImageDelta,
-        hosting: Hosting,
-        refused_before: set[PartitionKey],
-        untaken: dict[PartitionKey, RoleChange],
-    ) -> None:
-        self.delta = delta
-        self.hosting = hosting
-        self.refused_before = refused_before
-        self.untaken = untaken
-        self.taken: list[PartitionKey] = []
-        self.refused: list[PartitionKey] = []
-
-
-class _DeltaRoles:
+class _DeltaRoles(NamedTuple):
     """The roles of one topic in a delta (`hosting.TopicRoles`)."""
 
-    def __init__(self, begun: _Begun, topic_delta: TopicDelta) -> None:
-        self._begun = begun
-        self._delta = topic_delta
+    topic_delta: TopicDelta
+    delta: ImageDelta
+    hosting: Hosting
+    untaken: dict[PartitionKey, RoleChange]
+    refused_before: set[PartitionKey]
+    #: Partitions refused before whose roles are taken now, and those refused now.
+    taken: list[PartitionKey]
+    refused: list[PartitionKey]
 
     def topic(self) -> TopicImage:
-        topic = self._delta.after
+        topic = self.topic_delta.after
         assert topic is not None, "a deleted topic gives no roles"
         return topic
 
     def candidates(self) -> Iterator[RoleChange]:
-        return hosted_changes(self._delta, self._begun.hosting.broker_id)
+        return hosted_changes(self.topic_delta, self.hosting.broker_id)
 
     async def decide(self, candidate: RoleChange, topic: TopicImage, *, leads: bool) -> RoleChange | None:
         if candidate.action is not (RoleAction.LEAD if leads else RoleAction.FOLLOW):
             return None
-        begun, delta = self._begun, self._begun.delta
+        delta = self.delta
         key = (topic.name, candidate.partition)
         if await self._must_refuse(key, is_needed=leads):
-            begun.refused.append(key)
+            self.refused.append(key)
             return None
-        if key in begun.refused_before:
-            begun.taken.append(key)
-        begun.untaken.pop(key, None)
+        if key in self.refused_before:
+            self.taken.append(key)
+        self.untaken.pop(key, None)
         return candidate._replace(
             partition_epoch=delta.partition_epochs.get(key, 0),
             is_recovering=key in delta.recovering,
@@ -128,18 +117,19 @@ class _DeltaRoles:
 
     async def _must_refuse(self, key: PartitionKey, *, is_needed: bool) -> bool:
         """Whether a role cannot be taken: the log is in a failed log directory, or lost and needed."""
-        hosting = self._begun.hosting
+        hosting = self.hosting
         if hosting.is_hosted(*key):
             return False
         here = hosting.replica(*key)
         if here.is_offline:
             return True
-        is_new = key in self._begun.delta.new_partitions
+        is_new = key in self.delta.new_partitions
         return lacks_log(here, is_new=is_new, is_needed=is_needed) and await hosting.is_lost(*key, here)
 
     def _was_known(self, partition: int) -> bool:
         """Whether the partition was there before the change."""
-        return self._delta.before is not None and partition < len(self._delta.before.partitions)
+        before = self.topic_delta.before
+        return before is not None and partition < len(before.partitions)
 
     def failed(self, candidate: RoleChange, change: RoleChange) -> None:
-        self._begun.untaken[change.topic.name, change.partition] = change
+        self.untaken[change.topic.name, change.partition] = change
