@@ -84,8 +84,7 @@ def client_settings(servers: str, timeout_s: float, config: Sequence[str], prope
     from ottla.config.properties import parse_properties
     from ottla.config.values import ConfigError
 
-    timeout_ms = str(round(timeout_s * 1000))
-    settings = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+    settings = {"default.api.timeout.ms": str(round(timeout_s * 1000))}
     if properties is not None:
         try:
             settings |= parse_properties(Path(properties).read_text())

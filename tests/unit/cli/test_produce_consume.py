@@ -162,7 +162,7 @@ def test_settings_take_precedence(tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text("client.id=file\nlinger.ms=5\n")
     settings = client_settings("h:1", 2.0, ["client.id=option"], str(tmp_path / "client.properties"))
     assert settings["client.id"] == "option"
-    assert (settings["linger.ms"], settings["bootstrap.servers"], settings["request.timeout.ms"]) == (
+    assert (settings["linger.ms"], settings["bootstrap.servers"], settings["default.api.timeout.ms"]) == (
         "5",
         "h:1",
         "2000",
