@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mutants.__main__ import CAUGHT, FOLDERS, HARMLESS_ONE, SURVIVED, Verdict, first_of, harmless, share_caught
+import mutants.__main__ as program
+from mutants.__main__ import CAUGHT, FOLDERS, HARMLESS_ONE, SURVIVED, Reach, Verdict, first_of, harmless, share_caught
 from mutants.planting import Mutant, drawn, mutants_of
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -85,6 +87,44 @@ def test_the_same_seed_draws_the_same_and_every_one_can_be_compiled() -> None:
 def test_the_first_tests_are_few_and_of_few_files() -> None:
     tests = [f"f{file}.py::t{number}" for file in range(20) for number in range(5)]
     assert first_of(tests) == tests[:30]
+
+
+class Planted:
+    """A copy of the project that knows whether the fault is in it."""
+
+    def __init__(self) -> None:
+        self.has_fault = False
+
+    def plant(self, _mutant: Mutant) -> None:
+        self.has_fault = True
+
+    def mend(self, _mutant: Mutant) -> None:
+        self.has_fault = False
+
+
+class Reached(Reach):
+    """Two tests that reach a mutant: one passes only after another, one notices the fault or not."""
+
+    def __init__(self) -> None:
+        self._alone = {}
+
+    def tests_of(self, _mutant: Mutant) -> list[str]:
+        return ["a.py::dependent", "b.py::notices"]
+
+
+@pytest.mark.parametrize(("notices", "outcome"), [(True, (CAUGHT, "b.py::notices")), (False, (SURVIVED, ""))])
+def test_a_test_that_fails_without_the_fault_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, notices: bool, outcome: tuple[str, str]
+) -> None:
+    def failing(copy: Planted, tests: list[str], _reach: Reach) -> str:
+        fails = {"a.py::dependent"} | ({"b.py::notices"} if copy.has_fault and notices else set())
+        return next((test for test in tests if test in fails), "")
+
+    monkeypatch.setattr(program, "_failing", failing)
+    copy: Any = Planted()
+    verdict = program.try_out(copy, Mutant("m.py", 1, "x", 0, 1, "x", "y"), Reached())
+    assert (verdict.outcome, verdict.by) == outcome
+    assert not copy.has_fault
 
 
 def test_harmless_ones_are_not_counted() -> None:

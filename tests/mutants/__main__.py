@@ -1,8 +1,8 @@
 """Plants faults one by one and runs the tests that reach them: `./run mutants`.
 
-Every fault is planted in a copy of the project. The tests are those of a quick run; which of them reach which lines is
-recorded once for a state of the code. They run until the first one fails, those first that stand where the module's
-own tests do. A fault that no test notices is a survivor, unless `harmless.toml` says why it changes nothing.
+Every fault is planted in a copy of the project. The tests are the pure ones of all tiers; which of them reach which
+lines is recorded once for a state of the code. They run until the first one fails, those first that stand where the
+module's own tests do. A fault that no test notices is a survivor, unless `harmless.toml` says why it changes nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ HARMLESS = Path(__file__).with_name("harmless.toml")
 FOLDERS = [f"src/ottla/{name}" for name in ("groups", "storage", "records", "wire", "client", "ops", "peer", "cluster")]
 #: What of the project the copies leave out.
 LEFT_OUT = (".git", ".venv", ".cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "__pycache__", "build")
+#: Options of the run that is recorded: tests that need no other program, of all tiers.
+PURE_TESTS = ("--quick", "--all", "-m", "not slow")
 GOAL = 0.9
 #: Tests of a first, short run, which most faults do not survive.
 FIRST_TESTS = 60
@@ -118,6 +120,8 @@ class Reach:
         self._folders = folders
         self._lines = WORK / f"lines-{_state_of_the_code(folders)}"
         self.seconds: dict[str, float] = {}
+        #: Tests that noticed a fault, and whether they pass alone without one.
+        self._alone: dict[str, bool] = {}
         if not list(WORK.glob(f"{self._lines.name}.*")):
             self._record(copy)
         self.seconds = TestTimes(self._times).earlier
@@ -145,7 +149,7 @@ class Reach:
         print("recording which tests reach which lines", flush=True)
         report = self._times.with_name("spec-report.txt")
         done = copy.pytest(
-            *self._folders, "-n", "auto", "--quick", "-p", "mutants.recording", "--lines", str(self._lines),
+            *self._folders, "-n", "auto", *PURE_TESTS, "-p", "mutants.recording", "--lines", str(self._lines),
             "--spec-report", str(report), "-rfE", "--tb", "no",
         )  # fmt: skip
         lines = [line.split() for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
@@ -165,6 +169,12 @@ class Reach:
         own = f"/{package}/"
         name = Path(mutant.path).stem.strip("_")
         return sorted(tests, key=lambda test: (name not in test.partition("::")[0], own not in test, self._cost(test)))
+
+    def passes_alone(self, copy: Copy, test: str) -> bool:
+        """Whether the test passes without a fault and without the others of its file."""
+        if test not in self._alone:
+            self._alone[test] = not _failing(copy, [test], self)
+        return self._alone[test]
 
     def expected_s(self, tests: Iterable[str]) -> float:
         """How long the tests take together."""
@@ -186,24 +196,33 @@ def first_of(tests: Sequence[str]) -> list[str]:
 
 
 def try_out(copy: Copy, mutant: Mutant, reach: Reach) -> Verdict:
-    """Whether a test notices the mutant."""
+    """Whether a test notices the mutant; one that fails alone without the fault, too, does not count."""
     began = time.monotonic()
     tests = reach.tests_of(mutant)
-    if not tests:
-        return Verdict(mutant, UNREACHED, "", 0.0)
+    outcome, by = (SURVIVED, "") if tests else (UNREACHED, "")
+    while tests:
+        copy.plant(mutant)
+        try:
+            by = _failing_of_two(copy, tests, reach)
+        finally:
+            copy.mend(mutant)
+        if not by or by not in tests or reach.passes_alone(copy, by):
+            outcome = CAUGHT if by else SURVIVED
+            break
+        tests.remove(by)
+    return Verdict(mutant, outcome, by if outcome == CAUGHT else "", time.monotonic() - began)
+
+
+def _failing_of_two(copy: Copy, tests: list[str], reach: Reach) -> str:
+    """The first test that fails, of those that are likeliest to, else of the others."""
     first = first_of(tests)
-    copy.plant(mutant)
-    try:
-        for stage in (first, [test for test in tests if test not in set(first)]):
-            if stage and (by := _failing(copy, stage, reach)):
-                return Verdict(mutant, CAUGHT, by, time.monotonic() - began)
-    finally:
-        copy.mend(mutant)
-    return Verdict(mutant, SURVIVED, "", time.monotonic() - began)
+    return _failing(copy, first, reach) or _failing(copy, [test for test in tests if test not in set(first)], reach)
 
 
 def _failing(copy: Copy, tests: list[str], reach: Reach) -> str:
     """The first test that fails, or how the run ended; empty if all pass."""
+    if not tests:
+        return ""
     chosen = copy.folder / ".chosen.json"
     chosen.write_text(json.dumps(tests))
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
@@ -300,7 +319,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="when to end (30)")
     parser.add_argument("--only", default="", metavar="TEXT", help="of those drawn only the ones whose name has TEXT")
     parser.add_argument(
-        "--tests", nargs="*", default=[], metavar="FOLDER", help="only these may notice (all quick ones)"
+        "--tests", nargs="*", default=[], metavar="FOLDER", help="only these may notice (all pure ones)"
     )
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
