@@ -181,11 +181,13 @@ class _Sending:
         self._started_s = time.monotonic()
         # What was handed over and is not known to be written, with where each record stands.
         self._pending: deque[tuple[BulkFuture, list[str]]] = deque()
+        self._failure = ""
 
     def send_all(self, files: Sequence[str], *, whole: bool) -> None:
         """Send files and wait for all records. Raises CommandError with the place of the first that is refused."""
         from ottla.client.errors import ClientError
 
+        problem: Exception | None = None
         try:
             for name in files:
                 with _opened(name) as stream:
@@ -195,13 +197,18 @@ class _Sending:
                         self._send_lines(name, stream)
         except KeyboardInterrupt:
             # What follows a file for ever ends so. A second one does not wait.
-            self._producer.flush()
+            try:
+                self._producer.flush()
+            except ClientError as error:
+                COMMAND.report(str(error))
             raise
-        except (CommandError, ClientError) as problem:
-            self._settle()
+        except (CommandError, ClientError) as error:
+            problem = error
+        while self._pending:
+            self._settle_first()
+        if problem is not None or self._failure:
             written = count(sum(each.record_count for each in self.written), "record")
-            raise CommandError(f"{problem}; written before that: {written}") from problem
-        self._settle()
+            raise CommandError(f"{self._failure or problem}; written: {written}") from problem
 
     def _send_lines(self, name: str, stream: BufferedReader) -> None:
         from ottla.client.errors import InvalidArgumentError
@@ -222,6 +229,7 @@ class _Sending:
             self._send(records)
 
     def _send(self, records: list[tuple[str, Any]]) -> None:
+        from ottla.client.errors import RecordTooLargeError
         from ottla.client.producer.bulk_future import BulkFuture
 
         size = max(1, len(records) if self._rate is None else int(self._rate / RATE_SLICES))
@@ -229,27 +237,30 @@ class _Sending:
             piece = records[at : at + size]
             future = BulkFuture()
             self._pending.append((future, [place for place, _ in piece]))
-            self._producer.send_many([record for _, record in piece], into=future)
+            try:
+                self._producer.send_many([record for _, record in piece], into=future)
+            except RecordTooLargeError as problem:
+                raise CommandError(f"{piece[future.count][0]}: {problem}") from problem
             while len(self._pending) > MOST_PENDING:
                 self._settle_first()
+            if self._failure:
+                raise CommandError(self._failure)
             self._sent += len(piece)
             if self._rate is not None:
                 time.sleep(max(0.0, self._started_s + self._sent / self._rate - time.monotonic()))
 
-    def _settle(self) -> None:
-        while self._pending:
-            self._settle_first()
-
     def _settle_first(self) -> None:
+        """Wait for the oldest records under way; the first that is not acknowledged is kept as `_failure`."""
         from ottla.client.errors import DeliveryError
 
         future, places = self._pending.popleft()
         try:
             self.written += future.result()
         except DeliveryError as problem:
+            self.written += future.delivered()
             first = future.first_failure()
             where = "" if first is None else f"{places[first.place]}: "
-            raise DeliveryError(f"{where}{problem}", problem.count, problem.causes) from problem
+            self._failure = self._failure or f"{where}{problem}"
 
 
 @contextmanager

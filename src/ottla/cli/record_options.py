@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ottla.cli.command import CommandError
+from ottla.cli.options import DEFAULT_SERVERS
 
 if TYPE_CHECKING:
     from ottla.ops.topic_reading import Position
@@ -79,10 +80,9 @@ def parse_position(option: str, text: str, now_ms: int) -> Position:
 
 
 def client_settings(servers: str, timeout_s: float, config: Sequence[str], properties: str | None) -> dict[str, str]:
-    """Settings of a client by Kafka's names. Raises CommandError."""
+    """Settings of a client by Kafka's names. The file may name the servers where nothing else does. CommandError."""
     from ottla.cli.topic.changes import parse_configs
-    from ottla.config.properties import parse_properties
-    from ottla.config.values import ConfigError
+    from ottla.config.properties import PropertiesError, parse_properties
 
     settings = {"default.api.timeout.ms": str(round(timeout_s * 1000))}
     if properties is not None:
@@ -90,6 +90,8 @@ def client_settings(servers: str, timeout_s: float, config: Sequence[str], prope
             settings |= parse_properties(Path(properties).read_text())
         except OSError as error:
             raise CommandError(f"--properties {properties}: {error.strerror}") from error
-        except (ConfigError, UnicodeDecodeError) as error:
+        except (PropertiesError, UnicodeDecodeError) as error:
             raise CommandError(f"--properties {properties}: {error}") from error
-    return settings | {"bootstrap.servers": servers} | parse_configs(config)
+    if servers != DEFAULT_SERVERS:
+        settings["bootstrap.servers"] = servers
+    return {"bootstrap.servers": servers} | settings | parse_configs(config)

@@ -106,8 +106,9 @@ class EmbeddedCluster(StartedAndStopped):
             each.clear()
 
     def _last_work(self) -> Callable[[], Coroutine[Any, Any, None]] | None:
-        brokers, store = list(self._brokers.values()), getattr(self, "_store", None)
-        return None if store is None else lambda: _stop_each(brokers, store)
+        # Those that run when the loop comes to it: a broker may start until then.
+        brokers, store = self._brokers, getattr(self, "_store", None)
+        return None if store is None else lambda: _stop_each(list(brokers.values()), store)
 
     async def _start(self, host: LoopHost) -> None:
         from ottla.testing.disk_memory import MemoryDisk

@@ -64,10 +64,10 @@ class StartedAndStopped(ABC):
         if self._host is not None:
             self._host.refuse_own_thread()
         with self._life:
-            host, last = self._host, self._last_work()
-            self._forget()
+            host, self._host = self._host, None
             if host is not None and not host.is_forked:
-                host.close(last)
+                host.close(self._last_work())
+            self._forget()
 
     def __del__(self) -> None:
         host = getattr(self, "_host", None)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from ottla.cli.command import CommandError
 from ottla.cli.main import app
+from ottla.cli.options import DEFAULT_SERVERS
 from ottla.cli.record_options import client_settings, parse_partitions, parse_position
 from ottla.client.sync import Consumer
 from ottla.ops.topic_reading import Position, PositionType
@@ -87,15 +88,27 @@ def test_a_refused_line_is_named(broker: Broker) -> None:
     )
     assert done.exit_code == 2
     assert done.stderr.startswith("ottla produce: line 3: 'valeu' is not a field of a record")
-    assert done.stderr.endswith("; written before that: 1 record\n")
+    assert done.stderr.endswith("; written: 1 record\n")
     done = ottla(broker, "produce", "read", "-p", "9", "--timeout", "0.3", stdin="x\n")
     assert (done.exit_code, "Traceback" in done.stderr) == (2, False)
-    assert "written before that: 0 records" in done.stderr
+    assert "written: 0 records" in done.stderr
     too_large = "x\n" + "y" * 2_000_000 + "\n"
     done = ottla(broker, "produce", "read", stdin=too_large)
     assert done.exit_code == 2
-    assert "is too large" in done.stderr
+    assert done.stderr.startswith("ottla produce: line 2: a record of 2000")
+    assert done.stderr.endswith("; written: 1 record\n")
     assert read(broker, "read") == b"x\nx\n"
+
+
+def test_a_record_that_the_broker_refuses_is_named(broker: Broker) -> None:
+    made = ottla(broker, "topic", "create", "small", "-p", "1", "-c", "max.message.bytes=1000")
+    assert made.exit_code == 0, made.output
+    lines = ["x" * 10, "y" * 5_000, "z" * 10]
+    done = ottla(broker, "produce", "small", "-c", "batch.size=1", stdin="\n".join(lines))
+    assert done.exit_code == 2
+    assert done.stderr.startswith("ottla produce: line 2: 1 of ")
+    assert done.stderr.endswith("; written: 2 records\n")
+    assert read(broker, "small") == f"{lines[0]}\n{lines[2]}\n".encode()
 
 
 def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
@@ -126,6 +139,7 @@ def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
         ("consume orders -g g -o 5", "a group begins where it committed"),
         ("consume orders -c isolation.levle=x", "did you mean isolation.level"),
         ("consume orders --properties /nowhere", "--properties /nowhere: No such file"),
+        ("consume orders --properties BAD", "BAD: "),
         ("produce orders /nowhere", "/nowhere: No such file or directory"),
         ("produce orders --keep-partition", "--keep-partition goes with --format json"),
         ("produce orders --format json -K :", "--key-separator goes with --format text"),
@@ -133,8 +147,9 @@ def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
         ("produce orders -K \\q", "is not an escape"),
     ],
 )
-def test_mistakes(broker: Broker, arguments: str, message: str) -> None:
-    done = ottla(broker, *arguments.split(), stdin="")
+def test_mistakes(broker: Broker, tmp_path: Path, arguments: str, message: str) -> None:
+    (tmp_path / "BAD").write_text("a=\\u12\n")
+    done = ottla(broker, *arguments.replace("BAD", str(tmp_path / "BAD")).split(), stdin="")
     assert done.exit_code == 2, done.output
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -167,5 +182,8 @@ def test_settings_take_precedence(tmp_path: Path) -> None:
         "h:1",
         "2000",
     )
+    (tmp_path / "client.properties").write_text("bootstrap.servers=file:1\n")
+    for servers, found in ((DEFAULT_SERVERS, "file:1"), ("option:1", "option:1")):
+        assert client_settings(servers, 2.0, [], str(tmp_path / "client.properties"))["bootstrap.servers"] == found
     assert parse_partitions("0, 3,0") == [0, 3]
     assert parse_partitions(None) is None

@@ -211,7 +211,7 @@ class UnknownTopics:
             error = UnknownTopicError(each, self._cluster.name, nearest.get(each))
             log.warning("%s; it is read as soon as it exists", error)
         if len(topics) > MAX_NAMED:
-            log.warning("%d more subscribed topics do not exist", len(topics) - MAX_NAMED)
+            log.warning("%d more topics to read do not exist", len(topics) - MAX_NAMED)
 
 
 class RecreatedTopics:

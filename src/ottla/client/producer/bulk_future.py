@@ -90,6 +90,12 @@ class BulkFuture:
                 raise ClientTimeoutError(f"not all records were acknowledged within {timeout_s} s; they may still be")
         return self._ranges()
 
+    def delivered(self) -> list[OffsetRange]:
+        """Offset ranges of the records that were delivered, once all are done; those that failed are left out."""
+        self._mark_reported()
+        parts = [part for stretch in self._stretches for part in _parts(stretch)]
+        return list(_merged([_range(part) for part in parts if part.result.error is None]))
+
     def first_failure(self) -> FirstFailure | None:
         """The first record that was not delivered, once all are done; None if there is none."""
         place = 0
