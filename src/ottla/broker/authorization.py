@@ -42,9 +42,9 @@ class ResourceType(IntEnum):
 CLUSTER_NAME: Final = "kafka-cluster"
 #: The authorized operations in a response to a request that did not ask for them (`MetadataResponse`).
 AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
-#: A request without a replica id, or with a negative one, comes from a client; otherwise it comes from a broker.
 #: Kafka's own tools may write to internal topics with this client id.
 ADMIN_CLIENT_ID: Final = "__admin_client"
+#: A request without a replica id, or with a negative one, comes from a client; otherwise it comes from a broker.
 CONSUMER_REPLICA_ID: Final = -1
 #: Given by tools that read any replica (`ListOffsetsRequest.DEBUGGING_REPLICA_ID`, and the same of Fetch).
 DEBUGGING_REPLICA_ID: Final = -2

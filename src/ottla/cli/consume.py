@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 COMMAND = Command("ottla consume")
 #: So soon a new partition is read.
 NEW_PARTITIONS_MS = "5000"
+#: What keeps records away for that long is reported.
+TROUBLE_S = 3.0
 BEGINNING, END = "beginning", "end"
 _RESETS = {BEGINNING: "earliest", "earliest": "earliest", END: "latest", "latest": "latest"}
 
@@ -61,7 +63,7 @@ class _Reading:
 
     topics: list[str]
     partitions: list[int] | None
-    start: str
+    start: str | None
     until: str | None
     most_records: int | None
     group: str | None
@@ -124,11 +126,13 @@ def consume(
     isolation = "read_committed" if read_committed else None
 
     def work() -> int:
-        reading = _Reading(topics, parse_partitions(partitions), at or END, end, most_records, group)
+        if null.startswith("-") and len(null) == len("-e"):
+            raise CommandError(f"--null {null} takes a text; write -Z NULL, or --null={null} if {null} is meant")
+        reading = _Reading(topics, parse_partitions(partitions), at, end, most_records, group)
         settings: dict[str, Any] = client_settings(shared.servers, shared.timeout_s, config or (), properties)
-        settings |= _own_settings(reading, isolation)
+        settings |= _own_settings(reading, isolation, settings)
         settings.setdefault("metadata.max.age.ms", NEW_PARTITIONS_MS)
-        return _consume(reading, shape, settings, says_so=at is None and end is None)
+        return _consume(reading, shape, settings, shared.timeout_s, says_so=at is None and end is None)
 
     from ottla.client.errors import ClientError
 
@@ -141,7 +145,12 @@ def _one_of(name: str, value: str | None, other_name: str, other: str | None) ->
     return other if value is None else value
 
 
-def _own_settings(reading: _Reading, isolation: str | None) -> dict[str, str]:
+def _own_settings(reading: _Reading, isolation: str | None, wanted: Mapping[str, str]) -> dict[str, str]:
+    for name, option in (("group.id", "--group"), ("enable.auto.commit", "--group")):
+        if name in wanted:
+            raise CommandError(
+                f"{name} is not set by -c or --properties here; {option} NAME reads as a group and commits"
+            )
     settings = {"enable.auto.commit": "false", "allow.auto.create.topics": "false"}
     if isolation is not None:
         settings["isolation.level"] = isolation
@@ -151,15 +160,45 @@ def _own_settings(reading: _Reading, isolation: str | None) -> dict[str, str]:
         raise CommandError(
             "--group reads the partitions that the group assigns; leave --partition, --until and --exit out"
         )
-    if reading.start not in _RESETS:
+    if reading.start is None:
+        reset = wanted.get("auto.offset.reset", "latest")
+    elif reading.start in _RESETS:
+        reset = _RESETS[reading.start]
+    else:
         raise CommandError(
             f"--from {reading.start}: a group begins where it committed, and else at the beginning or the end; move it "
             f"by `ottla group reset-offsets {reading.group}`"
         )
-    return settings | {"group.id": reading.group, "auto.offset.reset": _RESETS[reading.start]}
+    return settings | {"group.id": reading.group, "auto.offset.reset": reset}
 
 
-def _consume(reading: _Reading, shape: _Shape, settings: dict[str, Any], *, says_so: bool) -> int:
+class _Troubles:
+    """Reports what keeps records away for a while, once, and when it is over."""
+
+    def __init__(self, consumer: Consumer[bytes | None, bytes | None]) -> None:
+        self._consumer = consumer
+        self._since_s: float | None = None
+        self._is_reported = False
+
+    def look(self) -> None:
+        """Called where no records came."""
+        from ottla.client.consumer.health import HealthCause
+
+        causes = (HealthCause.BROKER, HealthCause.NO_LEADER, HealthCause.TOPIC_MISSING, HealthCause.NO_COORDINATOR)
+        found = [each.message for each in self._consumer.health().findings if each.cause in causes]
+        if not found:
+            if self._is_reported:
+                COMMAND.report("records can be read again")
+            self._since_s, self._is_reported = None, False
+            return
+        now_s = time.monotonic()
+        self._since_s = now_s if self._since_s is None else self._since_s
+        if not self._is_reported and now_s - self._since_s >= TROUBLE_S:
+            self._is_reported = True
+            COMMAND.report(f"{found[0]}; waiting")
+
+
+def _consume(reading: _Reading, shape: _Shape, settings: dict[str, Any], timeout_s: float, *, says_so: bool) -> int:
     from ottla.client.model import TopicPartition
     from ottla.client.sync import Consumer
 
@@ -168,7 +207,7 @@ def _consume(reading: _Reading, shape: _Shape, settings: dict[str, Any], *, says
         if says_so and reading.group is None and sys.stderr.isatty():
             COMMAND.report("waiting for new records; --from beginning shows those that are there, Ctrl-C ends")
         left = reading.most_records
-        for records in _records_of(consumer, reading):
+        for records in _records_of(consumer, reading, timeout_s):
             shown = records[:left]
             sys.stdout.flush()
             sys.stdout.buffer.write(b"".join(map(show, shown)))
@@ -182,14 +221,17 @@ def _consume(reading: _Reading, shape: _Shape, settings: dict[str, Any], *, says
     return 0
 
 
-def _records_of(consumer: Consumer[bytes | None, bytes | None], reading: _Reading) -> Iterable[Records]:
+def _records_of(
+    consumer: Consumer[bytes | None, bytes | None], reading: _Reading, timeout_s: float
+) -> Iterable[Records]:
     from ottla.ops.topic_reading import POLL_MS, TopicReader
 
     now_ms = int(time.time() * 1000)
+    troubles = _Troubles(consumer)
     if reading.group is None:
-        reader = TopicReader(consumer, reading.topics, reading.partitions)
+        reader = TopicReader(consumer, reading.topics, reading.partitions, timeout_s, troubles.look)
         until = None if reading.until is None else parse_position("--until", reading.until, now_ms)
-        reader.start(parse_position("--from", reading.start, now_ms), until)
+        reader.start(parse_position("--from", reading.start or END, now_ms), until)
         yield from reader
         return
     for topic in reading.topics:
@@ -198,6 +240,8 @@ def _records_of(consumer: Consumer[bytes | None, bytes | None], reading: _Readin
     while True:
         if records := list(consumer.poll(POLL_MS)):
             yield records
+        else:
+            troubles.look()
 
 
 def _show_of(shape: _Shape) -> Any:

@@ -15,7 +15,9 @@ INSTEAD: Final[Mapping[str, str]] = {
     "kafka-console-consumer": "consume",
     "kafka-console-producer": "produce",
     "kafka-consumer-groups": "group list|describe|reset-offsets|delete",
+    "kafka-delete-records": "topic delete-records",
     "kafka-dump-log": "log dump",
+    "kafka-get-offsets": "topic offsets",
     "kafka-leader-election": "leader-election",
     "kafka-log-dirs": "replica list",
     "kafka-mirror-maker": "pipeline run",
@@ -41,6 +43,8 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command. A habit ends with a usage error that names ottla's command."""
         name = args[0].removesuffix(".sh").removesuffix(".bat") if args else ""
+        if ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
         if name in INSTEAD and name not in self.commands:
             ctx.fail(f"{args[0]} is `ottla {INSTEAD[name]}` here.")
         if name in _PLURALS and name not in self.commands:

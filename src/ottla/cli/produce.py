@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from io import BufferedReader
@@ -21,7 +22,7 @@ from ottla.cli.record_options import ClientConfig, ClientProperties, Encoding, c
 from ottla.cli.terminal import Terminal, count, write_json
 
 if TYPE_CHECKING:
-    from ottla.client.producer.bulk_future import BulkFuture, OffsetRange
+    from ottla.client.producer.bulk_future import BulkFuture
     from ottla.client.sync import Producer
     from ottla.ops.record_lines import RecordFormat
 
@@ -103,7 +104,7 @@ def produce(
         with Producer(settings) as producer:
             sending = _Sending(producer, lines, rate)
             sending.send_all(files or [STDIN], whole=input_format is InputFormat.file)
-        return _report(topic, sending.written, as_json=shared.as_json)
+        return _report(topic, sending, as_json=shared.as_json)
 
     from ottla.client.errors import ClientError
 
@@ -132,6 +133,7 @@ def _record_format(
 ) -> RecordFormat:
     from ottla.inspection.texts import TextFormat
     from ottla.ops.record_lines import RecordFormat
+    from ottla.ops.record_rows import decoded
     from ottla.ops.record_templates import separator
 
     rows = input_format is InputFormat.json
@@ -141,6 +143,12 @@ def _record_format(
         raise CommandError(
             "--key-separator goes with --format text; a line of JSON says its key, and --key that of a file"
         )
+    if input_format is InputFormat.file:
+        _refuse_with("--format file, whose values are the files' bytes", fields)
+    if rows:
+        _refuse_with("--format json, whose lines say null and bytes themselves", fields)
+    if fields.separator is not None and fields.key is not None:
+        raise CommandError("--key and --key-separator are both there; with a separator each line has its key")
     if fields.separator == "":
         raise CommandError("--key-separator is empty; it is the text between key and value, as in -K ':'")
     return RecordFormat(
@@ -150,11 +158,16 @@ def _record_format(
         _bytes(fields.null),
         TextFormat(fields.key_format),
         TextFormat(fields.value_format),
-        _bytes(fields.key),
+        None if fields.key is None else decoded(_bytes(fields.key) or b"", TextFormat(fields.key_format)),
         partition,
         tuple(map(_header, headers)),
         keep_partition,
     )
+
+
+def _refuse_with(what: str, fields: _LineFields) -> None:
+    if fields.null is not None or fields.value_format is not Encoding.text:
+        raise CommandError(f"--null and --value-format have no effect with {what}")
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -164,24 +177,29 @@ def _bytes(text: str | None) -> bytes | None:
 
 def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
-    if not equals or not name:
+    if not equals or not name or not name.isprintable():
         raise CommandError(f"--header {text}: expected name=value, as in --header source=web")
     return name, _bytes(value)
 
 
 class _Sending:
-    """Sends lines, a list at a time; `written` are the ranges of offsets that were acknowledged."""
+    """Sends lines, a list at a time; `written` has a row of counts and offsets for each partition."""
 
     def __init__(self, producer: Producer[Any, Any], lines: RecordFormat, rate: float | None) -> None:
-        self.written: list[OffsetRange] = []
+        self.written: dict[int, dict[str, int]] = {}
         self._producer = producer
         self._lines = lines
         self._rate = rate
-        self._sent = 0
-        self._started_s = time.monotonic()
+        # Records that may be sent by now, by the rate.
+        self._due_s = time.monotonic()
         # What was handed over and is not known to be written, with where each record stands.
         self._pending: deque[tuple[BulkFuture, list[str]]] = deque()
         self._failure = ""
+
+    @property
+    def record_count(self) -> int:
+        """Records that were acknowledged."""
+        return sum(row["records"] for row in self.written.values())
 
     def send_all(self, files: Sequence[str], *, whole: bool) -> None:
         """Send files and wait for all records. Raises CommandError with the place of the first that is refused."""
@@ -189,26 +207,35 @@ class _Sending:
 
         problem: Exception | None = None
         try:
-            for name in files:
-                with _opened(name) as stream:
-                    if whole:
-                        self._send([(name, self._lines.of_value(stream.read()))])
-                    else:
-                        self._send_lines(name, stream)
-        except KeyboardInterrupt:
-            # What follows a file for ever ends so. A second one does not wait.
             try:
-                self._producer.flush()
-            except ClientError as error:
-                COMMAND.report(str(error))
+                for name in files:
+                    with _opened(name) as stream:
+                        if whole:
+                            self._send([(name, self._lines.of_value(stream.read()))])
+                        else:
+                            self._send_lines(name, stream)
+            except (CommandError, ClientError) as error:
+                problem = error
+            self._settle()
+        except KeyboardInterrupt:
+            self._interrupted()
             raise
-        except (CommandError, ClientError) as error:
-            problem = error
-        while self._pending:
-            self._settle_first()
         if problem is not None or self._failure:
-            written = count(sum(each.record_count for each in self.written), "record")
+            written = count(self.record_count, "record")
             raise CommandError(f"{self._failure or problem}; written: {written}") from problem
+
+    def _interrupted(self) -> None:
+        """Wait for what was handed over; another interrupt ends that. Input that follows a file for ever ends so."""
+        waiting = sum(len(places) for _, places in self._pending)
+        if waiting:
+            COMMAND.report(f"waiting for {count(waiting, 'record')} that are under way; Ctrl-C again leaves them")
+        try:
+            self._settle()
+        finally:
+            left = sum(len(places) for _, places in self._pending)
+            unknown = f", not known: {count(left, 'record')}" if left else ""
+            failure = f"{self._failure}; " if self._failure else ""
+            COMMAND.report(f"{failure}interrupted; written: {count(self.record_count, 'record')}{unknown}")
 
     def _send_lines(self, name: str, stream: BufferedReader) -> None:
         from ottla.client.errors import InvalidArgumentError
@@ -229,38 +256,57 @@ class _Sending:
             self._send(records)
 
     def _send(self, records: list[tuple[str, Any]]) -> None:
-        from ottla.client.errors import RecordTooLargeError
+        from ottla.client.errors import InvalidArgumentError, RecordTooLargeError
         from ottla.client.producer.bulk_future import BulkFuture
 
         size = max(1, len(records) if self._rate is None else int(self._rate / RATE_SLICES))
         for at in range(0, len(records), size):
             piece = records[at : at + size]
+            self._keep_rate(len(piece))
             future = BulkFuture()
             self._pending.append((future, [place for place, _ in piece]))
             try:
                 self._producer.send_many([record for _, record in piece], into=future)
-            except RecordTooLargeError as problem:
+            except (InvalidArgumentError, RecordTooLargeError) as problem:
                 raise CommandError(f"{piece[future.count][0]}: {problem}") from problem
-            while len(self._pending) > MOST_PENDING:
+            while self._pending and (len(self._pending) > MOST_PENDING or self._pending[0][0].done()):
                 self._settle_first()
             if self._failure:
                 raise CommandError(self._failure)
-            self._sent += len(piece)
-            if self._rate is not None:
-                time.sleep(max(0.0, self._started_s + self._sent / self._rate - time.monotonic()))
+
+    def _keep_rate(self, records: int) -> None:
+        """Wait until that many records may be sent; time without input gives no more of them."""
+        if self._rate is None:
+            return
+        now_s = time.monotonic()
+        time.sleep(max(0.0, self._due_s - now_s))
+        self._due_s = max(self._due_s, now_s) + records / self._rate
+
+    def _settle(self) -> None:
+        while self._pending:
+            self._settle_first()
 
     def _settle_first(self) -> None:
         """Wait for the oldest records under way; the first that is not acknowledged is kept as `_failure`."""
         from ottla.client.errors import DeliveryError
 
-        future, places = self._pending.popleft()
+        future, places = self._pending[0]
         try:
-            self.written += future.result()
+            ranges = future.result()
         except DeliveryError as problem:
-            self.written += future.delivered()
+            ranges = future.delivered()
             first = future.first_failure()
             where = "" if first is None else f"{places[first.place]}: "
             self._failure = self._failure or f"{where}{problem}"
+        self._pending.popleft()
+        for each in ranges:
+            row = self.written.setdefault(
+                each.partition,
+                {"partition": each.partition, "records": 0, "first_offset": each.start, "last_offset": -1},
+            )
+            row["records"] += each.record_count
+            row["last_offset"] = max(row["last_offset"], each.end - 1)
+            row["first_offset"] = min(row["first_offset"], each.start)
 
 
 @contextmanager
@@ -270,6 +316,8 @@ def _opened(name: str) -> Iterator[BufferedReader]:
             raise CommandError("standard input is closed; name a file")
         if sys.stdin.isatty():
             COMMAND.report("each line is a record; Ctrl-D ends")
+        with suppress(OSError, ValueError):
+            os.set_blocking(sys.stdin.fileno(), True)  # otherwise what has yet to come looks like the end
         yield cast("BufferedReader", sys.stdin.buffer)
         return
     try:
@@ -279,21 +327,13 @@ def _opened(name: str) -> Iterator[BufferedReader]:
         raise CommandError(f"{name}: {error.strerror}") from error
 
 
-def _report(topic: str, written: Sequence[OffsetRange], *, as_json: bool) -> int:
-    partitions: dict[int, dict[str, int]] = {}
-    for each in sorted(written):
-        row = partitions.setdefault(
-            each.partition, {"partition": each.partition, "records": 0, "first_offset": each.start, "last_offset": -1}
-        )
-        row["records"] += each.record_count
-        row["last_offset"] = each.end - 1 if each.end >= 0 else -1
-    total = sum(row["records"] for row in partitions.values())
+def _report(topic: str, sending: _Sending, *, as_json: bool) -> int:
+    rows = [sending.written[partition] for partition in sorted(sending.written)]
     if as_json:
-        write_json({"topic": topic, "records": total, "partitions": list(partitions.values())})
+        write_json({"topic": topic, "records": sending.record_count, "partitions": rows})
         return 0
-    places = [_place(row) for row in partitions.values()]
-    where = f": {', '.join(places)}" if 0 < len(places) <= MOST_PLACES else ""
-    Terminal.standard_output().line(f"{count(total, 'record')} written to {topic}{where}")
+    where = f": {', '.join(map(_place, rows))}" if 0 < len(rows) <= MOST_PLACES else ""
+    Terminal.standard_output().line(f"{count(sending.record_count, 'record')} written to {topic}{where}")
     return 0
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ottla.cli.command import CommandError
-from ottla.cli.options import DEFAULT_SERVERS
 
 if TYPE_CHECKING:
     from ottla.ops.topic_reading import Position
@@ -80,7 +79,7 @@ def parse_position(option: str, text: str, now_ms: int) -> Position:
 
 
 def client_settings(servers: str, timeout_s: float, config: Sequence[str], properties: str | None) -> dict[str, str]:
-    """Settings of a client by Kafka's names. The file may name the servers where nothing else does. CommandError."""
+    """Settings of a client by Kafka's names. Raises CommandError."""
     from ottla.cli.topic.changes import parse_configs
     from ottla.config.properties import PropertiesError, parse_properties
 
@@ -92,6 +91,10 @@ def client_settings(servers: str, timeout_s: float, config: Sequence[str], prope
             raise CommandError(f"--properties {properties}: {error.strerror}") from error
         except (PropertiesError, UnicodeDecodeError) as error:
             raise CommandError(f"--properties {properties}: {error}") from error
-    if servers != DEFAULT_SERVERS:
-        settings["bootstrap.servers"] = servers
-    return {"bootstrap.servers": servers} | settings | parse_configs(config)
+    named = settings.setdefault("bootstrap.servers", servers)
+    if named != servers:
+        raise CommandError(
+            f"--properties {properties} names bootstrap.servers={named}, and --bootstrap-server is {servers}; give the "
+            "one that is meant as --bootstrap-server"
+        )
+    return settings | parse_configs(config)

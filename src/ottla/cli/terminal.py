@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ NARROWEST_CELL = 8
 NARROWEST_WINDOW = 60
 THOUSAND = 1000
 WINDOW_IF_UNKNOWN = (100, 24)
+#: Characters that JSON leaves as they are and that a terminal obeys: DEL, controls of C1, marks of direction.
+_OBEYED = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _ASCII = str.maketrans("→█▒░…·–─■▣□", ">#+.~---#+o")
 
 
@@ -154,7 +157,8 @@ def attributes(row: object, *names: str) -> dict[str, Any]:
 
 def json_line(row: Mapping[str, Any]) -> str:
     """The object as JSON in one line, with its newline."""
-    return json.dumps(row, ensure_ascii=False, separators=(", ", ": ")) + "\n"
+    text = json.dumps(row, ensure_ascii=False, separators=(", ", ": "))
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def write_json(*rows: Mapping[str, Any]) -> None:

@@ -80,18 +80,24 @@ def tree(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Show a node and all below it, with their data; an ephemeral node is marked with its session."""
+    """Show a node and all below it, with their data; an ephemeral node is marked with its session.
+
+    Ends with 1 where a node may not be read.
+    """
 
     async def work(zk: ZkClient) -> int:
         from ottla.ops.znodes import read_subtree
 
         terminal = Terminal.standard_output()
+        code = 0
         async for node in read_subtree(zk, path, depth):
+            if not node.is_readable:
+                code = COMMAND.report(f"{node.path} is not shown: its ACL does not let everyone read it")
             if as_json:
                 write_json(node.row())
             else:
                 terminal.line(_line(terminal, node))
-        return 0
+        return code
 
     _run(servers, timeout_s, work)
 
@@ -132,20 +138,20 @@ def _run(servers: str, timeout_s: float, work: Callable[[ZkClient], Awaitable[in
     from ottla.zk.tree import ZkError
 
     async def whole() -> int:
-        from ottla.zk.tree import BadArgumentsError, NoNodeError
+        from ottla.zk.tree import BadArgumentsError, NoAuthError, NoNodeError
 
         zk = await _connect(servers, timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await work(zk)
+            return await work(zk)
         except NoNodeError as problem:
             return COMMAND.report(
                 f"node {problem.path} does not exist; `ottla zookeeper tree` shows those that there are"
             )
         except BadArgumentsError as problem:
-            raise CommandError(f"{problem.path} is not a path of a node, as /brokers/ids is") from problem
-        except TimeoutError:
-            raise CommandError(f"ZooKeeper at {servers} did not answer within {timeout_s:g} s") from None
+            path = "/" + problem.path.strip("/")
+            raise CommandError(f"{problem.path} is not a path of a node; {path} is") from problem
+        except NoAuthError as problem:
+            raise CommandError(f"{problem.path} may not be read: its ACL does not let everyone read it") from problem
         finally:
             await zk.close()
 

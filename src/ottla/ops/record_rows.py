@@ -1,6 +1,7 @@
 """Records as rows of named fields, the JSON of `ottla consume` and `ottla produce`, and records made of such rows.
 
-A row that `record_row` makes with the format `auto` or `base64` makes the same record again, byte for byte.
+A row that `record_row` makes with the format `auto`, `text`, `hex` or `base64` makes the same record again, byte for
+byte.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from ottla.client.errors import InvalidArgumentError
@@ -75,7 +78,9 @@ def record_of_row(topic: str, row: object, *, keep_partition: bool = False) -> P
 def parse_json(line: bytes) -> Any:
     """Value of a JSON text. Raises InvalidArgumentError."""
     try:
-        return json.loads(line, parse_constant=_refuse_constant)
+        return json.loads(
+            line, parse_constant=_refuse_constant, parse_float=_exact_float, object_pairs_hook=_without_repetition
+        )
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(f"not JSON: byte {error.start} is not UTF-8") from None
     except RecursionError:
@@ -111,6 +116,10 @@ def _bytes_of(row: Mapping[str, Any], name: str) -> Bytes:
             raise InvalidArgumentError(f"{present[0]} is text, not {_shown(value)}")
         return decoded(value.encode(errors="replace"), TextFormat(present[0].removeprefix(f"{name}_")))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encoded(text, name)
+
+
+def _encoded(text: str, name: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -138,6 +147,7 @@ def _headers(headers: object) -> list[tuple[str, Bytes]]:
 def _header_name(header: Mapping[str, Any]) -> str:
     name = header.get("key")
     if isinstance(name, str):
+        _encoded(name, "the name of a header")
         return name
     raise InvalidArgumentError(f"the key of a header is text, not {_shown(name)}")
 
@@ -145,6 +155,22 @@ def _header_name(header: Mapping[str, Any]) -> str:
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return repr(text) if len(text) <= _SHOWN_CHARS else repr(text[:_SHOWN_CHARS]) + "…"
+
+
+def _exact_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number) or Decimal(text) != Decimal(repr(number)):
+        raise ValueError(f"{text:.60} has more digits than are kept; write the value as text, in quotes")
+    return number
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(
+            f"{next(name for name in found if [each for each, _ in pairs].count(name) > 1)!r} is there twice"
+        )
+    return found
 
 
 def _refuse_constant(name: str) -> float:

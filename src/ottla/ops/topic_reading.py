@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 from ottla.client.errors import ClientError, ClientTimeoutError, InvalidArgumentError
 from ottla.client.model import OffsetAndTimestamp, TopicPartition
 from ottla.client.sync import Consumer
+from ottla.env.threads import monotonic_s
 from ottla.records.consumed import ConsumerRecord
 
 Bytes = bytes | None
@@ -17,6 +18,8 @@ Records = list[ConsumerRecord[Bytes, Bytes]]
 
 #: Wait for records at a time, ms; afterwards it is seen whether the end was reached.
 POLL_MS: Final = 500
+#: Partitions that a message names.
+MOST_NAMED: Final = 5
 
 
 class PositionType(Enum):
@@ -58,7 +61,9 @@ def offset_at(position: Position, start: int, end: int, at_timestamp: int | None
 def offsets_of(
     consumer: Consumer[Bytes, Bytes], partitions: Sequence[TopicPartition], position: Position
 ) -> dict[TopicPartition, int]:
-    """Offset of a position in each partition; the end is the last stable offset for a read_committed consumer."""
+    """Offset of a position in each partition, no later than its end, which is the last stable offset if the consumer is
+    read_committed.
+    """
     starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     timed: Mapping[TopicPartition, OffsetAndTimestamp | None] = {}
     if position.type is PositionType.TIMESTAMP:
@@ -70,6 +75,7 @@ def offsets_of(
 class TopicReader:
     """Reads partitions from their starts, up to their ends where there are ends, else for ever.
 
+    An end by its number may be one that has yet to come. `on_wait` is called where no records came.
     `partitions`: only these numbers; None: all, and new ones when the consumer's metadata are read again
     (`metadata.max.age.ms`).
     """
@@ -79,11 +85,20 @@ class TopicReader:
         consumer: Consumer[Bytes, Bytes],
         topics: Sequence[str],
         partitions: Sequence[int] | None,
+        stall_s: float,
+        on_wait: Callable[[], None],
     ) -> None:
         self._consumer = consumer
         self._topics = topics
         self._numbers = partitions
+        self._stall_s = stall_s
+        self._on_wait = on_wait
         self._ends: dict[TopicPartition, int] | None = None
+        # First offsets that the logs do not have yet: records before them are passed over.
+        self._firsts: dict[TopicPartition, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self._moved_s = monotonic_s()
+        self._waits_for_new_records = False
 
     def start(self, start: Position, until: Position | None) -> None:
         """Seek. Raises UnknownTopicError, InvalidArgumentError for a partition that is not there, ClientError."""
@@ -91,7 +106,12 @@ class TopicReader:
         starts = offsets_of(self._consumer, partitions, start)
         if until is not None:
             self._ends = offsets_of(self._consumer, partitions, until)
+            if until.type is PositionType.OFFSET:
+                self._waits_for_new_records = any(until.number > end for end in self._ends.values())
+                self._ends = dict.fromkeys(partitions, until.number)
             partitions = [each for each in partitions if starts[each] < self._ends[each]]
+        if start.type is PositionType.OFFSET:
+            self._firsts = {each: start.number for each in partitions if starts[each] < start.number}
         self._consumer.assign(partitions)
         for each in partitions:
             self._consumer.seek(each, starts[each])
@@ -99,6 +119,11 @@ class TopicReader:
     def __iter__(self) -> Iterator[Records]:
         while self._consumer.assignment():
             records = list(self._consumer.poll(POLL_MS))
+            if self._firsts:
+                firsts = self._firsts
+                records = [
+                    each for each in records if each.offset >= firsts.get(TopicPartition(each.topic, each.partition), 0)
+                ]
             if self._ends is None:
                 self._take_new_partitions()
             else:
@@ -107,6 +132,8 @@ class TopicReader:
                 self._leave_finished(ends)
             if records:
                 yield records
+            else:
+                self._on_wait()
 
     def _partitions_of(self, topic: str) -> list[TopicPartition]:
         found = self._consumer.partitions_for(topic)
@@ -120,9 +147,21 @@ class TopicReader:
         return [TopicPartition(topic, number) for number in self._numbers]
 
     def _leave_finished(self, ends: Mapping[TopicPartition, int]) -> None:
-        before = self._consumer.assignment()
-        left = [each for each in before if self._consumer.position(each) < ends[each]]
-        if len(left) < len(before):
+        """Leave partitions that were read to their end. Raises ClientTimeoutError if none moves for `stall_s`."""
+        positions = {each: self._consumer.position(each) for each in self._consumer.assignment()}
+        now_s = monotonic_s()
+        if positions != self._positions or self._waits_for_new_records:
+            self._positions, self._moved_s = positions, now_s
+        elif now_s - self._moved_s > self._stall_s:
+            named = ", ".join(
+                f"{each} at offset {at} of {ends[each]}" for each, at in sorted(positions.items())[:MOST_NAMED]
+            )
+            raise ClientTimeoutError(
+                f"nothing was read for {self._stall_s:g} s, and these are not at their end: {named}; see whether their "
+                "leaders answer (ottla topic describe), and whether the topic was deleted"
+            )
+        left = [each for each, at in positions.items() if at < ends[each]]
+        if len(left) < len(positions):
             self._consumer.assign(left)
 
     def _take_new_partitions(self) -> None:

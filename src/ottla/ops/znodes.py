@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from ottla.inspection.texts import TextFormat, field_of
 from ottla.zk.client import ZkClient
-from ottla.zk.tree import NoNodeError, Stat
+from ottla.zk.tree import NoAuthError, NoNodeError, Stat
 
 #: Nodes whose children are asked for at a time.
 CHILDREN_AT_ONCE: Final = 100
+
+_UNKNOWN: Final = Stat(*[0] * len(Stat._fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class ZnodeView:
     data: bytes | None
     stat: Stat
     depth: int = 0
+    is_readable: bool = True
+    """False if its ACL forbids to read it: data, Stat and children are not known."""
 
     @property
     def value(self) -> Any:
@@ -45,6 +49,8 @@ class ZnodeView:
 
     def row(self) -> dict[str, Any]:
         """The node as a row: `data` as text (`data_hex` if it is not), times in ms, the owner of an ephemeral node."""
+        if not self.is_readable:
+            return {"path": self.path, "data": None, "is_readable": False}
         stat = self.stat
         row: dict[str, Any] = {"path": self.path}
         row.update((field_of("data", self.data, TextFormat.AUTO),))
@@ -67,6 +73,17 @@ async def read_znode(zk: ZkClient, path: str) -> ZnodeView:
     return ZnodeView(path, data, stat)
 
 
+async def _read_or_note(zk: ZkClient, path: str, depth: int) -> ZnodeView | None:
+    """The node at `path`, None if it is gone; one that may not be read is there without its data."""
+    try:
+        data, stat = await zk.get(path)
+    except NoNodeError:
+        return None
+    except NoAuthError:
+        return ZnodeView(path, None, _UNKNOWN, depth, is_readable=False)
+    return ZnodeView(path, data, stat, depth)
+
+
 async def read_subtree(zk: ZkClient, path: str, most_depth: int | None = None) -> AsyncIterator[ZnodeView]:
     """Yield a node and those below it, parents first, children sorted; `most_depth` 1 has the children only.
 
@@ -78,7 +95,7 @@ async def read_subtree(zk: ZkClient, path: str, most_depth: int | None = None) -
     while pending:
         node = pending.pop()
         yield node
-        if node.stat.children_count and (most_depth is None or node.depth < most_depth):
+        if node.stat.children_count and node.is_readable and (most_depth is None or node.depth < most_depth):
             pending += reversed(await _children(zk, node))
 
 
@@ -90,8 +107,12 @@ async def _children(zk: ZkClient, node: ZnodeView) -> list[ZnodeView]:
     found: list[ZnodeView] = []
     for at in range(0, len(names), CHILDREN_AT_ONCE):
         paths = [f"{node.path.rstrip('/')}/{name}" for name in names[at : at + CHILDREN_AT_ONCE]]
-        for path, content in zip(paths, await zk.get_many(paths), strict=True):
-            if content is not None:
-                found.append(ZnodeView(path, *content, node.depth + 1))
+        try:
+            contents = await zk.get_many(paths)
+        except NoAuthError:
+            found += [each for path in paths if (each := await _read_or_note(zk, path, node.depth + 1)) is not None]
+        else:
+            nodes = zip(paths, contents, strict=True)
+            found += [ZnodeView(path, *content, node.depth + 1) for path, content in nodes if content is not None]
         await asyncio.sleep(0)
     return found

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,6 @@ from typer.testing import CliRunner, Result
 
 from ottla.cli.command import CommandError
 from ottla.cli.main import app
-from ottla.cli.options import DEFAULT_SERVERS
 from ottla.cli.record_options import client_settings, parse_partitions, parse_position
 from ottla.client.sync import Consumer
 from ottla.ops.topic_reading import Position, PositionType
@@ -39,6 +41,11 @@ def shown(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> 
     return done.stdout_bytes
 
 
+def shown_by_process(broker: Broker, *arguments: str) -> bytes:
+    line = [sys.executable, "-m", "ottla", *arguments, "-b", broker.bootstrap_servers]
+    return subprocess.run(line, capture_output=True, check=True, timeout=60).stdout
+
+
 def read(broker: Broker, topic: str, *arguments: str) -> bytes:
     return shown(broker, "consume", topic, "--from", "beginning", "--exit", *arguments)
 
@@ -51,6 +58,18 @@ def test_lines_are_written_and_read(broker: Broker) -> None:
     assert shown(broker, "consume", "lines", "-o", "-2", "-e") == b"two \xff\nlast\n"
     assert shown(broker, "consume", "lines", "-o", "1", "--until", "2") == b"\n"
     assert shown(broker, "consume", "lines", "-o", "end", "-e") == b""
+
+
+def test_offsets_that_have_yet_to_come(broker: Broker) -> None:
+    """A first one is not replaced by an earlier one, and a last one is waited for."""
+    made = ottla(broker, "topic", "create", "young", "-p", "1")
+    assert made.exit_code == 0, made.output
+    shown(broker, "produce", "young", stdin="0\n1\n")
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(shown_by_process, broker, "consume", "young", "--from", "3", "--until", "5")
+        for number in range(2, 6):
+            shown(broker, "produce", "young", stdin=f"{number}\n")
+        assert reading.result(60) == b"3\n4\n"
 
 
 def test_rows_make_the_same_records_again(broker: Broker, tmp_path: Path) -> None:
@@ -100,6 +119,14 @@ def test_a_refused_line_is_named(broker: Broker) -> None:
     assert read(broker, "read") == b"x\nx\n"
 
 
+def test_a_partition_that_does_not_move_ends_it(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where its leader does not answer, or its topic was made again."""
+    monkeypatch.setattr(Consumer, "poll", lambda _consumer, _timeout_ms: [])
+    done = ottla(broker, "consume", "lines", "--from", "beginning", "--exit", "--timeout", "0.2")
+    assert done.exit_code == 2
+    assert "nothing was read for 0.2 s, and these are not at their end: lines-0 at offset 0 of 4" in done.stderr
+
+
 def test_a_record_that_the_broker_refuses_is_named(broker: Broker) -> None:
     made = ottla(broker, "topic", "create", "small", "-p", "1", "-c", "max.message.bytes=1000")
     assert made.exit_code == 0, made.output
@@ -139,10 +166,15 @@ def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
         ("consume orders -g g -o 5", "a group begins where it committed"),
         ("consume orders -c isolation.levle=x", "did you mean isolation.level"),
         ("consume orders --properties /nowhere", "--properties /nowhere: No such file"),
+        ("consume orders -Z -e", "--null -e takes a text; write -Z NULL"),
+        ("consume orders -c group.id=g", "group.id is not set by -c or --properties here; --group NAME"),
         ("consume orders --properties BAD", "BAD: "),
         ("produce orders /nowhere", "/nowhere: No such file or directory"),
         ("produce orders --keep-partition", "--keep-partition goes with --format json"),
         ("produce orders --format json -K :", "--key-separator goes with --format text"),
+        ("produce orders --format json -Z N", "--null and --value-format have no effect with --format json"),
+        ("produce orders -K : -k x", "--key and --key-separator are both there"),
+        ("produce orders -k 0g --key-format hex", "'0g' is not hexadecimal"),
         ("produce orders -H x", "--header x: expected name=value"),
         ("produce orders -K \\q", "is not an escape"),
     ],
@@ -183,7 +215,8 @@ def test_settings_take_precedence(tmp_path: Path) -> None:
         "2000",
     )
     (tmp_path / "client.properties").write_text("bootstrap.servers=file:1\n")
-    for servers, found in ((DEFAULT_SERVERS, "file:1"), ("option:1", "option:1")):
-        assert client_settings(servers, 2.0, [], str(tmp_path / "client.properties"))["bootstrap.servers"] == found
+    assert client_settings("file:1", 2.0, [], str(tmp_path / "client.properties"))["bootstrap.servers"] == "file:1"
+    with pytest.raises(CommandError, match=r"names bootstrap\.servers=file:1, and --bootstrap-server is other:1"):
+        client_settings("other:1", 2.0, [], str(tmp_path / "client.properties"))
     assert parse_partitions("0, 3,0") == [0, 3]
     assert parse_partitions(None) is None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
 from ottla.zk.store import LOG_NAME, SNAPSHOT_NAME
 from support.ottla_zookeeper import OttlaZooKeeper
@@ -102,6 +103,11 @@ def test_nodes_are_listed_and_shown(tmp_path: Path) -> None:
         client.create("/kafka/brokers/me", b"\x1b[31m", ephemeral=True)
         below = ("-z", f"{server.connect}/kafka")
         assert shown("ls", "/brokers", *below) == "me\n"
+        secret = make_digest_acl("u", "p", all=True)
+        client.create("/other/secret/below", b"x", makepath=True)
+        client.set_acls("/other/secret", [secret])
+        assert "/other/secret is not shown: its ACL" in shown("tree", "/other", "-z", server.connect, code=1)
+        assert "/other/secret may not be read" in shown("get", "/other/secret", "-z", server.connect, code=2)
         assert shown("get", "/brokers", *below).startswith('{\n  "a": [\n    1\n  ]\n}\nversion 0, created 20')
         owner = f"{client.client_id[0]:#x}"
         assert shown("get", "/brokers/me", *below).endswith(f"0 children, ephemeral, of session {owner}\n")
@@ -113,7 +119,7 @@ def test_nodes_are_listed_and_shown(tmp_path: Path) -> None:
             "/brokers/me",
         ]
         assert "node /no does not exist;" in shown("get", "/no", *below, code=1)
-        assert "no is not a path of a node" in shown("get", "no", *below, code=2)
+        assert "no is not a path of a node; /no is" in shown("get", "no", *below, code=2)
         assert "node /kafak, the root of the paths, does not exist at" in shown(
             "ls", "-z", f"{server.connect}/kafak", code=2
         )

@@ -64,12 +64,27 @@ def test_values_of_json_are_written_as_json() -> None:
         ({"timestamp": 1.5}, "timestamp is a whole number of milliseconds since 1970, not '1.5'"),
         ({"timestamp": True}, "timestamp is a whole number"),
         ({"headers": "x"}, "headers are a list of objects with key and value, not 'x'"),
+        ({"headers": {"\ud800": "x"}}, "the name of a header has half of a character"),
         ({"headers": [{"key": None}]}, "the key of a header is text, not 'null'"),
     ],
 )
 def test_what_is_wrong_with_a_row_is_named(row: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=re.escape(message)):
         record_of_row("t", row, keep_partition=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"value": {"n": 1e400}}', "1e400 has more digits than are kept"),
+        (b'{"value": 123456789012345678.90}', "has more digits than are kept"),
+        (b'{"value": "a", "value": "b"}', "'value' is there twice"),
+    ],
+)
+def test_what_json_would_change_is_refused(line: bytes, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        parse_json(line)
+    assert parse_json(b"[1.10, 1e3, 12345678901234567890]") == [1.1, 1000.0, 12345678901234567890]
 
 
 @pytest.mark.parametrize("line", [b"{", b"", b'{"value": NaN}', b"\xff", b"[" * 100_000])

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from ottla.env.clock import VirtualClock
 from ottla.ops.znodes import ZnodeView, read_subtree, read_znode
 from ottla.testing.disk_memory import MemoryDisk
-from ottla.zk.client import LocalClient
+from ottla.zk.client import LocalClient, Watcher
 from ottla.zk.store import TreeStore
-from ottla.zk.tree import NoNodeError, Stat
+from ottla.zk.tree import NoAuthError, NoNodeError, Stat
 
 pytestmark = pytest.mark.spec("Z1", "U2")
 
 NODES = {"/a": b'{"version":1}', "/a/x": b"text", "/a/x/deep": b"\xff", "/a/y": None, "/b": b""}
 
 
-def client() -> LocalClient:
-    zk = LocalClient(TreeStore.open(MemoryDisk(), "/t", VirtualClock(1)))
+def client(kind: type[LocalClient] = LocalClient) -> LocalClient:
+    zk = kind(TreeStore.open(MemoryDisk(), "/t", VirtualClock(1)))
 
     async def fill() -> None:
         for path, data in NODES.items():
@@ -66,3 +67,24 @@ def test_data_as_json_text_or_bytes() -> None:
     assert rows["/a/y"]["ephemeral_owner"] == "0x1"
     assert (rows["/a"]["data"], rows["/a"]["children"], rows["/a"]["ephemeral_owner"]) == ('{"version":1}', 2, None)
     assert ZnodeView("/n", b"[" * 100_000, Stat(*[0] * 11)).value == "[" * 100_000
+
+
+class Guarded(LocalClient):
+    """A client that may not read one node."""
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
+        if path == "/a/x":
+            raise NoAuthError(path)
+        return await super().get(path, watch)
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        return [await self.get(path) for path in paths]
+
+
+def test_a_node_that_may_not_be_read_is_there_without_what_is_below() -> None:
+    zk = client(Guarded)
+
+    async def read() -> list[tuple[str, bool]]:
+        return [(each.path, each.is_readable) async for each in read_subtree(zk, "/a")]
+
+    assert asyncio.run(read()) == [("/a", True), ("/a/x", False), ("/a/y", True)]

@@ -129,7 +129,8 @@ class Hosting:
             change = await roles.decide(candidate, topic, leads=leads)
             if change is None:
                 continue
-            if config is None:
+            # The broker's settings, which a topic without its own has, may change while the loop serves others.
+            if config is None or not topic.configs:
                 config = self._log_config_of(topic)
             if self._take(change, config):
                 is_any_taken = True

@@ -113,8 +113,9 @@ def _partitions(broker: BrokerServices) -> Iterator[PartitionImage]:
     """The partitions of the cluster, at the controller, without those of topics that are being deleted."""
     if broker.control.is_controller:
         controller = broker.control.controller.controller
+        deleting = controller.deleting
         for topic in controller.image.topics.values():
-            if topic.name not in controller.deleting:
+            if topic.name not in deleting:
                 yield from topic.partitions
 
 

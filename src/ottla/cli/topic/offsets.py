@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import EXIT_REFUSED, NOT_CONFIRMED, confirmed
+from ottla.cli.command import EXIT_REFUSED, NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.record_options import parse_partitions, parse_position
 from ottla.cli.terminal import Column, Terminal, count, numbers, write_json
 from ottla.cli.topic import COMMAND
@@ -91,6 +91,13 @@ async def delete_records(
     """Show how many records would go, confirm, and delete them; returns the exit code."""
     position = parse_position("--before", before, _now_ms())
     rows = await read_offsets(cluster, [topic], parse_partitions(partitions), position)
+    if position.type is PositionType.OFFSET:
+        for row in rows:
+            if position.number > row.end:
+                raise CommandError(
+                    f"--before {before}: {row.partition} ends at {row.end}; --before end deletes all of it, and "
+                    "--partition chooses others"
+                )
     offsets = {row.partition: row.at for row in rows if row.at is not None and row.at > row.start}
     if not as_json and not yes:
         Terminal.standard_output().table([*_LOG, numbers("NEW BEGINNING", _at)], rows)
@@ -113,6 +120,8 @@ async def delete_records(
         _write(rows, deleted)
     elif code == 0:
         Terminal.standard_output().line(f"deleted: {total} of {topic}" if offsets else "there is nothing to delete")
+    elif deleted:
+        Terminal.standard_output().line(f"deleted in {', '.join(map(str, sorted(deleted)))}")
     return code
 
 

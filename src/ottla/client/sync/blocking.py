@@ -39,8 +39,8 @@ def made_of(method: Callable[..., Any], call: Callable[..., Any]) -> Any:
     """`call`, with name, signature and documentation of the asyncio client's method."""
     made = functools.wraps(method)(call)
     del made.__dict__["__wrapped__"]  # a coroutine function, which this is not
-    if "await " in (made.__doc__ or ""):
-        made.__doc__ = f"{inspect.cleandoc(made.__doc__)}\n\nThis is the blocking form: leave out `await`."
+    if (text := method.__doc__) is not None and "await " in text:
+        made.__doc__ = f"{inspect.cleandoc(text)}\n\nThis is the blocking form: leave out `await`."
     made.__dict__["__signature__"] = inspect.signature(method)
     made.__annotations__ = inspect.get_annotations(inspect.unwrap(method), eval_str=True)  # their names are known there
     return made

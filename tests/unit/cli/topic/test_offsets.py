@@ -61,15 +61,14 @@ def test_records_are_deleted_once_that_is_confirmed(broker: Broker) -> None:
         ["orders", "0", "0", "5", "3"],
         ["orders", "1", "0", "1", "0"],
     ]
-    assert [each["deleted"] for each in rows(broker, "delete-records", "orders", "--before", "3", code=1)] == [
-        False
-    ] * 2
+    found = rows(broker, "delete-records", "orders", "-p", "0", "--before", "3", code=1)
+    assert [(each["before"], each["deleted"]) for each in found] == [(3, False)]
     done = ottla(broker, "delete-records", "orders", "--before", "-2", "--yes")
     assert (done.exit_code, done.stdout, starts(broker)) == (0, "deleted: 3 records of orders\n", [3, 0])
     deleted = rows(broker, "delete-records", "orders", "--before", "end", "--yes")
     assert [(each["before"], each["deleted"]) for each in deleted] == [(5, True), (1, True)]
     assert starts(broker) == [5, 1]
-    done = ottla(broker, "delete-records", "orders", "--before", "2", "--yes")
+    done = ottla(broker, "delete-records", "orders", "-p", "0", "--before", "2", "--yes")
     assert (done.exit_code, done.stdout) == (0, "there is nothing to delete\n")
 
 
@@ -80,6 +79,7 @@ def test_records_are_deleted_once_that_is_confirmed(broker: Broker) -> None:
         ("offsets orders -p 2", 2, "topic orders has no partition 2; its partitions are 0 to 1"),
         ("offsets orders --at soon", 2, "--at soon: expected beginning, end, an offset"),
         ("delete-records orders --before then --yes", 2, "--before then: expected beginning"),
+        ("delete-records orders --before 6 --yes", 2, "--before 6: orders-0 ends at 5; --before end deletes all of it"),
         ("delete-records compacted --before end --yes", 1, "(POLICY_VIOLATION); a topic that is compacted only"),
     ],
 )
