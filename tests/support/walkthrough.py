@@ -113,6 +113,8 @@ class Walk:
             "HOME": str(home),
             "LANG": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1",
+            # Where commands go that name no server: to 127.0.0.1:9092, on a reader's machine.
+            "OTTLA_BOOTSTRAP_SERVER": f"127.0.0.1:{self._port}",
         }
         if "PYTHONPATH" in os.environ:  # where the sources of another directory are looked at
             environment["PYTHONPATH"] = os.environ["PYTHONPATH"]

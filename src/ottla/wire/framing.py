@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import WireError
@@ -32,14 +31,34 @@ TAGGED_FIELDS_LIMIT = 1000
 NO_TAGS = b"\x00"
 
 
-@dataclass(slots=True)
 class RequestHeader:
     """A request header. `client_id` is empty where the client sent none or null, as in Apache Kafka."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str = ""
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
+
+    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: str = "") -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RequestHeader):
+            return NotImplemented
+        return (self.api_key, self.api_version, self.correlation_id, self.client_id) == (
+            other.api_key,
+            other.api_version,
+            other.correlation_id,
+            other.client_id,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
+            f"correlation_id={self.correlation_id}, client_id={self.client_id!r})"
+        )
 
 
 def parse_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int]:

@@ -340,14 +340,14 @@ def interrupted_at(place, call):
     """Call it, and interrupt it before its instruction of this number; returns whether it had so many.
 
     Python's own modules count, too: a signal's handler may run in the midst of them. What Python calls while it cleans
-    up does not: exceptions of it are dropped.
+    up does not, be it what others call at collections (Hypothesis does): exceptions of it are dropped.
     """
     numbers = itertools.count()
     reached = False
 
     def trace(frame, event, argument):
         nonlocal reached
-        if frame.f_code.co_name in ("_remove", "__del__"):
+        if frame.f_code.co_name in ("_remove", "__del__", "gc_callback"):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode" and next(numbers) == place:
