@@ -116,7 +116,7 @@ class MetadataWriter:
             return await self._deletion(change)
         if isinstance(change, PutAssignment):
             data = await self._topic_data(change.topic, change.moves)
-            return [Set(TopicZnode.path(change.topic.name), data), *await self._ends_of_requests(change)]
+            return [Set(TopicZnode.path(change.topic.name), data), *await self._request_deletions(change)]
         if isinstance(change, AddPartitions):
             return _growth(change, await self._topic_data(change.topic, change.moves), epoch)
         if isinstance(change, RemovePartitions):
@@ -141,7 +141,7 @@ class MetadataWriter:
         missing: list[Operation] = [Create(parent) for parent in above if await self._zk.exists(parent) is None]
         return [*missing, Create(path, _state(change.state, epoch))]
 
-    async def _ends_of_requests(self, change: PutAssignment) -> list[Operation]:
+    async def _request_deletions(self, change: PutAssignment) -> list[Operation]:
         """Operations that take what is done out of the request of a tool, and end it where nothing is left."""
         if not change.done and not change.replaced:
             return []

@@ -101,7 +101,7 @@ def test_many_topics_at_once_are_counted(messages):
     assert cluster.asked == [topics[:MAX_NAMED]]
     assert len(messages()) == MAX_NAMED + 1
     assert "check its name, or create it first" in messages()[0]
-    assert messages()[-1] == "100 more subscribed topics do not exist"
+    assert messages()[-1] == "100 more topics to read do not exist"
 
 
 @pytest.fixture
