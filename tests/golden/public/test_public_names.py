@@ -193,6 +193,8 @@ def test_rows_of_json(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "moves.json").write_text(json.dumps({"version": 1, "partitions": moves}))
     with OnDisk(data=tmp_path / "log") as broker:
         broker.send("orders", b"value", key=b"key")
+    why = ["group", "why", "readers", "--json", "-b", cluster.bootstrap_servers]
+    wait_until(lambda: CliRunner().invoke(app, why).stdout, "the group's rebalances are recorded")
     found = {command: rows_of(command, cluster, tmp_path) for command in COMMANDS}
     for command, shapes in kept("json_rows.json", found).items():
         for shape in shapes:
