@@ -33,7 +33,7 @@ UNWANTED_PHRASES = re.compile(
     r"|\bg(iven|ives) up\b|\bbehind the last record\b",
     re.MULTILINE,
 )
-MOST_UNWANTED_PHRASES = 54
+MOST_UNWANTED_PHRASES = 43
 VAGUE_NAMES = re.compile(r"(^|_)(util|utils|helper|helpers|misc|common)(_|$)", re.IGNORECASE)
 #: Hosts of package registries and absolute paths of somebody's machine, put together here so as not to find themselves.
 FORBIDDEN_TEXTS = [

@@ -34,6 +34,7 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
         return _INT32.pack(self._generation)
 
     def on_assignment(self, assignment: Assignment, metadata: GroupMetadata) -> None:
+        """Remember the generation."""
         self._generation = metadata.generation_id
 
     def member_data(self, subscription: Subscription) -> MemberData:

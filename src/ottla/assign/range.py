@@ -31,6 +31,7 @@ class RangeAssignor(PartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
+        """Assign the topics that exist and have subscribers."""
         racks = member_racks(subscriptions)
         members = subscribers_by_topic(subscriptions)
         counts = subscribed_partition_counts(cluster, subscriptions)
@@ -53,6 +54,7 @@ def even_ranges(count: int, shares: int) -> Iterator[range]:
 
 
 def member_racks(subscriptions: Mapping[str, MemberSubscription]) -> dict[str, str]:
+    """The racks of the members that have one, by member id."""
     return {
         member_id: member.subscription.rack_id
         for member_id, member in subscriptions.items()

@@ -49,6 +49,7 @@ class SimulatedGroup:
 
     @property
     def has_owners(self) -> bool:
+        """Whether any partition has an owner."""
         return any(member.owned for member in self.members.values())
 
 
@@ -102,10 +103,12 @@ class Outcome:
 
 
 def count(partitions: Partitions) -> int:
+    """How many partitions these are."""
     return sum(map(len, partitions.values()))
 
 
 def owners(assignments: Mapping[str, Partitions]) -> Owners:
+    """The owner of each partition."""
     return {
         (topic, index): member_id
         for member_id, partitions in assignments.items()

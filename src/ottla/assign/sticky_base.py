@@ -49,6 +49,7 @@ class AbstractStickyAssignor(PartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
+        """Assign the topics that exist and have subscribers."""
         if not subscriptions:
             return {}
         sent = {member_id: subscriptions[member_id].subscription for member_id in hash_map_order(subscriptions)}

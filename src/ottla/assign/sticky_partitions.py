@@ -39,6 +39,7 @@ class NumberedPartitions:
         return range(place, self.counts[place] * self.topics + place, self.topics)
 
     def all(self) -> list[int]:
+        """All partitions, topic by topic."""
         return list(chain.from_iterable(map(self.of_topic, range(self.topics))))
 
     def numbers(self, partitions: Partitions) -> list[int]:

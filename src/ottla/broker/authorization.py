@@ -73,16 +73,20 @@ class Authorizer(Protocol):
 
 
 def on_cluster(operation: Operation) -> Access:
+    """An operation on the cluster."""
     return Access(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def on_group(operation: Operation, group_id: str) -> Access:
+    """An operation on a group."""
     return Access(operation, ResourceType.GROUP, group_id)
 
 
 def on_topic(operation: Operation, topic: str) -> Access:
+    """An operation on a topic."""
     return Access(operation, ResourceType.TOPIC, topic)
 
 
 def on_topics(operation: Operation, topics: Iterable[str]) -> Iterator[Access]:
+    """An operation on each of some topics."""
     return (on_topic(operation, topic) for topic in topics)

@@ -47,6 +47,7 @@ class RequestContext:
 
     @property
     def principal(self) -> Principal:
+        """The client's identity."""
         return self.connection.principal or ANONYMOUS
 
     def permits(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
@@ -76,6 +77,7 @@ class RequestContext:
 
     @property
     def client_state(self) -> ConnectionState:
+        """The broker's state for this connection."""
         state = self.connection.state
         assert isinstance(state, ConnectionState)
         return state

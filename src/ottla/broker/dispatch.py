@@ -66,6 +66,7 @@ class RunningWork(DelayedOperation):
         self.task = task
 
     def cancel(self) -> None:
+        """Cancel the task: the client has disconnected."""
         self.task.cancel()
 
 
@@ -348,6 +349,7 @@ class Dispatcher:
             _failed(context, error)
 
     async def stop(self) -> None:
+        """Cancel all running work."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -259,9 +259,11 @@ class FetchSessionCache:
         return [partition for partition in partitions if not is_hosted(partition)]
 
     def get(self, session_id: int) -> FetchSession | None:
+        """The session, whatever its epoch."""
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:
+        """Remove a session if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions -= len(session.partitions)

@@ -68,6 +68,7 @@ class LoopSlices:
             await self.pause()
 
     async def pause(self) -> None:
+        """Wait for the next slice."""
         slice_: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(slice_)
         self._schedule()

@@ -32,6 +32,7 @@ class CoordinatorState(Enum):
 
     @property
     def label(self) -> str:
+        """The name as text."""
         return self.name.lower().replace("_", " ")
 
 

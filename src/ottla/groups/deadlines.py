@@ -32,12 +32,15 @@ class Deadlines(Generic[Name]):
         return name in self._at
 
     def get(self, name: Name) -> int | None:
+        """A deadline, None if it is not set."""
         return self._at.get(name)
 
     def names(self) -> Set[Name]:
+        """The names that are set."""
         return self._at.keys()
 
     def set(self, name: Name, at_ms: int) -> None:
+        """Set or replace a deadline."""
         self._at[name] = at_ms
         queued = self._queued.get(name)
         if queued is None or at_ms < queued[0]:
@@ -46,6 +49,7 @@ class Deadlines(Generic[Name]):
             heappush(self._heap, (at_ms, self._sequence, name))
 
     def cancel(self, name: Name) -> None:
+        """Remove a deadline, if it is set."""
         self._at.pop(name, None)
 
     def next(self) -> int | None:

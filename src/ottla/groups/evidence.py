@@ -131,10 +131,12 @@ class Evidence:
     value: dict[str, Any]
 
     def encode(self) -> bytes:
+        """The record's value."""
         return json.dumps(self.value, separators=(",", ":"), ensure_ascii=False).encode()
 
     @property
     def summary(self) -> str:
+        """One line for the log."""
         causes = self.value["causes"]
         first = causes[0] if causes else {"cause": "unknown", "member_id": ""}
         more = f" and {len(causes) - 1} more" if len(causes) > 1 else ""
@@ -164,11 +166,13 @@ class RebalanceRecorder:
     outcome: str = "superseded"
 
     def add_cause(self, entry: CauseEntry) -> None:
+        """Add the first or a further cause."""
         self.cause_count += 1
         if len(self.causes) < CAUSE_LIMIT:
             self.causes.append(entry)
 
     def remove(self, entry: CauseEntry) -> None:
+        """Record the removal of a member."""
         if len(self.removed) < CAUSE_LIMIT:
             self.removed.append(entry)
         self.timelines.pop(entry.member_id, None)
@@ -186,11 +190,13 @@ class RebalanceRecorder:
             timeline.joined_at_ms = now_ms
 
     def synced(self, member_id: str, now_ms: int) -> None:
+        """Record a member's SyncGroup."""
         timeline = self._timeline(member_id)
         if timeline.synced_at_ms is None:
             timeline.synced_at_ms = now_ms
 
     def answered(self, member_id: str, now_ms: int) -> None:
+        """Record that a member has its assignment."""
         timeline = self._timeline(member_id)
         if timeline.answered_at_ms is None:
             timeline.answered_at_ms = now_ms

@@ -14,6 +14,7 @@ from ottla.groups.events import Protocols
 
 
 def protocol_names(protocols: Protocols) -> set[str]:
+    """The names only."""
     return {name for name, _ in protocols}
 
 
@@ -90,9 +91,11 @@ class GroupMembers:
         return member_id in self._members
 
     def ids(self) -> Set[str]:
+        """The member ids."""
         return self._members.keys()
 
     def get(self, member_id: str) -> GroupMemberState | None:
+        """A member by its id."""
         return self._members.get(member_id)
 
     def static_member_id(self, group_instance_id: str) -> str | None:
@@ -155,6 +158,7 @@ class GroupMembers:
     def update(
         self, member: GroupMemberState, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
+        """Update a member from its latest JoinGroup."""
         self._supporters.subtract(protocol_names(member.protocols))
         self._supporters.update(protocol_names(protocols))
         member.protocols = protocols
@@ -190,6 +194,7 @@ class GroupMembers:
         return False
 
     def supports(self, protocols: Protocols) -> bool:
+        """Whether one of these protocols is supported by every member."""
         size = len(self._members)
         return any(self._supporters[name] == size for name, _ in protocols)
 
@@ -215,6 +220,7 @@ class GroupMembers:
             self._joining += by
 
     def problems(self) -> list[str]:
+        """Violated invariants; empty if there are none."""
         found = []
         joining = sum(member.join_token is not None for member in self)
         if joining != self._joining:

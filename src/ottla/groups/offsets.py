@@ -67,10 +67,12 @@ class StoredOffsets:
         return bool(self._committed or self._uncommitted or self._transactions or self._ended)
 
     def items(self) -> Iterator[tuple[TopicPartition, StoredOffset]]:
+        """All committed offsets."""
         for key, entry in self._committed.items():
             yield key, entry.value
 
     def get(self, topic: str, partition: int) -> StoredOffset | None:
+        """The committed offset of a partition."""
         entry = self._committed.get((topic, partition))
         return None if entry is None else entry.value
 

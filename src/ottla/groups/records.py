@@ -122,6 +122,7 @@ class MalformedRecord(ValueError):
 
 
 def encode_record(record: LogRecord) -> tuple[bytes, bytes | None]:
+    """Key and value as they are appended."""
     if isinstance(record, OffsetRecord):
         return (
             offset_key(record.group_id, record.topic, record.partition),
@@ -148,12 +149,14 @@ def decode_record(key: bytes | None, value: bytes | None) -> LogRecord | Unknown
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """Key of a committed offset."""
     group, name = group_id.encode(), topic.encode()
     head = _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group))
     return head + group + _LENGTH.pack(len(name)) + name + _PARTITION.pack(partition)
 
 
 def offset_value(committed: StoredOffset) -> bytes:
+    """Value of a committed offset."""
     if committed.expire_timestamp_ms == NO_EXPIRY:
         metadata = committed.metadata.encode()
         head = _VALUE_HEAD.pack(OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch, len(metadata))
@@ -168,10 +171,12 @@ def offset_value(committed: StoredOffset) -> bytes:
 
 
 def group_key(group_id: str) -> bytes:
+    """Key of a group's metadata."""
     return _VERSION.pack(GROUP_KEY_VERSION) + encode(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
 
 def group_value(value: GroupMetadataValue) -> bytes:
+    """Value of a group's metadata."""
     return _VERSION.pack(GROUP_VALUE_VERSION) + encode(value, GROUP_VALUE_VERSION)
 
 

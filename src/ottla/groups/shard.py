@@ -82,6 +82,7 @@ class GroupShard:
         return machine.handle(event, now_ms)
 
     def append_failed(self, step: Step, error: ErrorCode, now_ms: int) -> Step:
+        """Handle a failed append of the batches of `step`."""
         return self.handle(AppendFailed(step.group_id, step.id, error), now_ms)
 
     def settle(self, step: Step) -> None:

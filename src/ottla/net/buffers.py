@@ -107,6 +107,7 @@ class ReceiveBuffer:
 
     @property
     def capacity(self) -> int:
+        """Bytes allocated."""
         return self._capacity
 
     def __len__(self) -> int:

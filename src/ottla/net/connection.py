@@ -70,6 +70,7 @@ class MadePart:
             self._release()
 
     def release(self) -> None:
+        """Drop the part."""
         if self._at_work:
             self._dropped = True
         elif self.length > 0:

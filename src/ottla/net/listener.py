@@ -59,16 +59,19 @@ class ConnectionSet:
         return max(0.0, self._next_creation_ms - now_ms) if self.creation_rate < NO_RATE else 0.0
 
     def created(self, now_ms: float) -> None:
+        """Note that a connection was accepted."""
         if self.creation_rate < NO_RATE:
             earliest_ms = max(self._next_creation_ms, now_ms - RATE_BURST_MS)
             self._next_creation_ms = earliest_ms + 1000 / max(1, self.creation_rate)
 
     def add(self, connection: Connection) -> None:
+        """Count a new connection."""
         self.accepted += 1
         self._open[connection] = None
         self._per_host[connection.peer_host] += 1
 
     def remove(self, connection: Connection) -> None:
+        """Forget a closed connection."""
         if connection in self._open:
             del self._open[connection]
             self._bytes_in += connection.bytes_in
@@ -169,6 +172,7 @@ class Acceptor:
         self._connections.add(connection)
 
     def close(self) -> None:
+        """Stop accepting."""
         self._closed = True
         self._loop.remove_reader(self._listening.fd)
         self._listening.close()

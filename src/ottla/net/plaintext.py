@@ -264,10 +264,12 @@ class PlaintextConnection:
     # For handlers
 
     def authenticate(self, principal: Principal, frame_limit: int) -> None:
+        """Set the authenticated principal and the size limit of its requests."""
         self.principal = principal
         self.frame_limit = frame_limit
 
     def keep_frame(self) -> None:
+        """Keep the frame of the request in work until the request is finished."""
         if self._kept_bytes == NOT_KEPT:
             self._kept_bytes = 0
 
@@ -283,6 +285,10 @@ class PlaintextConnection:
             self._service.queued.remove(size)
 
     def mute_for(self, duration_ms: float) -> None:
+        """Read nothing and take no further request for this time (KIP-219).
+
+        The response to the request in work goes out at once.
+        """
         if duration_ms <= 0 or self._muted or self.closed:
             return
         self._muted = True
@@ -397,6 +403,7 @@ class PlaintextConnection:
             self._limit_waiting()
 
     def complete(self) -> None:
+        """Finish the request in work, answered or not (Produce with acks=0 has no response)."""
         self._in_work = False
         if self.closed or self._in_slice:
             return
@@ -411,6 +418,7 @@ class PlaintextConnection:
             self._schedule()
 
     def close_when_sent(self) -> None:
+        """Take no further request, and close once the response given to `send` is sent."""
         self._close_when_sent = True
         if not self._outgoing and not self._held:
             self.close()
@@ -567,6 +575,7 @@ class PlaintextConnection:
     # Closing
 
     def shrink_if_idle(self) -> None:
+        """Give back the large receive buffer of an idle connection."""
         if self.is_idle:
             self._buffer.shrink()
 
@@ -584,6 +593,7 @@ class PlaintextConnection:
         return len(self._buffer) > kept
 
     def idle_ms(self, now_ms: float) -> float:
+        """Time since the last request or, as far as calls of this method can see, since bytes were received or sent."""
         moved = self.bytes_in + self.bytes_out
         if moved != self._moved_bytes:
             self._moved_bytes = moved
@@ -598,6 +608,7 @@ class PlaintextConnection:
             self.close()
 
     def close(self) -> None:
+        """Close now: drop unsent parts and release their file ranges. A second call has no effect."""
         if self.closed:
             return
         if self._held:

@@ -90,6 +90,7 @@ class ArrowRows:
 
     @property
     def count(self) -> int:
+        """Rows gathered."""
         return self._columns.count
 
     @property

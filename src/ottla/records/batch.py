@@ -110,6 +110,7 @@ class BatchHeader:
 
     @property
     def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_FLAG)
 
     @property
@@ -193,6 +194,7 @@ def split_batches(
 
 
 def check_crc(buf: bytes | bytearray | memoryview, header: BatchHeader) -> bool:
+    """Whether the checksum in the header is that of the batch's bytes."""
     view = buf if type(buf) is memoryview else memoryview(buf)
     position = header.position
     return crc32c(view[position + ATTRIBUTES_AT : position + header.length]) == header.crc

@@ -12,4 +12,5 @@ crc32c: Final[Callable[[bytes | bytearray | memoryview], int]] = iscsi
 
 
 def crc32c_on(before: int, data: bytes | bytearray | memoryview) -> int:
+    """Continue the checksum `before` with `data`."""
     return iscsi(data, before)

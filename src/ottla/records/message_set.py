@@ -118,6 +118,7 @@ def parse_message_header(buf: Bytes, position: int = 0) -> MessageHeader:
 
 
 def check_message_crc(buf: Bytes, header: MessageHeader) -> bool:
+    """Whether the checksum in the head is that of the message's bytes."""
     return zlib.crc32(memoryview(buf)[header.position + _CHECKED_AT : header.end_position]) == header.crc
 
 

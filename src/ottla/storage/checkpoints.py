@@ -151,10 +151,12 @@ def decode_entries(data: bytes, path: str) -> list[str]:
 
 
 def offset_entry(key: TopicPartitionKey, offset: int) -> str:
+    """The entry of a partition in a checkpoint of offsets."""
     return f"{key[0]} {key[1]} {offset}"
 
 
 def encode_offsets(offsets: Mapping[TopicPartitionKey, int]) -> bytes:
+    """A checkpoint file of offsets by (topic, partition)."""
     return encode_entries([offset_entry(key, offset) for key, offset in offsets.items()])
 
 

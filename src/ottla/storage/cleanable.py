@@ -33,6 +33,7 @@ class CleanableLog(NamedTuple):
 
     @property
     def is_due(self) -> bool:
+        """Whether a round should be started."""
         if not self.dirty_bytes:
             return False
         return self.overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio

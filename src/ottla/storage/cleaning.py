@@ -45,6 +45,7 @@ class CleanerSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> CleanerSettings:
+        """The settings of a broker."""
         return cls(
             enabled=config.get_boolean("log.cleaner.enable"),
             threads=min(config.get_int("log.cleaner.threads"), MOST_THREADS),
@@ -216,6 +217,7 @@ class LogCleaner:
             round_.abort()
 
     def forget(self, key: TopicPartitionKey) -> None:
+        """Forget a deleted partition."""
         self.abort(key)
         self.checkpoints.pop(key, None)
         self.uncleanable.pop(key, None)

@@ -103,10 +103,12 @@ class SegmentFile:
 
     @property
     def path(self) -> str:
+        """The current path of the file."""
         return f"{self.directory}/{self.base_offset:020d}{self.suffix}"
 
     @property
     def is_open(self) -> bool:
+        """Whether a handle is open."""
         return self._handle is not None
 
     def modified_ms(self) -> int:
@@ -131,6 +133,7 @@ class SegmentFile:
         return handle
 
     def unpin(self) -> None:
+        """Release one pin of the handle."""
         self.pins -= 1
         if self._dropped and not self.pins:
             self._close()

@@ -57,6 +57,7 @@ class FlushJob:
             self._disk.fsync_dir(self.directory.rpartition("/")[0] or "/")
 
     def release(self) -> None:
+        """Release the files."""
         for file in self._pinned:
             file.unpin()
         self._pinned.clear()

@@ -59,6 +59,7 @@ class IndexMemory:
         loaded[index] = None
 
     def remove(self, index: OffsetIndex) -> None:
+        """Remove an index."""
         del self._loaded[index]
         index.unload()
 
@@ -157,6 +158,7 @@ class OffsetIndex(_SparseIndex):
         return self._offsets, self._positions
 
     def unload(self) -> None:
+        """Release the memory."""
         if self._offsets is not None:
             self._memory.used_bytes -= self.entries * OFFSET_ENTRY.size
         self._offsets = self._positions = None
@@ -177,6 +179,7 @@ class OffsetIndex(_SparseIndex):
         return self.base_offset + offsets[number], positions[number]
 
     def entry(self, number: int) -> tuple[int, int]:
+        """(offset, position) of an entry."""
         relative, position = OFFSET_ENTRY.unpack(self._read(OFFSET_ENTRY.size, number, 1))
         return self.base_offset + relative, position
 

@@ -81,6 +81,7 @@ class LeaderEpochs:
             self.dirty = True
 
     def encode(self) -> bytes:
+        """The checkpoint file."""
         return encode_entries([f"{epoch} {start}" for epoch, start in self.entries])
 
 

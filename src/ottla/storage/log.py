@@ -162,6 +162,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
+        """Size of all batches, in bytes."""
         return self.segment_list.size_bytes
 
     def update_high_watermark(self, offset: int) -> int:

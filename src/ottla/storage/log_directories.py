@@ -50,6 +50,7 @@ class LogDirectories:
         self._renamed = 0
 
     def live(self) -> list[LogDirectory]:
+        """The log directories in service."""
         return [log_dir for log_dir in self.all if log_dir.failure is None]
 
     # -- locks
@@ -88,6 +89,7 @@ class LogDirectories:
         )
 
     def release(self) -> None:
+        """Unlock all."""
         for log_dir in self.all:
             log_dir.release()
 
@@ -129,6 +131,7 @@ class LogDirectories:
     # -- which partition is where
 
     def set_log_dir(self, key: TopicPartitionKey, log_dir: LogDirectory) -> None:
+        """The partition's log is in this directory."""
         self._log_dir_by_partition[key] = log_dir
         self._partition_counts[log_dir.path] += 1
 
@@ -143,12 +146,15 @@ class LogDirectories:
         return log_dir
 
     def log_dir_of(self, key: TopicPartitionKey) -> LogDirectory | None:
+        """The directory that holds this partition's log."""
         return self._log_dir_by_partition.get(key)
 
     def keys_in(self, log_dir: LogDirectory) -> list[TopicPartitionKey]:
+        """The partitions whose logs are in this directory."""
         return [key for key, place in self._log_dir_by_partition.items() if place is log_dir]
 
     def keys_by_path(self) -> dict[str, list[TopicPartitionKey]]:
+        """The partitions of each directory, by its path."""
         found: dict[str, list[TopicPartitionKey]] = {log_dir.path: [] for log_dir in self.all}
         for key, place in self._log_dir_by_partition.items():
             found[place.path].append(key)

@@ -329,6 +329,7 @@ class LogDirectory:
         self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown())
 
     def release(self) -> None:
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -190,9 +190,11 @@ class LogManager:
 
     @property
     def failed_log_dirs(self) -> list[str]:
+        """The log directories that are out of service."""
         return [log_dir.path for log_dir in self.directories.all if log_dir.failure is not None]
 
     def contents(self) -> list[LogDirectoryState]:
+        """Each log directory with its logs."""
         keys = self.directories.keys_by_path()
         return [
             LogDirectoryState(
@@ -234,6 +236,7 @@ class LogManager:
         return max((entry.producer_id for log in self._logs.values() for entry in log.producers), default=-1)
 
     def logs(self) -> Iterable[PartitionLog]:
+        """All logs."""
         return self._logs.values()
 
     def unclaim_all(self) -> None:
@@ -241,6 +244,7 @@ class LogManager:
         self.unclaimed.update(self._logs)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """A partition's log; None if this broker has none."""
         return self._logs.get((topic, partition))
 
     @property

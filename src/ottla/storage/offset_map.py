@@ -58,7 +58,9 @@ class OffsetMap(Protocol):
     def __len__(self) -> int: ...
 
     @property
-    def memory_bytes(self) -> int: ...
+    def memory_bytes(self) -> int:
+        """Estimated memory, in bytes."""
+        ...
 
     def has_room(self, count: int) -> bool:
         """Whether this many more keys fit; an empty map accepts any one batch, so that cleaning makes progress."""
@@ -104,17 +106,21 @@ class TableMap:
 
     @property
     def memory_bytes(self) -> int:
+        """See `OffsetMap`."""
         return self._table.nbytes
 
     def has_room(self, count: int) -> bool:
+        """See `OffsetMap`."""
         return not self._used or self._used + count <= self._limit
 
     def put(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
+        """See `OffsetMap`."""
         if count > self._limit and not self._used:
             self._limit = self._make(2 * count, 1.0)
         self._used += keys_of_records.put_keys(self._table, *self._secret, records, count, base_offset, start_offset)
 
     def sieve(self, records: bytes, count: int, base_offset: int, expired: bool) -> Sieved:
+        """See `OffsetMap`."""
         return Sieved(
             *keys_of_records.sieve(self._table, *self._secret, records, count, base_offset, self.latest_offset, expired)
         )
@@ -137,14 +143,17 @@ class DictMap:
 
     @property
     def memory_bytes(self) -> int:
+        """See `OffsetMap`."""
         return len(self._offsets) * ENTRY_BYTES + self.keys_bytes
 
     def has_room(self, count: int) -> bool:
+        """See `OffsetMap`."""
         if not self._offsets:
             return True
         return self.memory_bytes + count * (ENTRY_BYTES + LONGEST_PLAIN_KEY) <= self._bytes_limit
 
     def put(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
+        """See `OffsetMap`."""
         scan = _scan_keys(records, count)
         keys: Keys = scan.keys
         offsets = _offsets(base_offset, scan.offset_deltas)
@@ -170,6 +179,7 @@ class DictMap:
         return find
 
     def sieve(self, records: bytes, count: int, base_offset: int, expired: bool) -> Sieved:
+        """See `OffsetMap`."""
         scan = _scan_keys(records, count)
         has_values = scan.has_values
         stays = bytes(self._stays(base_offset, scan.offset_deltas, scan.keys, has_values, expired))

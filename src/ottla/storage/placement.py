@@ -110,6 +110,7 @@ class LogPlacement:
         self._preferred: dict[TopicPartitionKey, LogDirectory] = {}
 
     def futures_in(self, log_dir: LogDirectory) -> dict[TopicPartitionKey, PartitionLog]:
+        """The future logs in a log directory."""
         return {key: future.log for key, future in self.futures.items() if future.log_dir is log_dir}
 
     def without_moving(

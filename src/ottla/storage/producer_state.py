@@ -35,6 +35,7 @@ class AppendedBatch(NamedTuple):
 
     @property
     def first_offset(self) -> int:
+        """Offset of its first record."""
         return self.last_offset - self.offset_delta
 
 
@@ -104,6 +105,7 @@ class ProducerState:
         return iter(self._entries.values())
 
     def get(self, producer_id: int) -> ProducerEntry | None:
+        """The state of a producer id."""
         return self._entries.get(producer_id)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -246,6 +248,7 @@ class ProducerState:
         return len(gone)
 
     def clear(self) -> None:
+        """Remove all producers."""
         self._entries.clear()
         self.open_transactions.clear()
         self.unreplicated.clear()

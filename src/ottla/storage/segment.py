@@ -27,7 +27,9 @@ class PlacedBatch(Protocol):
     """A batch with its final offsets, as a segment needs it; a `BatchHeader` is one."""
 
     @property
-    def base_offset(self) -> int: ...
+    def base_offset(self) -> int:
+        """Offset of the first record."""
+        ...
 
     @property
     def last_offset_delta(self) -> int:
@@ -38,7 +40,9 @@ class PlacedBatch(Protocol):
         """The largest timestamp, milliseconds since the Unix epoch, -1 if none."""
 
     @property
-    def length(self) -> int: ...
+    def length(self) -> int:
+        """Size of the whole batch, in bytes."""
+        ...
 
 
 class Segment:

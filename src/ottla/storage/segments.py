@@ -45,19 +45,23 @@ class SegmentList:
         return iter(self._segments)
 
     def all(self) -> tuple[Segment, ...]:
+        """The present segments."""
         return tuple(self._segments)
 
     @property
     def first(self) -> Segment:
+        """The oldest segment."""
         return self._segments[0]
 
     @property
     def size_bytes(self) -> int:
+        """Size of all batches, in bytes."""
         return sum(segment.size for segment in self._segments)
 
     # -- finding and reading
 
     def number_of(self, offset: int) -> int:
+        """The index of the segment that contains `offset`."""
         if offset >= self.active.base_offset:
             return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)

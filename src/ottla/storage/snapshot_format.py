@@ -37,6 +37,7 @@ class SnapshotProducer(NamedTuple):
 
 
 def encode_snapshot(producers: Iterable[SnapshotProducer]) -> bytes:
+    """Encode the file."""
     entries = [_ENTRY.pack(*producer) for producer in producers]
     body = b"".join((_COUNT.pack(len(entries)), *entries))
     return _HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body

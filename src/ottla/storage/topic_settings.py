@@ -34,6 +34,7 @@ class TopicSettings(NamedTuple):
 
 
 def encode_topic_settings(settings: TopicSettings) -> bytes:
+    """Encode the file: JSON."""
     document = {
         "version": _VERSION,
         "topic_id": format_uuid(settings.topic_id),
@@ -124,6 +125,7 @@ class TopicSettingsKeeper:
         self._write_next()
 
     def forget(self, topic: str) -> None:
+        """Forget a deleted topic."""
         self._due.pop(topic, None)
 
     def read(self, topic: str, topic_id: UUID | None, partitions: Iterable[int]) -> Mapping[str, str] | None:

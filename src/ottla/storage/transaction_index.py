@@ -34,6 +34,7 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
     def encode(self) -> bytes:
+        """Encode its entry."""
         return TXN_ENTRY.pack(TXN_INDEX_VERSION, *self)
 
 

@@ -266,6 +266,7 @@ class StorageSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> StorageSettings:
+        """The settings of a broker."""
         return cls(
             flush_interval_ms=config.get_long("ottla.flush.interval.ms"),
             retention_check_interval_ms=config.get_long("log.retention.check.interval.ms"),

@@ -129,12 +129,14 @@ class Api:
 
     @property
     def request(self) -> type[Any]:
+        """The class of the request."""
         if self._request is None:
             self._load()
         return self._request  # type: ignore[return-value]
 
     @property
     def response(self) -> type[Any]:
+        """The class of the response."""
         if self._response is None:
             self._load()
         return self._response  # type: ignore[return-value]

@@ -161,6 +161,7 @@ def records_length(records: Any) -> int:
 
 
 def varint(value: int) -> bytes:
+    """An unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -338,6 +339,7 @@ class DecoderWriter(_Writer):
         self.line("    p += 1")
 
     def field(self, f: Field, target: str) -> None:
+        """Read a field."""
         kind = f.kind
         nullable = f.nullable(self.version)
         if isinstance(kind, StructKind):
@@ -348,6 +350,7 @@ class DecoderWriter(_Writer):
             self.value(kind, target, f.name, nullable)
 
     def nested(self, kind: StructKind, target: str, nullable: bool) -> None:
+        """Read a struct in a struct."""
         if nullable:
             mark = self.fresh("n")
             self.fixed("b", mark)
@@ -363,6 +366,7 @@ class DecoderWriter(_Writer):
             self.indent -= 1
 
     def value(self, kind: Kind, target: str, name: str, nullable: bool) -> None:
+        """Read a primitive."""
         if kind is UUID:
             data = self.fresh("u")
             self.fixed("16s", data)
@@ -412,6 +416,7 @@ class DecoderWriter(_Writer):
         self.line(f"    raise refuse_length({name!r}, {n}, 0)")
 
     def array(self, kind: ArrayKind, target: str, name: str, nullable: bool) -> None:
+        """Read an array."""
         n = self.length("i")
         element = kind.element
         smallest = smallest_size(element, self.version, self.flexible)
@@ -465,6 +470,7 @@ class EncoderWriter(_Writer):
         self.run.append((format, expression))
 
     def packed(self, run: list[tuple[str, str]]) -> str:
+        """The expression that packs a run."""
         if all(item == ("x", "") for item in run):
             return repr(bytes(len(run)))
         layout = struct.Struct(">" + "".join(item[0] for item in run))
@@ -479,6 +485,7 @@ class EncoderWriter(_Writer):
             self.run.clear()
 
     def struct(self, cls: type[Struct], o: str) -> None:
+        """Write a struct."""
         tagged = []
         for f in cls.SCHEMA.fields:
             value = f"{o}.{f.name}"
@@ -504,6 +511,7 @@ class EncoderWriter(_Writer):
             self.run.clear()
 
     def differs(self, f: Field, value: str) -> str:
+        """The condition that a value is not the default."""
         if f.default is None:
             return f"{value} is not None"
         if f.default is not NEW:
@@ -533,6 +541,7 @@ class EncoderWriter(_Writer):
         self.line(f"{outer}(tagged_fields({tags}) if {tags} else b'\\0')")
 
     def field(self, f: Field, value: str) -> None:
+        """Write a field."""
         kind = f.kind
         nullable = f.nullable(self.version)
         if isinstance(kind, StructKind):
@@ -547,6 +556,7 @@ class EncoderWriter(_Writer):
             self.data(kind, value, nullable)
 
     def nested(self, kind: StructKind, value: str, nullable: bool) -> None:
+        """Write a struct in a struct."""
         if nullable:
             self.flush()
             self.line(f"if {value} is None:")
@@ -581,6 +591,7 @@ class EncoderWriter(_Writer):
         self.line(f"{self.write}({data})")
 
     def length(self, n: str, format: str, long: str = "varint") -> None:
+        """Write a length."""
         if self.flexible:
             self.flush()
             self.line(f"{self.write}(ONE[{n}] if {n} < 128 else {long}({n}))")
@@ -589,6 +600,7 @@ class EncoderWriter(_Writer):
             self.flush()
 
     def array(self, kind: ArrayKind, value: str, nullable: bool) -> None:
+        """Write an array."""
         items, n = self.fresh("items"), self.fresh("n")
         self.line(f"{items} = {value}")
         more = " + 1" if self.flexible else ""

@@ -138,6 +138,7 @@ def response_header_size(api_key: int, api_version: int) -> int:
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """The bytes of a response header."""
     if API[api_key].response_header_version(api_version):
         return _INT32.pack(correlation_id) + NO_TAGS
     return _INT32.pack(correlation_id)

@@ -46,6 +46,7 @@ class LostRecords(NamedTuple):
 
 
 def encode_lost_records(found: Iterable[LostRecords]) -> bytes:
+    """The field's content."""
     return json.dumps([each._asdict() for each in found], separators=(",", ":")).encode()
 
 
@@ -79,6 +80,7 @@ LONGEST_REASON: Final = 1_000
 
 
 def encode_refusal(reason: str) -> bytes:
+    """The field's content."""
     return reason[:LONGEST_REASON].encode()
 
 

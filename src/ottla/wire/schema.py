@@ -124,9 +124,11 @@ class Field:
         self.ignorable = ignorable
 
     def present(self, version: int) -> bool:
+        """Whether the field is part of a version."""
         return self.since <= version <= self.until
 
     def nullable(self, version: int) -> bool:
+        """Whether the field may be None in a version."""
         return version >= self.nullable_since
 
     def new_default(self) -> Any:

@@ -145,6 +145,7 @@ class GrowingArray:
         self._small: list[bytes] = []
 
     def add(self, element: Struct) -> None:
+        """Encode the next element."""
         try:
             self._encode(element, self._small.append)
         except (struct.error, UnicodeEncodeError, WireError) as error:

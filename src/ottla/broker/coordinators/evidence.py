@@ -44,7 +44,9 @@ class Topics(Protocol):
     """The part of `ottla.broker.control.cluster_admin.ClusterAdmin` that is needed here."""
 
     @property
-    def image(self) -> ClusterImage: ...
+    def image(self) -> ClusterImage:
+        """The present image of the cluster."""
+        ...
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
         """Create an internal topic unless it exists."""
@@ -181,6 +183,7 @@ class LeaderOfEvidence:
         return KNOWN_CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def close(self) -> None:
+        """Close the connection to the leader of the topic."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

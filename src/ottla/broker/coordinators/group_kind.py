@@ -43,12 +43,15 @@ class GroupKind:
         self._logged: dict[str, CoordinatorState] = {}
 
     def new_shard(self, partition: int) -> GroupShard:
+        """See `CoordinatorKind`."""
         return GroupShard(partition, self._limits)
 
     def encode(self, record: LogRecord) -> tuple[bytes, bytes | None]:
+        """See `CoordinatorKind`."""
         return encode_record(record)
 
     def decode(self, key: bytes | None, value: bytes | None) -> LogRecord | UnreadableRecord:
+        """See `CoordinatorKind`."""
         try:
             record = decode_record(key, value)
         except MalformedRecord as error:
@@ -59,6 +62,7 @@ class GroupKind:
         return record
 
     def failed_result(self, result: Result, error: ErrorCode) -> Result:
+        """See `CoordinatorKind`."""
         return failed_result(result, error)
 
     def carried_out(self, shard: GroupShard, step: Step) -> None:

@@ -181,6 +181,7 @@ class GroupCoordinatorService:
         return self._clock.now_ms()
 
     def new_id(self) -> str:
+        """A random id for a new member."""
         return str(self._randomness.uuid())
 
     def submit(self, request: GroupRequest, allow_empty_group_id: bool = False) -> None:
@@ -204,6 +205,7 @@ class GroupCoordinatorService:
         return ErrorCode.NONE
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        """Handle a Heartbeat and return its error code."""
         self.metrics.heartbeats += 1
         shard = self._shard(group_id, False)
         if isinstance(shard, ErrorCode):

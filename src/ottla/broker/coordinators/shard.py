@@ -21,13 +21,19 @@ class CoordinatorBatch(Protocol):
     """Records to be appended together. `producer_id` is -1 if they are not part of a transaction."""
 
     @property
-    def records(self) -> Sequence[Any]: ...
+    def records(self) -> Sequence[Any]:
+        """The records, of the kind's own type."""
+        ...
 
     @property
-    def producer_id(self) -> int: ...
+    def producer_id(self) -> int:
+        """The transaction's producer id."""
+        ...
 
     @property
-    def producer_epoch(self) -> int: ...
+    def producer_epoch(self) -> int:
+        """The transaction's producer epoch."""
+        ...
 
 
 class CoordinatorReply(Protocol):
@@ -38,7 +44,9 @@ class CoordinatorReply(Protocol):
         """Called with the result."""
 
     @property
-    def result(self) -> Any: ...
+    def result(self) -> Any:
+        """The result, of the kind's own type."""
+        ...
 
 
 class CoordinatorStep(Protocol):
@@ -139,7 +147,9 @@ class CoordinatorKind(Protocol[Shard, StepIn]):
     def encode(self, record: Any) -> tuple[bytes, bytes | None]:
         """Key and value of a record in the log. Raises WireError or struct.error if it cannot be encoded."""
 
-    def decode(self, key: bytes | None, value: bytes | None) -> Any | UnreadableRecord: ...
+    def decode(self, key: bytes | None, value: bytes | None) -> Any | UnreadableRecord:
+        """Decode a record of the log."""
+        ...
 
     def failed_result(self, result: Any, error: ErrorCode) -> Any:
         """The result of a reply whose batches are lost or not committed in time."""

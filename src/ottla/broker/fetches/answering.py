@@ -47,6 +47,7 @@ class FetchAnswer:
         self._beyond = beyond
 
     def give(self, found: Found) -> None:
+        """Reply with these results."""
         if self._context.api_version < BATCHES_SINCE and any(data.records for _, data in found):
             self._answer_converted(found)
         else:

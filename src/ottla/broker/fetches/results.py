@@ -120,6 +120,7 @@ def offsets_only(wanted: SessionPartition, log: PartitionLog) -> PartitionData:
 
 
 def topic_response(topic: TopicKey, partitions: list[PartitionData]) -> FetchableTopicResponse:
+    """The results of one topic, under its name or its id."""
     if isinstance(topic, str):
         return FetchableTopicResponse(topic=topic, partitions=partitions)
     return FetchableTopicResponse(topic_id=topic, partitions=partitions)

@@ -41,6 +41,7 @@ class BrokerMetric(NamedTuple):
 
 
 def broker_registry(broker: BrokerServices) -> MetricsRegistry:
+    """The registry of a running broker."""
     registry = MetricsRegistry()
     for metric in BROKER_METRICS:
         registry.add(metric.declaration, partial(metric.read, broker))

@@ -64,6 +64,7 @@ class MetricsEndpoint:
         return self._listening.port
 
     def close(self) -> None:
+        """Stop, and close all connections."""
         self._loop.remove_reader(self._listening.fd)
         self._listening.close()
         for scrape in list(self._open):

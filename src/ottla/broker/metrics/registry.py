@@ -32,6 +32,7 @@ class MetricDeclaration:
 
     @property
     def is_counter(self) -> bool:
+        """Whether it only grows, by its name, as Prometheus has it."""
         return self.name.endswith("_total")
 
 

@@ -44,6 +44,7 @@ class MetricsService:
         self._endpoint = MetricsEndpoint(loop, self._listening, registry, self._broker.executor)
 
     def close(self) -> None:
+        """Stop answering scrapes."""
         if self._endpoint is not None:
             self._endpoint.close()
         elif self._listening is not None:

@@ -67,6 +67,7 @@ class ReplicationQuota:
 
     @property
     def is_limited(self) -> bool:
+        """Whether there is a limit."""
         return self._limit != UNLIMITED
 
     @property
@@ -181,6 +182,7 @@ class LeaderThrottle:
         return self._left
 
     def read(self, partition: Partition, size: int) -> None:
+        """Count what was read of a partition."""
         if not self._is_throttled(partition):
             return
         self._size += size

@@ -39,6 +39,7 @@ class Leader:
 
     @property
     def isr(self) -> frozenset[int]:
+        """The committed ISR."""
         return self.replicas.committed
 
     def is_read_at(self, replica_id: int, now_ms: float) -> None:

@@ -118,12 +118,14 @@ class LossReports:
         self.store(self.encoded())
 
     def forget(self, topic: str, index: int) -> None:
+        """Forget a partition that was deleted."""
         if self._reports.pop((topic, index), None) is not None:
             self.store(self.encoded())
 
     # -- the file: a JSON list of topic, partition and reports
 
     def encoded(self) -> bytes:
+        """The content of the file."""
         lines = [
             json.dumps([topic, index, encode_lost_records(reports).decode()])
             for (topic, index), reports in self._reports.items()
@@ -167,6 +169,7 @@ class LossFile:
         self._write_next()
 
     def close(self) -> None:
+        """Write what is due."""
         self._is_writing = True
         self._write(self._due)
 

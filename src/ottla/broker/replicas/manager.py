@@ -73,6 +73,7 @@ class FlushTimer:
             self._arm(log)
 
     def stop(self) -> None:
+        """Cancel all timers."""
         for handle in self._armed.values():
             handle.cancel()
         self._armed.clear()
@@ -125,10 +126,12 @@ class ReplicaManager:
             yield from partitions.values()
 
     def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, or None if this broker does not host it."""
         partitions = self._by_name.get(topic)
         return partitions.get(index) if partitions is not None else None
 
     def get_by_id(self, topic_id: UUID, index: int) -> Partition | None:
+        """As `get`, by topic id."""
         partitions = self._by_id.get(topic_id)
         return partitions.get(index) if partitions is not None else None
 

@@ -467,6 +467,7 @@ class AwaitedOffsets:
             heappop(heap)[2](ErrorCode.NONE)
 
     def fail(self, error: ErrorCode) -> None:
+        """Fail all waiters."""
         heap, self._heap = self._heap, []
         for _, _, done in heap:
             done(error)

@@ -149,6 +149,7 @@ class ReplicaFetcher:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def forget(self, key: PartitionKey) -> None:
+        """Fetch this partition no more."""
         self.machine.forget(key)
         self._trouble.forget(key)
 
@@ -502,6 +503,7 @@ class FetchTrouble:
             log.warning("%s%s of broker %d: %s", named, more, self._leader_id, error.name)
 
     def forget(self, key: PartitionKey) -> None:
+        """The partition is fetched no more."""
         self._logged_ms.pop(key, None)
 
     def _is_due(self, key: PartitionKey | None) -> bool:

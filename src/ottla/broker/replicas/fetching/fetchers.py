@@ -90,5 +90,6 @@ class ReplicaFetcherManager:
         return sum(fetcher.bytes_in for fetcher in self._fetchers.values())
 
     async def stop(self) -> None:
+        """End all fetchers."""
         self._is_stopped = True
         await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()))

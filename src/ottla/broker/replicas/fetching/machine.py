@@ -200,6 +200,7 @@ class FetcherMachine:
         return key in self._followed
 
     def get(self, key: PartitionKey) -> FollowedPartition | None:
+        """A partition's state; None if it is not fetched here."""
         return self._followed.get(key)
 
     @property

@@ -28,6 +28,7 @@ class ReplicaFetcherSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ReplicaFetcherSettings:
+        """The settings of a broker."""
         return cls(
             config.get_int("replica.fetch.max.bytes"),
             config.get_int("replica.fetch.response.max.bytes"),
