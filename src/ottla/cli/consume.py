@@ -20,7 +20,7 @@ from ottla.cli.record_options import (
     parse_partitions,
     parse_position,
 )
-from ottla.cli.terminal import json_line
+from ottla.cli.terminal import json_line, printable
 from ottla.inspection.texts import TextFormat
 
 if TYPE_CHECKING:
@@ -146,10 +146,10 @@ def _one_of(name: str, value: str | None, other_name: str, other: str | None) ->
 
 
 def _own_settings(reading: _Reading, isolation: str | None, wanted: Mapping[str, str]) -> dict[str, str]:
-    for name, option in (("group.id", "--group"), ("enable.auto.commit", "--group")):
+    for name in ("group.id", "enable.auto.commit"):
         if name in wanted:
             raise CommandError(
-                f"{name} is not set by -c or --properties here; {option} NAME reads as a group and commits"
+                f"{name} is not set by -c or --properties here; --group NAME reads as a group and commits"
             )
     settings = {"enable.auto.commit": "false", "allow.auto.create.topics": "false"}
     if isolation is not None:
@@ -267,6 +267,4 @@ def _show_of(shape: _Shape) -> Any:
 def _harmless(shown: bytes) -> bytes:
     """Text for a terminal: characters that it would obey, or cannot show, as escapes; ends of lines and tabs stay."""
     text = shown.decode(errors="backslashreplace")
-    return "".join(
-        [each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text]
-    ).encode()
+    return "".join([each if each in "\n\t" else printable(each) for each in text]).encode()

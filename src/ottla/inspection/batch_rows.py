@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.inspection.internal_topics import decode_internal
-from ottla.inspection.texts import Decoder, TextFormat, field_of
+from ottla.inspection.texts import Decoder, TextFormat, field_of, header_rows
 from ottla.inspection.walk import DamagedRange, LogBatch, LogWalker
 from ottla.records.batch import BatchHeader, TimestampType
 from ottla.records.control import ControlRecordType, control_record_type, coordinator_epoch
@@ -135,9 +135,7 @@ def record_row(batch: LogBatch, record: Record, wish: RecordWish) -> Row:
     if isinstance(header, BatchHeader):
         if header.base_sequence >= 0:
             row["sequence"] = (header.base_sequence + record.offset - header.base_offset) & _MAX_INT32
-        row["headers"] = [
-            dict([("key", name), field_of("value", value, TextFormat.AUTO)]) for name, value in record.headers
-        ]
+        row["headers"] = header_rows(record.headers)
         if header.is_control:
             return row | _control(record)
     if wish.decoder is not Decoder.NONE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final
 
@@ -51,6 +52,11 @@ def field_of(name: str, data: bytes | None, wanted: TextFormat) -> tuple[str, An
             if text is not None:
                 return name, text
     return f"{name}_hex", data.hex()
+
+
+def header_rows(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, Any]]:
+    """Rows of a record's headers: `key`, and `value` or `value_hex`."""
+    return [dict([("key", name), field_of("value", value, TextFormat.AUTO)]) for name, value in headers]
 
 
 def _text(data: bytes, printable: bool) -> str | None:

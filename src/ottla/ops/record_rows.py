@@ -17,7 +17,7 @@ from typing import Any, Final
 from ottla.client.errors import InvalidArgumentError
 from ottla.client.producer.record import ProducerRecord
 from ottla.inspection.batch_rows import timestamp_type_name
-from ottla.inspection.texts import TextFormat, field_of
+from ottla.inspection.texts import TextFormat, field_of, header_rows
 from ottla.records.consumed import ConsumerRecord
 
 Row = dict[str, Any]
@@ -37,14 +37,13 @@ def record_row(record: ConsumerRecord[Bytes, Bytes], key_format: TextFormat, val
 
     Bytes that are not in the requested format stand in `key_hex` or `value_hex`; null is null.
     """
-    headers = [dict([("key", name), field_of("value", value, TextFormat.AUTO)]) for name, value in record.headers]
     row: Row = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp_type": timestamp_type_name(record.timestamp_type),
         "timestamp": record.timestamp,
-        "headers": headers,
+        "headers": header_rows(record.headers),
     }
     row.update((field_of("key", record.key, key_format), field_of("value", record.value, value_format)))
     return row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -24,8 +25,8 @@ LETTERS: Final[Mapping[str, str]] = {
     "K": "key's size, -1 for null",
     "S": "value's size, -1 for null",
 }
-_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
-_HEX_DIGITS: Final = 2
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "0": "\0"}
+_ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 
 
 def template(text: str, null: bytes, key_format: TextFormat, value_format: TextFormat) -> Show:
@@ -34,43 +35,26 @@ def template(text: str, null: bytes, key_format: TextFormat, value_format: TextF
     Keys and values are their bytes with the formats `auto` and `text`. Raises InvalidArgumentError that names a letter
     or an escape which there is not.
     """
-    pieces: list[bytes | Show] = []
-    at = 0
-    while at < len(text):
-        char, at = text[at], at + 1
-        if char == "%":
-            pieces.append(_field(text[at : at + 1], null, key_format, value_format))
-            at += 1
-        elif char == "\\":
-            piece, at = unescaped(text, at)
-            pieces.append(piece)
-        else:
-            pieces.append(char.encode(errors="surrogateescape"))
+    texts_and_letters = re.split("%(.?)", text, flags=re.DOTALL)
+    pieces = [
+        _field(each, null, key_format, value_format) if at % 2 else separator(each)
+        for at, each in enumerate(texts_and_letters)
+    ]
     return lambda record: b"".join([each if isinstance(each, bytes) else each(record) for each in pieces])
 
 
-def unescaped(text: str, at: int) -> tuple[bytes, int]:
-    r"""Bytes of the escape after the backslash before `at` (`\n`, `\t`, `\r`, `\0`, `\\`, `\x1f`), and its end."""
-    letter = text[at : at + 1]
-    if letter in _ESCAPES:
-        return _ESCAPES[letter], at + 1
-    end = at + 1 + _HEX_DIGITS
-    digits = text[at + 1 : end]
-    if letter == "x" and len(digits) == _HEX_DIGITS and all(each in "0123456789abcdefABCDEF" for each in digits):
-        return bytes.fromhex(digits), end
-    raise InvalidArgumentError(rf"\{letter} is not an escape; there are \n, \t, \r, \0, \x1f for a byte, and \\")
-
-
 def separator(text: str) -> bytes:
-    r"""Bytes of a text with escapes (`\t`). Raises InvalidArgumentError."""
-    found, at = b"", 0
-    while at < len(text):
-        char, at = text[at], at + 1
-        piece = char.encode(errors="surrogateescape")
-        if char == "\\":
-            piece, at = unescaped(text, at)
-        found += piece
-    return found
+    r"""Bytes of a text with escapes: `\n`, `\t`, `\r`, `\0`, `\\`, `\x1f`. Raises InvalidArgumentError."""
+    return _ESCAPE.sub(_unescaped, text).encode(errors="surrogateescape")
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    escape = found[1]
+    if len(escape) > 1:
+        return bytes.fromhex(escape[1:]).decode(errors="surrogateescape")
+    if escape in _ESCAPES:
+        return _ESCAPES[escape]
+    raise InvalidArgumentError(rf"\{escape} is not an escape; there are \n, \t, \r, \0, \x1f for a byte, and \\")
 
 
 def _field(letter: str, null: bytes, key_format: TextFormat, value_format: TextFormat) -> bytes | Show:

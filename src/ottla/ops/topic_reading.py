@@ -58,18 +58,13 @@ def offset_at(position: Position, start: int, end: int, at_timestamp: int | None
     return min(max(aim, start), end)
 
 
-def offsets_of(
-    consumer: Consumer[Bytes, Bytes], partitions: Sequence[TopicPartition], position: Position
-) -> dict[TopicPartition, int]:
-    """Offset of a position in each partition, no later than its end, which is the last stable offset if the consumer is
-    read_committed.
-    """
-    starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-    timed: Mapping[TopicPartition, OffsetAndTimestamp | None] = {}
-    if position.type is PositionType.TIMESTAMP:
-        timed = consumer.offsets_for_times(dict.fromkeys(partitions, position.number))
-    found = {each: None if (at := timed.get(each)) is None else at.offset for each in partitions}
-    return {each: offset_at(position, starts[each], ends[each], found[each]) for each in partitions}
+def chosen_partitions(topic: str, there: Sequence[int], numbers: Sequence[int] | None) -> list[TopicPartition]:
+    """Partitions of a topic, those with these numbers or (None) all. Raises InvalidArgumentError if one is missing."""
+    if missing := [number for number in numbers or () if number not in there]:
+        raise InvalidArgumentError(
+            f"topic {topic} has no partition {missing[0]}; its partitions are 0 to {len(there) - 1}"
+        )
+    return [TopicPartition(topic, number) for number in (sorted(there) if numbers is None else numbers)]
 
 
 class TopicReader:
@@ -102,10 +97,14 @@ class TopicReader:
 
     def start(self, start: Position, until: Position | None) -> None:
         """Seek. Raises UnknownTopicError, InvalidArgumentError for a partition that is not there, ClientError."""
-        partitions = [each for topic in self._topics for each in self._partitions_of(topic)]
-        starts = offsets_of(self._consumer, partitions, start)
+        partitions: list[TopicPartition] = []
+        for topic in self._topics:
+            there = [each.partition for each in self._consumer.partitions_for(topic)]
+            partitions += chosen_partitions(topic, there, self._numbers)
+        log_starts, log_ends = self._consumer.beginning_offsets(partitions), self._consumer.end_offsets(partitions)
+        starts = self._offsets_of(start, log_starts, log_ends)
         if until is not None:
-            self._ends = offsets_of(self._consumer, partitions, until)
+            self._ends = self._offsets_of(until, log_starts, log_ends)
             if until.type is PositionType.OFFSET:
                 self._waits_for_new_records = any(until.number > end for end in self._ends.values())
                 self._ends = dict.fromkeys(partitions, until.number)
@@ -135,16 +134,17 @@ class TopicReader:
             else:
                 self._on_wait()
 
-    def _partitions_of(self, topic: str) -> list[TopicPartition]:
-        found = self._consumer.partitions_for(topic)
-        if self._numbers is None:
-            return found
-        missing = [number for number in self._numbers if number >= len(found)]
-        if missing:
-            raise InvalidArgumentError(
-                f"topic {topic} has no partition {missing[0]}; its partitions are 0 to {len(found) - 1}"
-            )
-        return [TopicPartition(topic, number) for number in self._numbers]
+    def _offsets_of(
+        self, position: Position, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Offset of a position in each partition; the end is the last stable offset for a read_committed consumer."""
+        timed: Mapping[TopicPartition, OffsetAndTimestamp | None] = {}
+        if position.type is PositionType.TIMESTAMP:
+            timed = self._consumer.offsets_for_times(dict.fromkeys(starts, position.number))
+        return {
+            each: offset_at(position, start, ends[each], None if (at := timed.get(each)) is None else at.offset)
+            for each, start in starts.items()
+        }
 
     def _leave_finished(self, ends: Mapping[TopicPartition, int]) -> None:
         """Leave partitions that were read to their end. Raises ClientTimeoutError if none moves for `stall_s`."""

@@ -37,24 +37,29 @@ class ZnodeView:
         try:
             return json.loads(self.data)
         except (ValueError, RecursionError):
-            return None if (text := self.text).startswith("0x") else text
+            name, value = self._field()
+            return value if name == "data" else None
 
     @property
     def text(self) -> str:
         """The data as text; 0x and hexadecimal where they are not text."""
         if self.data is None:
             return ""
-        name, value = field_of("data", self.data, TextFormat.AUTO)
+        name, value = self._field()
         return f"0x{value}" if name == "data_hex" else str(value)
+
+    def _field(self) -> tuple[str, Any]:
+        return field_of("data", self.data, TextFormat.AUTO)
 
     def row(self) -> dict[str, Any]:
         """The node as a row: `data` as text (`data_hex` if it is not), times in ms, the owner of an ephemeral node."""
         if not self.is_readable:
             return {"path": self.path, "data": None, "is_readable": False}
         stat = self.stat
-        row: dict[str, Any] = {"path": self.path}
-        row.update((field_of("data", self.data, TextFormat.AUTO),))
-        return row | {
+        name, value = self._field()
+        return {
+            "path": self.path,
+            name: value,
             "version": stat.version,
             "created_ms": stat.ctime_ms,
             "changed_ms": stat.mtime_ms,
@@ -67,21 +72,20 @@ class ZnodeView:
         }
 
 
-async def read_znode(zk: ZkClient, path: str) -> ZnodeView:
-    """The node at `path`. Raises NoNodeError, ZkError."""
+async def read_znode(zk: ZkClient, path: str, depth: int = 0) -> ZnodeView:
+    """The node at `path`. Raises NoNodeError, NoAuthError, ZkError."""
     data, stat = await zk.get(path)
-    return ZnodeView(path, data, stat)
+    return ZnodeView(path, data, stat, depth)
 
 
 async def _read_or_note(zk: ZkClient, path: str, depth: int) -> ZnodeView | None:
     """The node at `path`, None if it is gone; one that may not be read is there without its data."""
     try:
-        data, stat = await zk.get(path)
+        return await read_znode(zk, path, depth)
     except NoNodeError:
         return None
     except NoAuthError:
         return ZnodeView(path, None, _UNKNOWN, depth, is_readable=False)
-    return ZnodeView(path, data, stat, depth)
 
 
 async def read_subtree(zk: ZkClient, path: str, most_depth: int | None = None) -> AsyncIterator[ZnodeView]:

@@ -12,10 +12,10 @@ from ottla.cli.record_options import parse_partitions, parse_position
 from ottla.cli.terminal import Column, Terminal, count, numbers, write_json
 from ottla.cli.topic import COMMAND
 from ottla.client.admin.partitions import PartitionAdmin
-from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
+from ottla.client.errors import BrokerError, ClientError, PartlyFailedError
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import find_offsets, offsets_at
-from ottla.ops.topic_reading import Position, PositionType, offset_at
+from ottla.ops.topic_reading import Position, PositionType, chosen_partitions, offset_at
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -50,12 +50,7 @@ async def read_offsets(
     """Offsets of partitions of topics. Raises UnknownTopicError, InvalidArgumentError for an unknown partition."""
     wanted: list[TopicPartition] = []
     for topic in await cluster.topics(list(topics), allow_auto_topic_creation=False):
-        found = {each.partition for each in topic.partitions}
-        if missing := [each for each in partitions or () if each not in found]:
-            raise InvalidArgumentError(
-                f"topic {topic.name} has no partition {missing[0]}; its partitions are 0 to {len(found) - 1}"
-            )
-        wanted += [TopicPartition(topic.name, each) for each in sorted(found if partitions is None else partitions)]
+        wanted += chosen_partitions(topic.name, [each.partition for each in topic.partitions], partitions)
     starts, ends = await offsets_at(cluster, wanted, EARLIEST), await offsets_at(cluster, wanted, LATEST)
     timed = {}
     if position is not None and position.type is PositionType.TIMESTAMP:

@@ -92,9 +92,7 @@ class BulkFuture:
 
     def delivered(self) -> list[OffsetRange]:
         """Offset ranges of the records that were delivered, once all are done; those that failed are left out."""
-        self._mark_reported()
-        parts = [part for stretch in self._stretches for part in _parts(stretch)]
-        return list(_merged([_range(part) for part in parts if part.result.error is None]))
+        return self._outcome()[0]
 
     def first_failure(self) -> FirstFailure | None:
         """The first record that was not delivered, once all are done; None if there is none."""
@@ -128,24 +126,31 @@ class BulkFuture:
                     part.result.mark_reported(index)
 
     def _ranges(self) -> list[OffsetRange]:
-        self._mark_reported()
-        ranges: list[OffsetRange] = []
-        failed = 0
-        causes: dict[str, Exception] = {}
-        for stretch in self._stretches:
-            for part in _parts(stretch):
-                error = part.result.error
-                if error is not None:
-                    failed += part.end - part.first
-                    causes.setdefault(str(error), error)
-                else:
-                    ranges.append(_range(part))
-        if failed:
+        ranges, failures = self._outcome()
+        if failures:
+            causes: dict[str, Exception] = {}
+            for _, error in failures:
+                causes.setdefault(str(error), error)
+            failed = sum(count for count, _ in failures)
             first = list(causes.values())[:MAX_CAUSES]
             raise DeliveryError(
                 f"{failed} of {self.count} records were not acknowledged: {first[0]}", failed, first
             ) from first[0]
-        return list(_merged(ranges))
+        return ranges
+
+    def _outcome(self) -> tuple[list[OffsetRange], list[tuple[int, Exception]]]:
+        """Ranges of what was delivered; the numbers of records that were not, with their errors."""
+        self._mark_reported()
+        ranges: list[OffsetRange] = []
+        failures: list[tuple[int, Exception]] = []
+        for stretch in self._stretches:
+            for part in _parts(stretch):
+                error = part.result.error
+                if error is None:
+                    ranges.append(_range(part))
+                else:
+                    failures.append((part.end - part.first, error))
+        return list(_merged(ranges)), failures
 
 
 def _parts(stretch: _Stretch) -> Iterator[_Stretch]:
