@@ -262,7 +262,7 @@ SUBNET = "10.213.7"
 CLIENTS_HOST, ZOOKEEPER_HOST, FIRST_BROKER = 1, 2, 10
 BRIDGE = "bridge"
 #: A hardware address that nobody has.
-NOBODY = "02:00:00:00:ff:ff"
+NO_NODE = "02:00:00:00:ff:ff"
 #: The longest that a namespace is kept when the process that made it dies without ending it.
 HOLD_S = 4 * 3600
 
@@ -319,7 +319,7 @@ class NamespaceNetwork:
     def block(self, ways: Iterable[Way]) -> None:
         """See `BreakableNetwork`."""
         for way in ways:
-            self._neighbour(way, NOBODY)
+            self._neighbour(way, NO_NODE)
             self._blocked.add(way)
 
     def heal(self) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.ops.topic_reading import Records
 
 COMMAND = Command("ottla consume")
-#: So soon a new partition is read.
+#: Time after which a new partition is read, ms.
 NEW_PARTITIONS_MS = "5000"
 #: What keeps records away for that long is reported.
 TROUBLE_S = 3.0

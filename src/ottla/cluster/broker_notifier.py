@@ -163,10 +163,10 @@ class BrokerNotifier:
         return self._collect(lambda known: bool(known.isr), entries, found)
 
     def _send_whole(self, broker_ids: Collection[int], entries: Sequence[PartitionEntry]) -> list[Effect]:
-        """All metadata, and then the roles: a broker knows the others' replicas when it hears of its own.
+        """All metadata, and then the roles: a broker knows the others' replicas when it gets its own.
 
         The roles are one request, however many there are: a broker of Apache Kafka writes its checkpoint of high
-        watermarks right after the first one, without what it has not heard of.
+        watermarks right after the first one, without what it does not know.
         """
         metadata = _in_batches(entries) or [UpdateMetadataBatch(())]
         roles = roles_of(broker_ids, entries)

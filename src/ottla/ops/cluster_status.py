@@ -19,6 +19,7 @@ from ottla.client.errors import BrokerError, ClientError
 from ottla.client.model import EARLIEST, LATEST, Node, TopicPartition, by_topic
 from ottla.client.offsets import list_offsets_request, offsets_in
 from ottla.peer.cluster import Cluster
+from ottla.peer.metadata import NO_NODE
 from ottla.peer.model import CONSUMER, PartitionMetadata, TopicMetadata
 from ottla.wire.errors import ErrorCode
 from ottla.wire.lost_records import LostRecords
@@ -41,7 +42,6 @@ ANY_REPLICA = -2
 """In place of a replica's broker id: a tool that may ask any replica for the end of its log
 (`ListOffsetsRequest.DEBUGGING_REPLICA_ID`)."""
 MIN_ISR = "min.insync.replicas"
-NO_LEADER = -1
 NO_EPOCH = -1
 _Moving = Mapping[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]
 """Replicas that reassignments add and remove."""
@@ -90,7 +90,7 @@ class PartitionStatus:
     @property
     def is_offline(self) -> bool:
         """Whether no live broker leads it (`--unavailable-partitions`)."""
-        return self.leader == NO_LEADER or not self.is_leader_alive
+        return self.leader == NO_NODE or not self.is_leader_alive
 
     @property
     def is_under_replicated(self) -> bool:
@@ -100,7 +100,7 @@ class PartitionStatus:
     @property
     def is_under_min_isr(self) -> bool:
         """Whether acks=all is refused: without a leader, or with fewer replicas in sync than min.insync.replicas."""
-        return self.leader == NO_LEADER or len(self.isr) < (self.min_insync_replicas or 0)
+        return self.leader == NO_NODE or len(self.isr) < (self.min_insync_replicas or 0)
 
     @property
     def is_at_min_isr(self) -> bool:

@@ -36,7 +36,7 @@ from ottla.peer.errors import (
     UnresolvableHostError,
 )
 from ottla.peer.hosts import canonical_servers
-from ottla.peer.metadata import NOBODY, Metadata
+from ottla.peer.metadata import NO_NODE, Metadata
 from ottla.peer.model import TopicMetadata, TopicPartition
 from ottla.peer.reconnects import Reconnects, varied
 from ottla.peer.settings import CANONICAL, ConnectionSettings, format_servers, parse_bootstrap_servers
@@ -187,14 +187,14 @@ class Cluster:
 
     async def request_controller(self, message: Message, **options: Any) -> Any:
         """Response of the controller, which is looked up again after a failure."""
-        if self.metadata.controller_id == NOBODY or not self.metadata.nodes:
+        if self.metadata.controller_id == NO_NODE or not self.metadata.nodes:
             await self.refresh([])
-        if self.metadata.controller_id == NOBODY:
+        if self.metadata.controller_id == NO_NODE:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"the cluster at {self.name} has no controller at the moment")
         try:
             return await self.request(self.metadata.controller_id, message, **options)
         except BaseException:
-            self.metadata.controller_id = NOBODY  # it may be gone, and another one in its place
+            self.metadata.controller_id = NO_NODE  # it may be gone, and another one in its place
             raise
 
     async def connection(self, node_id: int, purpose: str = PLAIN) -> PeerConnection:
@@ -281,7 +281,7 @@ class Cluster:
 
         Those with a purpose are left alone: behind a fetch or a join that waits, an answer would wait, too.
         """
-        async with self._opening.setdefault((NOBODY, PLAIN), asyncio.Lock()):
+        async with self._opening.setdefault((NO_NODE, PLAIN), asyncio.Lock()):
             self._check_open()
             plain = [connection for (_, purpose), connection in self._connections.items() if purpose == PLAIN]
             for connection in [*plain, *filter(None, [self._bootstrap])]:
@@ -472,7 +472,7 @@ class Cluster:
                 f"topic {partition.topic} has no partition {partition.partition}",
                 f"it has the partitions 0 to {len(topic.partitions) - 1}",
             )
-        if leader == NOBODY:
+        if leader == NO_NODE:
             raise NotLeaderError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} cannot be used")
         return leader
 

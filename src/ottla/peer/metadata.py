@@ -13,7 +13,8 @@ from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 if TYPE_CHECKING:
     from ottla.wire.messages import fetch, produce
 
-NOBODY = -1
+NO_NODE = -1
+"""In the place of a leader or controller: there is none (`Node.noNode` in Java's client)."""
 NO_EPOCH = -1
 
 
@@ -22,7 +23,7 @@ class Metadata:
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
-        self.controller_id = NOBODY
+        self.controller_id = NO_NODE
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self.errors: dict[str, int] = {}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.topics")
 
-#: Topics whose settings changed before this broker heard of them; of more the oldest are forgotten.
+#: Topics whose settings changed before this broker knew them; of more the oldest are forgotten.
 MOST_CONFIGURED_EARLY = 10_000
 
 

@@ -109,7 +109,7 @@ def describe(
 def why(
     shared: ClusterOptions,
     group: Annotated[str, typer.Argument(help="The group's id.")],
-    last: Annotated[int, typer.Option("--last", "-n", help="So many of its last rebalances.", min=1, max=10_000)] = 5,
+    last: Annotated[int, typer.Option("--last", "-n", help="How many of its last rebalances.", min=1, max=10_000)] = 5,
     generation: Annotated[int | None, typer.Option(help="Only rebalances that led to this generation.")] = None,
 ) -> None:
     """Show why a group rebalanced.
@@ -181,7 +181,7 @@ def reset_offsets(
         bool, typer.Option("--to-current", help="To what is committed now, the end where nothing is; to export it.")
     ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", help="To this offset.", min=0)] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="So many records forward, or back (-100).")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="Records forward, or back (-100).")] = None,
     to_datetime: Annotated[
         str | None, typer.Option("--to-datetime", help="To the first record of 2026-11-21T09:30:00.000 or later, UTC.")
     ] = None,

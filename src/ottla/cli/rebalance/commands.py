@@ -37,7 +37,7 @@ def simulate(
     shared: ClusterOptions,
     group: Annotated[str | None, typer.Option("--group", "-g", help="A live group, as it is now.")] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="A JSON file that describes a group.")] = None,
-    add: Annotated[int, typer.Option(help="So many members join.", min=0, max=MOST_NEWCOMERS)] = 0,
+    add: Annotated[int, typer.Option(help="Members that join.", min=0, max=MOST_NEWCOMERS)] = 0,
     remove: Annotated[
         list[str] | None, typer.Option(help="This member leaves (its id, or how it begins); may be repeated.")
     ] = None,

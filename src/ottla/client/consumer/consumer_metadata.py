@@ -11,7 +11,7 @@ from ottla.client.consumer.subscription_state import LeaderAndEpoch, OffsetReset
 from ottla.client.errors import BrokerError, ClientError, UnknownTopicError, as_client_error
 from ottla.client.model import TopicPartition
 from ottla.peer.cluster import Cluster
-from ottla.peer.metadata import NOBODY
+from ottla.peer.metadata import NO_NODE
 from ottla.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class ConsumerMetadata:
         known = (self._cluster.metadata.version, topics)
         if known != self._leaderless_known:
             described = [self._cluster.metadata.topics[topic] for topic in topics]
-            self._leaderless = any(NOBODY in (each.leader for each in topic.partitions) for topic in described)
+            self._leaderless = any(NO_NODE in (each.leader for each in topic.partitions) for topic in described)
             self._leaderless_known = known
         return self._leaderless
 

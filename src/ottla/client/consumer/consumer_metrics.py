@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from math import nan
 
 from ottla.client.client_metrics import Metrics
-from ottla.client.consumer.subscription_state import NO_LEADER, PartitionState, SubscriptionState
+from ottla.client.consumer.subscription_state import PartitionState, SubscriptionState
 from ottla.client.model import TopicPartition
 from ottla.env.clock import Clock
+from ottla.peer.metadata import NO_NODE
 
 NEVER = -1.0
 
@@ -63,7 +64,7 @@ class ConsumerMetrics:
         """The follower that each partition is read from, -1 for the leader."""
         states = self._partitions().items()
         return {
-            tuple(each): NO_LEADER if state.preferred_read_replica is None else state.preferred_read_replica
+            tuple(each): NO_NODE if state.preferred_read_replica is None else state.preferred_read_replica
             for each, state in states
         }
 

@@ -15,7 +15,7 @@ from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.subscription_state import NO_LEADER, OffsetReset, PartitionState, SubscriptionState
+from ottla.client.consumer.subscription_state import OffsetReset, PartitionState, SubscriptionState
 from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange, as_client_error
 from ottla.client.fetcher import out_of_range
 from ottla.client.model import TopicPartition
@@ -24,6 +24,7 @@ from ottla.peer.cluster import FETCH, Cluster
 from ottla.peer.errors import STALE_METADATA
 from ottla.peer.fetch import FetchLimits, aborted_in, fetch_request, partitions_in
 from ottla.peer.fetch_session import FetchSession, WantedFetch
+from ottla.peer.metadata import NO_NODE
 from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -176,7 +177,7 @@ class Fetcher:
         The new leader would refuse a fetch with the old epoch, repeatedly until the next poll.
         """
         position, leader = state.position, self._metadata.leader(partition)
-        return position is not None and leader.leader != NO_LEADER and position.current_leader != leader
+        return position is not None and leader.leader != NO_NODE and position.current_leader != leader
 
     def _is_held(self, what: int | TopicPartition, now_ms: float) -> bool:
         until = self._held_until_ms.get(what)
@@ -324,7 +325,7 @@ class Fetcher:
             leader = data.current_leader
             metadata = self._cluster.metadata
             metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
-            if metadata.leader(*partition) in (node_id, NO_LEADER, None):
+            if metadata.leader(*partition) in (node_id, NO_NODE, None):
                 self._hold(partition)  # else another broker is asked
             self._metadata.request_update()
             return

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from ottla.client.consumer.consumer_metadata import ConsumerMetadata
 from ottla.client.consumer.subscription_state import (
     NO_EPOCH,
-    NO_LEADER,
     FetchPosition,
     FetchState,
     LogTruncation,
@@ -37,6 +36,7 @@ from ottla.client.model import (
 )
 from ottla.client.offsets import list_offsets
 from ottla.peer.cluster import Cluster
+from ottla.peer.metadata import NO_NODE
 from ottla.peer.model import CONSUMER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -101,7 +101,7 @@ class OffsetFetcher:
         grouped: dict[int, list[TopicPartition]] = {}
         for each in partitions:
             leader = self._metadata.leader(each).leader
-            if leader == NO_LEADER:
+            if leader == NO_NODE:
                 self.problem = NotLeaderError(
                     ErrorCode.LEADER_NOT_AVAILABLE, f"{each} has no leader, or does not exist"
                 )

@@ -21,9 +21,9 @@ from typing import NamedTuple
 from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.errors import IllegalStateError, InvalidArgumentError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.peer.metadata import NO_NODE
 
 NO_EPOCH = -1
-NO_LEADER = -1
 
 
 class SubscriptionType(Enum):
@@ -58,7 +58,7 @@ class OffsetReset(Enum):
 class LeaderAndEpoch(NamedTuple):
     """The leader's node id and its epoch, each -1 if unknown."""
 
-    leader: int = NO_LEADER
+    leader: int = NO_NODE
     epoch: int = NO_EPOCH
 
 
@@ -368,7 +368,7 @@ class SubscriptionState:
         state = self._assignment.get(partition)
         if state is None or state.position is None:
             return False
-        if state.position.current_leader == leader or leader.leader == NO_LEADER:
+        if state.position.current_leader == leader or leader.leader == NO_NODE:
             return state.fetch_state is FetchState.AWAIT_VALIDATION
         state.preferred_read_replica = None
         state.validate_at(state.position._replace(current_leader=leader))

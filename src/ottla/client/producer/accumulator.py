@@ -20,7 +20,7 @@ from ottla.client.producer.sticky import StickyState
 from ottla.env.clock import Clock
 from ottla.env.threads import Lock
 from ottla.peer.arguments import function
-from ottla.peer.metadata import NOBODY
+from ottla.peer.metadata import NO_NODE
 from ottla.records.batch import BATCH_OVERHEAD
 
 CLOSED = "the producer is closed"
@@ -100,7 +100,7 @@ class TopicQueues:
         slow = self._slow_brokers or ()
         lengths, partitions = [], []
         for queue, partition in zip(self.queues, self.metadata.partitions, strict=False):
-            if partition.leader != NOBODY and partition.leader not in slow:
+            if partition.leader != NO_NODE and partition.leader not in slow:
                 lengths.append(len(queue.batches))
                 partitions.append(partition.partition)
         sticky.update_load(lengths, partitions, self.count if self.queues else 0)

@@ -14,7 +14,7 @@ from ottla.client.producer.producer_metrics import ProducerMetrics
 from ottla.client.producer.sequences import Sequences
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import STALE_METADATA
-from ottla.peer.metadata import NOBODY
+from ottla.peer.metadata import NO_NODE
 from ottla.records.batch import NO_TIMESTAMP
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceResponse
@@ -67,7 +67,7 @@ class BatchCompletion:
                 metadata.expire([batch.partition.topic])
                 leader = response.current_leader
                 metadata.update_leader(*batch.partition, leader.leader_id, leader.leader_epoch)
-                has_moved = metadata.leader(*batch.partition) not in (link.node_id, NOBODY, None)
+                has_moved = metadata.leader(*batch.partition) not in (link.node_id, NO_NODE, None)
             error = BrokerError(code, f"{batch.partition} at broker {link.node_id}", response.error_message or None)
             reasons = {
                 each.batch_index: each.batch_index_error_message or str(error) for each in response.record_errors
@@ -182,7 +182,7 @@ class BatchCompletion:
     def _hindrance_of(self, batch: ProducerBatch) -> object:
         """Return why the batch is not delivered yet, if known; else None."""
         leader = self._cluster.metadata.leader(*batch.partition)
-        link = self._links.get(NOBODY if leader is None else leader)
+        link = self._links.get(NO_NODE if leader is None else leader)
         why = batch.last_error or (link.error if link is not None else None) or self.identity_error
         if why is not None:
             return why
@@ -190,7 +190,7 @@ class BatchCompletion:
             return f"a quota of broker {link.node_id} is used up"
         if batch.partition.topic not in self._cluster.metadata.topics:
             return "the topic is not there any more"
-        return "the partition has no leader" if leader in (None, NOBODY) else None
+        return "the partition has no leader" if leader in (None, NO_NODE) else None
 
     def hindrance(self) -> str:
         """Return what delays the oldest batch, as the end of a message; empty if unknown."""

@@ -14,7 +14,7 @@ from ottla.client.configs.settings import PRODUCER
 from ottla.client.errors import InvalidConfigError
 from ottla.client.model import TopicMetadata
 from ottla.env.randomness import Randomness
-from ottla.peer.metadata import NOBODY
+from ottla.peer.metadata import NO_NODE
 from ottla.records.building import MAX_INT32
 from ottla.records.building import partition_for_key as partition_for_key
 
@@ -57,7 +57,7 @@ class Partitioner(Protocol):
 
 def available_partitions(topic: TopicMetadata) -> list[int]:
     """Return the numbers of the partitions that have a leader."""
-    return [each.partition for each in topic.partitions if each.leader != NOBODY]
+    return [each.partition for each in topic.partitions if each.leader != NO_NODE]
 
 
 def random_int(randomness: Randomness | None = None) -> RandomInt:

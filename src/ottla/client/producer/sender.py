@@ -22,7 +22,7 @@ from ottla.client.producer.links import BrokerLink, SentRequest
 from ottla.client.producer.producer_metrics import ProducerMetrics
 from ottla.client.producer.sequences import ProducerIdentity, Sequences
 from ottla.peer.cluster import Cluster
-from ottla.peer.metadata import NOBODY
+from ottla.peer.metadata import NO_NODE
 from ottla.records.batch import MAX_INT32, NO_TIMESTAMP
 from ottla.records.compression import Compression
 from ottla.wire.errors import ErrorCode
@@ -203,7 +203,7 @@ class Sender:
 
     def _link_for(self, partition: TopicPartition, now: float) -> BrokerLink | None:
         leader = self._cluster.metadata.leader(*partition)
-        if leader is None or leader == NOBODY:
+        if leader is None or leader == NO_NODE:
             self._cluster.metadata.expire([partition.topic])
             return None
         link = self._links.get(leader)

@@ -10,8 +10,8 @@ from ottla.client.model import TopicPartition
 from ottla.ops.cluster_status import BrokerStatus, LossStatus
 from ottla.ops.health.facts import HealthFacts
 from ottla.ops.health.findings import ClusterFinding, HealthKind, ids, named
+from ottla.peer.metadata import NO_NODE
 
-NOBODY = -1
 FILLING, FULL = 0.15, 0.05
 """The free part of a volume below which a disk is filling, or as good as full."""
 UNEVEN = 0.25
@@ -74,7 +74,7 @@ def _controller(now: HealthFacts, before: HealthFacts | None) -> Iterator[Cluste
     former = None if before is None else before.status.controller
     if former not in (None, controller):
         what = f"the controller changed from broker {former} to broker {controller} while this was looked at"
-    elif len(set(views.values()) - {NOBODY}) > 1:
+    elif len(set(views.values()) - {NO_NODE}) > 1:
         shown = ", ".join(f"broker {broker} says {view}" for broker, view in sorted(views.items()))
         what = f"brokers do not agree on the controller: {shown}"
     else:
