@@ -115,7 +115,9 @@ def _carry_out(load: ProfileLoad, servers: str | None, brokers: int | None, *, a
             raise CommandError("--records and --seconds contradict each other; give one of them")
         if servers is not None and (load.is_disturbed or brokers is not None):
             option = "--kill" if load.is_disturbed else "--brokers"
-            raise CommandError(f"{option} is for brokers that are started here; leave out --bootstrap-server")
+            raise CommandError(
+                f"{option} is for brokers started here; leave out --bootstrap-server and unset OTTLA_BOOTSTRAP_SERVER"
+            )
         try:
             figures = asyncio.run(_run(load, servers, DEFAULT_BROKERS if brokers is None else brokers))
         except asyncio.CancelledError:
