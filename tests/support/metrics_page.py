@@ -36,6 +36,8 @@ def metrics_page(made_by: str) -> str:
         f"| `{READY}` | the logs are recovered and the broker has joined the cluster, a controller is known, each of "
         "its partitions has a role, and the partitions of `__consumer_offsets` that it leads are loaded; no longer "
         "once it stops |\n",
+        "So do the probes of Kubernetes: `livenessProbe` and `readinessProbe` take these paths, with "
+        "`ottla.metrics.host=0.0.0.0` in a network that you trust.\n",
         "## All metrics\n",
         "| metric | kind | labels | meaning | Apache Kafka's MBean |\n|---|---|---|---|---|",
     ]
