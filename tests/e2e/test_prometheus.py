@@ -23,11 +23,20 @@ from support.programs import prometheus_executable
 from support.promql import Expression
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.spec("U3"), pytest.mark.needs_prometheus]
+pytestmark = [pytest.mark.spec("U3"), pytest.mark.needs_prometheus, pytest.mark.slow, pytest.mark.timeout(300)]
 
 RULES: Final = Path(__file__).resolve().parents[2] / "docker" / "prometheus-rules.yml"
-EVERY: Final = "500ms"
-TIMEOUT_S: Final = 60.0
+EVERY: Final = "1s"
+TIMEOUT_S: Final = 120.0
+#: What is so while ten records wait for one member.
+EXPECTED: Final = {
+    "max(kafka_brokers)": 1,
+    "sum(ottla_ready)": 1,
+    "kafka_consumergroup_members": 1,
+    "kafka_consumergroup_lag_sum": 10,
+    'kafka_topic_partition_current_offset{topic="orders"}': 20,
+    'ottla_group_rebalance_causes_total{cause="member_joined"}': 1,
+}
 Ask = Callable[[str], dict[str, float]]
 
 
@@ -102,6 +111,10 @@ def alarms(ask: Ask) -> set[str]:
     return {json.loads(labels)["alertname"] for labels in ask('ALERTS{alertstate="firing"}')}
 
 
+def is_plausible(values: dict[str, float]) -> bool:
+    return bool(values) and all(math.isfinite(each) and each >= 0 for each in values.values())
+
+
 def value(ask: Ask, query: str) -> float:
     return sum(ask(query).values())
 
@@ -134,26 +147,23 @@ def test_dashboard_and_alarms_say_what_happens(broker: Broker, ask: Ask) -> None
             ),
             "lag and traffic",
         )
-        for panel in PANELS:
-            for query in panel.queries.values():
-                values = ask(query)
-                assert values, f"{panel.title}: {query} has no value"
-                assert all(math.isfinite(each) and each >= 0 for each in values.values()), f"{query}: {values}"
-        assert (value(ask, "max(kafka_brokers)"), value(ask, "sum(ottla_ready)")) == (1, 1)
-        assert value(ask, "kafka_consumergroup_members") == 1
-        assert value(ask, "kafka_consumergroup_lag") == 10
+        # On a busy machine a scrape may fail or the loop be late: what holds is waited for.
+        for query in (query for panel in PANELS for query in panel.queries.values()):
+            wait(lambda query=query: is_plausible(ask(query)), query)
+        for query, expected in EXPECTED.items():
+            wait(lambda query=query, expected=expected: value(ask, query) == expected, f"{query} to be {expected}")
         assert 0 <= value(ask, "max(ottla_consumergroup_lag_seconds)") < 900
-        assert value(ask, 'ottla_group_rebalance_causes_total{cause="member_joined"}') == 1
         for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]:
             expression = Expression(rule["expr"])
             expression.read()
-            assert all(ask(metric) for metric in expression.metrics), f"{rule['alert']}: a metric has no value"
-            assert not ask(rule["expr"]), f"{rule['alert']} in a sound cluster"
-        assert alarms(ask) == set()
+            for metric in expression.metrics:
+                wait(lambda metric=metric: ask(metric), f"{metric}, for {rule['alert']}")
+            wait(lambda rule=rule: not ask(rule["expr"]), f"no {rule['alert']} in a sound cluster")
+        wait(lambda: alarms(ask) == set(), "no alarm")
 
         wait(lambda: has_read(20), "all records")
         consumer.commit()
     # The group is gone; a record waits for it that was written in 1970.
     produce(broker, 1, timestamp=1)
     wait(lambda: alarms(ask) == {"OttlaGroupBehind"}, "the alarm")
-    assert value(ask, "max(ottla_consumergroup_lag_seconds)") > 1e9
+    wait(lambda: value(ask, "max(ottla_consumergroup_lag_seconds)") > 1e9, "its cause")
