@@ -35,6 +35,9 @@ SOUND: Final = {
     "ottla_lost_records_total": (0, 0),
     "ottla_event_loop_lag_seconds": (0.01, 0.01),
     "ottla_connections_refused_total": (0, 0),
+    "ottla_ready": (1, 1),
+    "ottla_consumergroup_lag_seconds": (5, 5),
+    "ottla_group_rebalance_causes_total": (3, 3),
 }
 #: Once more at each of them: a counter that grows by one after an hour.
 ONE_MORE: Final = "0x60 1x120"
@@ -79,6 +82,9 @@ CASES: Final = {
     ),
     "lost": Case({"ottla_lost_records_total": ONE_MORE}, {"OttlaLostRecords"}, "63m"),
     "busy": Case({"ottla_event_loop_lag_seconds": "0.7x180"}, {"OttlaEventLoopBusy"}),
+    "not-ready": Case({"ottla_ready": "0x180"}, {"OttlaNotReady"}),
+    "behind": Case({"ottla_consumergroup_lag_seconds": "0+15x180"}, {"OttlaGroupBehind"}),
+    "unsettled-group": Case({"ottla_group_rebalance_causes_total": "0+1x180"}, {"OttlaGroupUnsettled"}),
     "refused": Case({"ottla_connections_refused_total": ONE_MORE}, {"OttlaConnectionsRefused"}, "63m"),
 }
 

@@ -9,32 +9,16 @@ from typing import Any, Final
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from ottla.broker.metrics.catalogue import BROKER_METRICS
 from ottla.ops.health import brokers, partitions
 from ottla.ops.health.findings import HealthKind
 from support.documents import commands
+from support.promql import ITS_LABELS, ITS_OWN, LABELS, NAMES, Expression
 
 pytestmark = pytest.mark.spec("R1")
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 GUIDE: Final = PROJECT / "docs" / "operations.md"
 RULES: Final = PROJECT / "docker" / "prometheus-rules.yml"
-NAMES: Final = frozenset(each.declaration.name for each in BROKER_METRICS)
-LABELS: Final = {each.declaration.name: frozenset(each.declaration.labels) for each in BROKER_METRICS}
-#: What Prometheus adds itself: whether a scrape succeeded, and where it went.
-ITS_OWN: Final = frozenset(("up",))
-ITS_LABELS: Final = frozenset(("instance", "job"))
-COUNTER_FUNCTIONS: Final = frozenset(("increase", "rate"))
-GAUGE_FUNCTIONS: Final = frozenset(("changes", "predict_linear"))
-AGGREGATES: Final = frozenset(("sum", "max"))
-OPERATORS: Final = frozenset(("and", "or", "unless"))
-TOKEN: Final = re.compile(
-    r"""\s*(?:
-    (?P<number>\d+(?:\.\d+)?) | (?P<name>[a-zA-Z_:][\w:]*) | (?P<labels>\{\w+="[^"]*"\})
-    | (?P<range>\[\d+[smhd]\]) | (?P<compare>==|!=|<=|>=|<|>) | (?P<arithmetic>[-+*/]) | (?P<mark>[(),])
-    )""",
-    re.VERBOSE,
-)
 
 
 def alarms() -> list[dict[str, Any]]:
@@ -46,78 +30,6 @@ def alarms() -> list[dict[str, Any]]:
 
 def sections() -> set[str]:
     return set(re.findall(r"^### (\S+)$", GUIDE.read_text(), re.MULTILINE))
-
-
-class Expression:
-    """A reader of the part of PromQL that the rules use; AssertionError where an expression is not of it.
-
-    Of each vector it knows whether it is a range, since functions take ranges and operators do not.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, str]] = []
-        at = 0
-        while at < len(text.rstrip()):
-            found = TOKEN.match(text, at)
-            assert found is not None, f"not PromQL: {text[at:]!r}"
-            kind = found.lastgroup
-            assert kind is not None
-            self._tokens.append((kind, found[kind]))
-            at = found.end()
-        self.metrics: set[str] = set()
-
-    def read(self) -> None:
-        """The whole expression."""
-        self._operators()
-        assert not self._tokens, f"left over: {self._tokens}"
-
-    def _next(self, *kinds: str) -> str:
-        kind, text = self._tokens.pop(0)
-        assert kind in kinds, f"{text!r} where one of {kinds} was expected"
-        return text
-
-    def _sees(self, kind: str, *texts: str) -> bool:
-        return bool(self._tokens) and self._tokens[0][0] == kind and (not texts or self._tokens[0][1] in texts)
-
-    def _operators(self) -> None:
-        self._operand()
-        while self._sees("compare") or self._sees("arithmetic") or self._sees("name", *OPERATORS):
-            self._tokens.pop(0)
-            self._operand()
-
-    def _operand(self) -> None:
-        if self._sees("number"):
-            self._next("number")
-        elif self._sees("mark", "("):
-            self._in_brackets(self._operators)
-        else:
-            name = self._next("name")
-            if name in AGGREGATES:
-                self._in_brackets(self._operators)
-            elif name in COUNTER_FUNCTIONS | GAUGE_FUNCTIONS:
-                self._in_brackets(lambda: self._range(name))
-            else:
-                self._vector(name)
-
-    def _in_brackets(self, what: Any) -> None:
-        assert self._next("mark") == "("
-        what()
-        assert self._next("mark") == ")"
-
-    def _range(self, function: str) -> None:
-        metric = self._next("name")
-        self._vector(metric)
-        self._next("range")
-        assert metric.endswith("_total") == (function in COUNTER_FUNCTIONS), f"{function} of {metric}"
-        if function == "predict_linear":
-            assert self._next("mark") == ","
-            self._next("number")
-
-    def _vector(self, metric: str) -> None:
-        self.metrics.add(metric)
-        if self._sees("labels"):
-            (label,) = re.findall(r"(\w+)=", self._next("labels"))
-            assert label in LABELS.get(metric, frozenset()) | ITS_LABELS
 
 
 def test_every_finding_has_its_section() -> None:
@@ -153,7 +65,16 @@ def test_alarms_are_as_bad_as_the_findings_that_they_lead_to() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["sum(up", "increase(up)", "rate(ottla_event_loop_lag_seconds[5m])", "up{job=ottla}", "up == == 1", "up)"]
+    "wrong",
+    [
+        "sum(up",
+        "increase(up)",
+        "rate(ottla_event_loop_lag_seconds[5m])",
+        "up{job=ottla}",
+        "up == == 1",
+        "up)",
+        "sum by (up",
+    ],
 )
 def test_what_is_no_expression_is_refused(wrong: str) -> None:
     with pytest.raises((AssertionError, IndexError)):

@@ -17,6 +17,7 @@ from ottla.client.client_metrics import GAUGES, MEASURED, TOTALS
 from ottla.client.configs import reference as client_reference
 from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
+from support.dashboard import dashboard
 from support.group_page import groups_page
 from support.metrics_page import metrics_page
 from support.pipeline_keys_page import pipeline_keys_page
@@ -177,6 +178,7 @@ def architecture_page() -> str:
 #: Page to what makes it.
 PAGES: dict[str, Callable[[], str]] = {
     "ARCHITECTURE.md": architecture_page,
+    "docker/grafana-dashboard.json": dashboard,
     "docs/apis.md": apis_page,
     "docs/cli.md": cli_page,
     "docs/client-metrics.md": client_metrics_page,

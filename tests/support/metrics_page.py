@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.metrics.catalogue import BROKER_METRICS
-from ottla.broker.metrics.endpoint import PATH
+from ottla.broker.metrics.endpoint import LIVE, PATH, READY
+from ottla.broker.metrics.registry import MOST_VALUES, PROCESS_METRICS
+from support.dashboard import LAG
 
 
 def metrics_page(made_by: str) -> str:
@@ -16,15 +18,36 @@ def metrics_page(made_by: str) -> str:
         "The format is Prometheus's text format. It is off by default, and listens on the loopback unless "
         "`ottla.metrics.host` says otherwise, since it has no login. Values are read on the event loop at each scrape; "
         "a disk thread writes the text, so that a scrape delays no request.\n",
-        "Where Apache Kafka has the figure, its name is the one that the usual configuration of the JMX exporter makes "
-        "of Kafka's MBean, so that dashboards for Kafka show it. Counters begin at 0 with the broker; a topic that is "
-        "deleted takes its values along.\n",
+        "Where Apache Kafka has the figure, name and labels are those that Strimzi's rules for the JMX exporter make "
+        "of its MBean; figures of partitions and groups have the names of kafka_exporter, too. So dashboards for Kafka "
+        "show them. Each broker gives its own part: of partitions that it leads, of groups that it coordinates, of the "
+        "cluster where it is the controller. Sum up over the brokers. Counters begin at 0 with the broker; a topic of "
+        "which it has no partition any more takes its values along. No metric has more than "
+        f"{MOST_VALUES:,} values: one that would have more is left out, and the log says so.\n",
+        "[docker/grafana-dashboard.json](../docker/grafana-dashboard.json) is a dashboard for Grafana, "
+        "[docker/prometheus-rules.yml](../docker/prometheus-rules.yml) has "
+        "[alarms](operations.md#what-to-watch) for Prometheus.\n",
+        "A coordinator knows the lag of partitions of which it has a replica. In a cluster with more brokers than "
+        "replicas, the lag of all partitions is:\n",
+        f"```promql\n{LAG}\n```\n",
+        "## Health\n",
+        "The same port answers whether the broker is alive and ready, with 200 or 503 and a reason in each line:\n",
+        f"| path | 200 if |\n|---|---|\n| `{LIVE}` | the event loop answers, also while the broker starts |\n"
+        f"| `{READY}` | the logs are recovered and the broker has joined the cluster, a controller is known, each of "
+        "its partitions has a role, and the partitions of `__consumer_offsets` that it leads are loaded; no longer "
+        "once it stops |\n",
+        "So do the probes of Kubernetes: `livenessProbe` and `readinessProbe` take these paths, with "
+        "`ottla.metrics.host=0.0.0.0` in a network that you trust.\n",
+        "## All metrics\n",
         "| metric | kind | labels | meaning | Apache Kafka's MBean |\n|---|---|---|---|---|",
     ]
     for metric in BROKER_METRICS:
         declared = metric.declaration
         labels = ", ".join(f"`{label}`" for label in declared.labels)
-        mbean = f"`{metric.mbean}`" if metric.mbean else ""
+        is_exporters = metric.mbean is None and declared.name.startswith("kafka_")
+        source = f"`{metric.mbean}`" if metric.mbean else "kafka_exporter" if is_exporters else ""
         kind = "counter" if declared.is_counter else "gauge"
-        rows.append(f"| `{declared.name}` | {kind} | {labels} | {declared.help} | {mbean} |")
+        rows.append(f"| `{declared.name}` | {kind} | {labels} | {declared.help} | {source} |")
+    names = ", ".join(f"`{name}`" for name in PROCESS_METRICS)
+    rows.append(f"\nOn Linux there are these of the process, too: {names}.")
     return "\n".join(rows) + "\n"

@@ -27,4 +27,14 @@ def built_program(name: str) -> Path:
 
 def promtool_executable() -> str | None:
     """Prometheus's promtool: on the path, or where `./run test --all` puts it."""
-    return shutil.which("promtool", path=os.pathsep.join((os.environ["PATH"], str(PROJECT / ".cache" / "promtool"))))
+    return _of_prometheus("promtool")
+
+
+def prometheus_executable() -> str | None:
+    """Prometheus itself, from the same places."""
+    return _of_prometheus("prometheus")
+
+
+def _of_prometheus(name: str) -> str | None:
+    folder = str(PROJECT / ".cache" / "prometheus")
+    return shutil.which(name, path=os.pathsep.join((os.environ["PATH"], folder)))

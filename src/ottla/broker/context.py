@@ -33,7 +33,7 @@ API_VERSIONS = 18
 class RequestContext:
     """A request in work. Exactly one of the `reply…` methods is called for it, now or later."""
 
-    __slots__ = ("api_version", "broker", "connection", "header", "permitted", "throttle_ms")
+    __slots__ = ("api_version", "begun_ms", "broker", "connection", "header", "permitted", "throttle_ms")
 
     def __init__(self, broker: BrokerServices, connection: Connection, header: RequestHeader) -> None:
         self.broker = broker
@@ -44,6 +44,8 @@ class RequestContext:
         self.permitted: Collection[Access] | None = None
         #: The throttle time in the response (KIP-219).
         self.throttle_ms = 0
+        #: When the request was taken up, if it is timed.
+        self.begun_ms: float | None = None
 
     @property
     def principal(self) -> Principal:
@@ -180,6 +182,12 @@ class RequestContext:
     def _head(self, body_length: int) -> bytes:
         header = self.header
         key = header.api_key
+        if self.begun_ms is not None:
+            self._timed(self.begun_ms)
         if key != API_VERSIONS and self.api_version >= API[key].flexible_since:
             return _FLEXIBLE_HEAD.pack(body_length + 5, header.correlation_id, 0)
         return _PLAIN_HEAD.pack(body_length + 4, header.correlation_id)
+
+    def _timed(self, begun_ms: float) -> None:
+        broker = self.broker
+        broker.dispatcher.requests[self.header.api_key].times_ms.append(broker.clock.monotonic_ms() - begun_ms)

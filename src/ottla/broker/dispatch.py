@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.connection_state import ConnectionState, DelayedOperation
 from ottla.broker.context import API_VERSIONS, RequestContext
 from ottla.broker.intercept import AnswerError, Delay, Disconnect, Drop, Throttle
+from ottla.broker.request_figures import RequestFigures
 from ottla.broker.served import SERVED
 from ottla.broker.slices import start
 from ottla.env.disk import DiskError
@@ -86,8 +87,8 @@ class Dispatcher:
         #: Called for every request before its handler (`ottla.broker.intercept`).
         self.intercept: Intercept | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
-        #: Requests by API key, for the metrics.
-        self.requests: dict[int, int] = dict.fromkeys(SERVED, 0)
+        #: By API key, for the metrics.
+        self.requests = {key: RequestFigures(1 + served.max_version) for key, served in SERVED.items()}
         self.refused_frames = 0
         self.cold_reads = 0
 
@@ -163,9 +164,8 @@ class Dispatcher:
             log.exception("a request of %s:%d could not be taken up", connection.peer_host, connection.peer_port)
             connection.close()
             return
-        self.requests[key] += 1
         try:
-            context = RequestContext(self._broker, connection, header)
+            context = self._taken_up(connection, header)
             if self.authorizer is not None or self.intercept is not None:
                 self._pass_gates(handler, context, request)
             else:
@@ -176,6 +176,12 @@ class Dispatcher:
         except Exception:
             log.exception("a request of %s:%d failed", connection.peer_host, connection.peer_port)
             connection.close()
+
+    def _taken_up(self, connection: Connection, header: RequestHeader) -> RequestContext:
+        context = RequestContext(self._broker, connection, header)
+        if self.requests[header.api_key].taken_up(header.api_version):
+            context.begun_ms = self._broker.clock.monotonic_ms()
+        return context
 
     def _admit(self, header: RequestHeader, connection: Connection) -> Handler | None:
         """The handler of an API's or a connection's first request; None if the request was refused here."""
@@ -202,9 +208,8 @@ class Dispatcher:
         self, connection: Connection, header: RequestHeader, handler: Handler, frame: memoryview, offset: int
     ) -> None:
         """Decode a request that may have very many elements in slices; its frame is kept until the response."""
-        self.requests[header.api_key] += 1
         connection.keep_frame()
-        context = RequestContext(self._broker, connection, header)
+        context = self._taken_up(connection, header)
         self.run(context, self._decode_and_handle(context, handler, frame, offset))
 
     async def _decode_and_handle(

@@ -231,6 +231,8 @@ class Broker:
             sockets = self._bind()
         except NetworkError as error:
             return StartRefusal(str(error))
+        loop = asyncio.get_running_loop()
+        self.metrics.start(loop)
         refusal = None
         has_started = False
         try:
@@ -244,7 +246,6 @@ class Broker:
                 self.logs.close()
         if refusal is not None:
             return refusal
-        loop = asyncio.get_running_loop()
         self._acceptors = [
             Acceptor(
                 loop,
@@ -259,7 +260,7 @@ class Broker:
             for listening, endpoint in sockets
         ]
         self.upkeep.start()
-        self.metrics.start(loop)
+        self.metrics.started()
         return None
 
     def _bind(self) -> list[tuple[ListeningSocket, Endpoint]]:
@@ -475,6 +476,7 @@ class Broker:
         Beside other brokers, the leaders of this one are moved to them first (`controlled.shutdown.enable`), unless
         `hands_leaders_over` is false: all stop together, or a test ends this one as if it were killed.
         """
+        self.metrics.stopping()
         if hands_leaders_over and self.config.get_boolean("controlled.shutdown.enable"):
             if self.control.is_controller:
                 # Another controller ends it by StopReplica. A follower that fetches on is proposed for the ISRs that it

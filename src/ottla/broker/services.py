@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata_cache import MetadataCache
     from ottla.broker.quotas.replication import ReplicationQuotas
     from ottla.broker.replicas.manager import ReplicaManager
+    from ottla.broker.request_figures import RequestFigures
     from ottla.broker.slices import LoopSlices
     from ottla.broker.upkeep import BrokerUpkeep
     from ottla.broker.zookeeper_offsets import OffsetZnodes
@@ -35,8 +36,8 @@ class RequestWork(Protocol):
     """The dispatcher, as requests in work and metrics see it."""
 
     queued: QueuedBytes
-    #: Requests by API key.
-    requests: dict[int, int]
+    #: By API key.
+    requests: dict[int, RequestFigures]
     refused_frames: int
     cold_reads: int
 

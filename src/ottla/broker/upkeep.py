@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.slices import start
+from ottla.env.clock import thread_cpu_s
 from ottla.env.disk import DiskError
 
 if TYPE_CHECKING:
@@ -28,19 +29,29 @@ SHRINK_AFTER_MS = 5_000
 class LoopLag:
     """How late the event loop is: the difference between when a timer was due and when it ran.
 
-    The last and the largest lag, measured by the timer of the upkeep; 0 before the first measurement.
+    The last and the largest lag, measured by the timer of the upkeep; 0 before the first measurement. `idle_share` is
+    the part of the time between the last two measurements in which the loop's thread used no processor.
     """
 
-    __slots__ = ("last_s", "max_s")
+    __slots__ = ("_before", "idle_share", "last_s", "max_s")
 
     def __init__(self) -> None:
         self.last_s = 0.0
         self.max_s = 0.0
+        self.idle_share = 1.0
+        self._before: tuple[float, float] | None = None
 
     def measured(self, due_s: float, now_s: float) -> None:
         """Record that a timer due at `due_s` ran at `now_s`, in seconds of the loop's clock."""
         self.last_s = max(0.0, now_s - due_s)
         self.max_s = max(self.max_s, self.last_s)
+
+    def worked(self, cpu_s: float, now_s: float) -> None:
+        """Record the processor time of the loop's thread so far, at `now_s`."""
+        if self._before is not None and now_s > self._before[1]:
+            used = (cpu_s - self._before[0]) / (now_s - self._before[1])
+            self.idle_share = min(1.0, max(0.0, 1.0 - used))
+        self._before = (cpu_s, now_s)
 
 
 class BrokerUpkeep:
@@ -82,6 +93,7 @@ class BrokerUpkeep:
         loop = asyncio.get_running_loop()
         if self._tick is not None:
             self.loop_lag.measured(self._tick.when(), loop.time())
+        self.loop_lag.worked(thread_cpu_s(), loop.time())
         self._tick = loop.call_later(TICK_S, self._on_tick)
         if self._work is None or self._work.done():
             self._slices.begin()

@@ -104,6 +104,10 @@ class Connection(Protocol):
     bytes_in: int
     bytes_out: int
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of responses not sent yet."""
+
     def authenticate(self, principal: Principal, frame_limit: int) -> None:
         """Set the authenticated principal and the size limit of its requests."""
 

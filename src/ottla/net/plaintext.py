@@ -138,6 +138,12 @@ class PlaintextConnection:
         return len(self._outgoing)
 
     @property
+    def unsent_bytes(self) -> int:
+        """Bytes of responses not sent yet."""
+        parts = self._outgoing
+        return sum(each.length if isinstance(each, _NOT_IN_MEMORY) else len(each) for each in parts)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is in work, received or unsent."""
         return not self._in_work and not self._outgoing and not len(self._buffer)

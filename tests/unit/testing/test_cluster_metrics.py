@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.metrics.catalogue import BROKER_METRICS
-from ottla.client.sync import Admin
+from ottla.client.sync import Admin, Consumer, Producer
 from ottla.testing import Cluster
 from support.waiting import wait_until
 
@@ -13,13 +13,19 @@ pytestmark = [pytest.mark.spec("R1")]
 REPLICAS, CONTROLLER = "kafka_server_replicamanager_", "kafka_controller_kafkacontroller_"
 
 
-def value(cluster: Cluster, name: str) -> float:
-    """The metric, summed up over the brokers that run."""
+def value(cluster: Cluster, name: str, labels: dict[str, str] | None = None) -> float:
+    """The metric, with these labels among its own, summed up over the brokers that run."""
     (metric,) = [each for each in BROKER_METRICS if each.declaration.name == name]
 
     async def read() -> float:
         brokers = [cluster.broker(each) for each in cluster.running]
-        return sum(number for broker in brokers for _, number in metric.read(broker))
+        names, wanted = metric.declaration.labels, (labels or {}).items()
+        return sum(
+            number
+            for broker in brokers
+            for values, number in metric.read(broker)
+            if wanted <= dict(zip(names, values, strict=True)).items()
+        )
 
     return cluster._running.run(read())
 
@@ -46,3 +52,36 @@ def test_replicas_that_lag_and_partitions_without_a_leader() -> None:
         assert value(cluster, f"{CONTROLLER}topicstodeletecount") == 1
         cluster.restart(gone)
         wait_until(lambda: value(cluster, f"{CONTROLLER}topicstodeletecount") == 0, "the deletion to end")
+
+
+@pytest.mark.spec("U3")
+def test_records_count_once_at_their_leader_and_their_copies_at_the_others() -> None:
+    with Cluster(3) as cluster:
+        cluster.create_topic("orders", partitions=1)
+        with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
+            for _ in range(5):
+                producer.send("orders", b"x" * 100)
+        topics, with_topic = "kafka_server_brokertopicmetrics_", {"topic": "orders"}
+        taken = value(cluster, f"{topics}bytesin_total", with_topic)
+        assert taken > 500
+        assert value(cluster, f"{topics}messagesin_total", with_topic) == 5
+        assert value(cluster, "kafka_topic_partition_current_offset", with_topic) == 5
+        assert value(cluster, "kafka_topic_partitions", with_topic) == 1
+        assert value(cluster, "kafka_brokers") == 3
+        for direction in ("in", "out"):
+            name = f"{topics}replicationbytes{direction}_total"
+            wait_until(lambda name=name: value(cluster, name) >= 2 * taken, "two copies")
+        settings = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g", "auto_offset_reset": "earliest"}
+        with Consumer(settings) as consumer:
+            consumer.subscribe(["orders"])
+            wait_until(lambda: len(consumer.poll(100)), "records")
+            consumer.commit()
+        wait_until(lambda: value(cluster, "kafka_consumergroup_current_offset", with_topic) == 5, "the commit")
+        assert value(cluster, "kafka_consumergroup_lag", with_topic) == 0
+        assert value(cluster, f"{topics}bytesout_total", with_topic) >= taken
+        leader = cluster.wait_for_leader("orders")
+        follower = next(each for each in cluster.running if each not in (leader, cluster.controller))
+        cluster.kill(follower)
+        cluster.restart(follower)
+        cluster.wait_until_in_sync("orders")
+        assert value(cluster, f"{REPLICAS}isrexpands_total") > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinators.evidence import EvidenceWriter
+from ottla.broker.coordinators.rebalance_figures import RebalanceFigures
 from ottla.broker.coordinators.shard import ShardState, UnreadableRecord
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import Result, Step
@@ -39,6 +40,7 @@ class GroupKind:
         self._evidence = evidence
         #: Rebalances completed since the start.
         self.rebalances = 0
+        self.figures = RebalanceFigures()
         #: Last logged state of the coordinators that are not ready, by group.
         self._logged: dict[str, CoordinatorState] = {}
 
@@ -72,6 +74,7 @@ class GroupKind:
             self._log_states(machine)
         if step.notes:
             self.rebalances += len(step.notes)
+            self.figures.add(step.notes)
             self._evidence.add(step.notes)
 
     def unloaded(self, step: Step) -> None:

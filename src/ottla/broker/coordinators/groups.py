@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
 from ottla.broker.coordinators.evidence import EvidenceWriter, LeaderOfEvidence, Topics
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, GroupKind
+from ottla.broker.coordinators.rebalance_figures import RebalanceFigures
 from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime, SteadyClock
 from ottla.cluster.image import ImageDelta, TopicImage
 from ottla.cluster.refusal import TopicRefusal
@@ -146,9 +147,19 @@ class GroupCoordinatorService:
         return self.runtime.loading
 
     @property
+    def loading_count(self) -> int:
+        """Partitions of the offsets topic that are still being loaded."""
+        return sum(shard.loading for shard in self._shards.values())
+
+    @property
     def rebalances(self) -> int:
         """Rebalances completed since the start."""
         return self._kind.rebalances
+
+    @property
+    def rebalance_figures(self) -> RebalanceFigures:
+        """Causes and pauses of rebalances by group."""
+        return self._kind.figures
 
     async def ensure_offsets_topic(self) -> ErrorCode:
         """Create the offsets topic unless it exists; COORDINATOR_NOT_AVAILABLE if that fails."""

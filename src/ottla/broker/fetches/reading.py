@@ -33,6 +33,7 @@ from ottla.broker.fetches.results import (
 )
 from ottla.broker.quotas.replication import LeaderThrottle
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.traffic import TopicTraffic
 from ottla.env.warmth import ColdRange, Range, without_waiting
 from ottla.storage.log import ReadRefusal
 from ottla.storage.results import LogRead
@@ -43,7 +44,7 @@ from ottla.wire.messages.fetch import FetchRequest, PartitionData
 class FetchedSoFar:
     """The data read so far for one response."""
 
-    __slots__ = ("at_once", "budget", "cold", "found", "throttle", "total")
+    __slots__ = ("at_once", "budget", "cold", "found", "sizes", "throttle", "total")
 
     def __init__(self, budget: int) -> None:
         #: Bytes of records that may still be added.
@@ -51,8 +52,9 @@ class FetchedSoFar:
         self.found: Found = []
         #: Ranges that must be in the page cache before the response can be made.
         self.cold: list[Range] = []
-        #: Bytes of records.
+        #: Bytes of records, in all and of each partition that has some.
         self.total = 0
+        self.sizes: list[tuple[TopicTraffic, int]] = []
         #: Of a follower: limits the records of throttled partitions; None if there are none.
         self.throttle: LeaderThrottle | None = None
         #: Whether to reply at once: there is an error or, as in Kafka, data at the end of an older segment, which will
@@ -184,6 +186,7 @@ class FetchReader:
             found.append((wanted, elsewhere))
             reading.at_once = True
             return
+        partition.traffic.reads += 1
         try:
             read = self._read_log(wanted, partition, reading)
         except ColdRange as missing:
@@ -271,6 +274,7 @@ class FetchReader:
         if throttle is not None:
             throttle.read(partition, read.size)
         reading.total += read.size
+        reading.sizes.append((partition.traffic, read.size))
         if partition.leader is None:
             self._context.broker.rack_reads.bytes_read += read.size
         if read.slice is not None and not read.slice.active:

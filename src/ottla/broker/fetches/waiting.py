@@ -99,4 +99,9 @@ class Fetch:
     def _give(self, reading: FetchedSoFar) -> None:
         if reading.throttle is not None:
             reading.throttle.sent()
+        if self._reader.is_follower:
+            self._context.broker.partitions.replication_bytes_out += reading.total
+        else:
+            for traffic, size in reading.sizes:
+                traffic.bytes_out += size
         self._answer.give(reading.found)

@@ -292,6 +292,7 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     config = partition.log.config
     if acks == -1 and not (leader.is_alone or leader.has_enough(config.min_insync_replicas)):
+        partition.traffic.refused(ErrorCode.NOT_ENOUGH_REPLICAS, len(records))
         answer = _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
         answer.log_start_offset = partition.log.log_start_offset
         return answer
@@ -337,6 +338,8 @@ def _append_rewritten(context: RequestContext, index: int, done: Done) -> Done:
         if not isinstance(info, AppendRefusal):
             return info
         outcome = info
+    else:
+        partition.traffic.refused(outcome.error, done.size)
     return _refused_by_log(index, outcome, partition.log.log_start_offset)
 
 

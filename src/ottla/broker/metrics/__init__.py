@@ -1,1 +1,1 @@
-"""The broker's metrics: plain counters of its parts, read at each scrape."""
+"""The broker's metrics, read from plain counters of its parts at each scrape, and its health."""

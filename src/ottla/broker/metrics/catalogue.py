@@ -8,13 +8,16 @@ controller are 0 at all other brokers, as in Apache Kafka: sum them up over the 
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.registry import Labelled, MetricDeclaration, MetricsRegistry
+from ottla.broker.coordinators.rebalance_figures import MOST_GROUPS, GroupFigures
+from ottla.broker.metrics.declaring import BrokerMetric, kafka, ottla
+from ottla.broker.metrics.group_lag import GROUP_LAG
+from ottla.broker.metrics.registry import Labelled, MetricsRegistry
+from ottla.broker.metrics.requests import REQUESTS
+from ottla.broker.metrics.topics import TOPICS, is_at_min_isr, is_under_replicated
 from ottla.broker.replicas.leader import Leader
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import NO_LEADER, PartitionImage
@@ -23,21 +26,9 @@ from ottla.groups.coordinator import CoordinatorState
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import GroupState
 from ottla.storage.log import PartitionLog
-from ottla.wire.apis import API
 
 if TYPE_CHECKING:
     from ottla.broker.services import BrokerServices
-
-MOST_GROUPS = 1_000
-"""Most groups with a value of their own; a broker with more of them counts them by state only."""
-
-
-class BrokerMetric(NamedTuple):
-    """A metric of the broker; `mbean` is Kafka's name of it, None if Kafka has no such metric."""
-
-    declaration: MetricDeclaration
-    mbean: str | None
-    read: Callable[[BrokerServices], Labelled]
 
 
 def broker_registry(broker: BrokerServices) -> MetricsRegistry:
@@ -46,39 +37,6 @@ def broker_registry(broker: BrokerServices) -> MetricsRegistry:
     for metric in BROKER_METRICS:
         registry.add(metric.declaration, partial(metric.read, broker))
     return registry
-
-
-Read = Callable[["BrokerServices"], float | Labelled]
-
-
-def _metric(name: str, mbean: str | None, text: str, read: Read, labels: tuple[str, ...]) -> BrokerMetric:
-    def values(broker: BrokerServices) -> Labelled:
-        value = read(broker)
-        return [((), value)] if isinstance(value, int | float) else value
-
-    return BrokerMetric(MetricDeclaration(name, text, labels), mbean, values)
-
-
-def _kafka(mbean: str, text: str, read: Read, *labels: str) -> BrokerMetric:
-    domain, _, properties = mbean.partition(":")
-    type_, attribute = [each.partition("=")[2] or each for each in properties.split(",")[:2]]
-    name = re.sub(r"[.-]", "_", f"{domain}_{type_}_{attribute}".lower())
-    return _metric(re.sub("persec$", "_total", name), mbean, text, read, labels)
-
-
-def _ottla(name: str, text: str, read: Read, *labels: str) -> BrokerMetric:
-    return _metric(f"ottla_{name}", None, text, read, labels)
-
-
-def _requests(broker: BrokerServices) -> Labelled:
-    return [((API[key].name,), count) for key, count in broker.dispatcher.requests.items()]
-
-
-def _messages_in(broker: BrokerServices) -> Labelled:
-    counts: Counter[str] = Counter()
-    for partition in broker.partitions:
-        counts[partition.topic] += partition.log.log_end_offset - partition.loaded_end_offset
-    return [((topic,), count) for topic, count in counts.items()]
 
 
 def _replication_limits(broker: BrokerServices) -> Labelled:
@@ -93,14 +51,6 @@ def _replication_limits(broker: BrokerServices) -> Labelled:
 def _shared(broker: BrokerServices) -> Iterator[tuple[Leader, PartitionLog]]:
     """The led partitions that have followers."""
     return ((each.leader, each.log) for each in broker.partitions.shared if each.leader is not None)
-
-
-def _under_replicated(leader: Leader) -> bool:
-    return len(leader.isr) < 1 + len(leader.replicas.followers)
-
-
-def _at_min_isr(leader: Leader, log: PartitionLog) -> bool:
-    return len(leader.isr) == leader.effective_minimum(log.config.min_insync_replicas) and _under_replicated(leader)
 
 
 # The controller
@@ -149,7 +99,7 @@ def _groups_in(state: GroupState) -> BrokerMetric:
     def count(broker: BrokerServices) -> int:
         return sum(machine.state is state for machine in _machines(broker))
 
-    return _kafka(f"{_GROUPS}NumGroups{state.value}", f"Groups in the state {state.value}.", count)
+    return kafka(f"{_GROUPS}NumGroups{state.value}", f"Groups in the state {state.value}.", count)
 
 
 def _coordinators(broker: BrokerServices) -> Labelled:
@@ -157,10 +107,7 @@ def _coordinators(broker: BrokerServices) -> Labelled:
 
 
 def _coordinator_of_each(broker: BrokerServices) -> Labelled:
-    machines = _machines(broker)
-    if len(machines) > MOST_GROUPS:
-        return []
-    return [((each.group_id,), broker.groups.coordinator_state(each.group_id).value) for each in machines]
+    return [((each.group_id,), broker.groups.coordinator_state(each.group_id).value) for each in _machines(broker)]
 
 
 _STATES = ", ".join(f"{state.value} {state.label}" for state in CoordinatorState)
@@ -173,35 +120,28 @@ _SOCKETS = "kafka.server:type=socket-server-metrics,"
 
 def _of_connections() -> list[BrokerMetric]:
     return [
-        _kafka(
-            "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*",
-            "Requests taken up, by API.",
-            _requests,
-            "request",
-        ),
-        _kafka(
-            "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=*",
-            "Records appended to the partitions of a topic since the broker took them up, control records included.",
-            _messages_in,
-            "topic",
-        ),
-        _kafka(f"{_SOCKETS}connection-count", "Open connections.", lambda broker: len(broker.connections)),
-        _kafka(
+        kafka(f"{_SOCKETS}connection-count", "Open connections.", lambda broker: len(broker.connections)),
+        kafka(
             f"{_SOCKETS}incoming-byte-total",
             "Bytes received on all connections.",
             lambda broker: broker.connections.bytes_in(),
         ),
-        _kafka(
+        kafka(
             f"{_SOCKETS}outgoing-byte-total",
             "Bytes sent on all connections.",
             lambda broker: broker.connections.bytes_out(),
         ),
-        _ottla(
+        kafka(
+            f"{_SOCKETS}connection-creation-total",
+            "Connections accepted.",
+            lambda broker: broker.connections.accepted,
+        ),
+        ottla(
             "connections_refused_total",
             "Connections refused by max.connections, max.connections.per.ip or the limit of open files.",
             lambda broker: broker.connections.refused,
         ),
-        _ottla(
+        ottla(
             "refused_frames_total",
             "Requests that closed their connection: too large, unreadable, or of a version that is not served.",
             lambda broker: broker.dispatcher.refused_frames,
@@ -211,42 +151,42 @@ def _of_connections() -> list[BrokerMetric]:
 
 def _of_reads() -> list[BrokerMetric]:
     return [
-        _ottla(
+        ottla(
             "cold_reads_total",
             "Ranges of files that were not in the page cache and read by a disk thread first.",
             lambda broker: broker.dispatcher.cold_reads,
         ),
-        _ottla(
+        ottla(
             "rack_reads_told_total",
             "How often a leader here sent a consumer to a follower in its rack, to read a partition.",
             lambda broker: broker.rack_reads.referred,
         ),
-        _ottla(
+        ottla(
             "follower_read_bytes_total",
             "Bytes of records that consumers read from partitions followed here.",
             lambda broker: broker.rack_reads.bytes_read,
         ),
-        _kafka(
+        kafka(
             f"{_SESSIONS}NumIncrementalFetchSessions",
             "Fetch sessions.",
             lambda broker: len(broker.fetch_sessions) + len(broker.follower_sessions),
         ),
-        _kafka(
+        kafka(
             f"{_SESSIONS}NumIncrementalFetchPartitionsCached",
             "Partitions in fetch sessions.",
             lambda broker: broker.fetch_sessions.partitions + broker.follower_sessions.partitions,
         ),
-        _kafka(
+        kafka(
             f"{_SESSIONS}IncrementalFetchSessionEvictionsPerSec",
             "Fetch sessions that made room for others.",
             lambda broker: broker.fetch_sessions.evictions + broker.follower_sessions.evictions,
         ),
-        _ottla(
+        ottla(
             "event_loop_lag_seconds",
             "How late the broker's tick, once a second, ran the last time; a request at that moment waited as long.",
             lambda broker: broker.upkeep.loop_lag.last_s,
         ),
-        _ottla(
+        ottla(
             "event_loop_lag_max_seconds",
             "The latest that the broker's tick has run since the start.",
             lambda broker: broker.upkeep.loop_lag.max_s,
@@ -256,37 +196,32 @@ def _of_reads() -> list[BrokerMetric]:
 
 def _of_log_directories() -> list[BrokerMetric]:
     return [
-        _kafka(
+        kafka(
             f"{_REPLICAS}PartitionCount",
             "Partitions that this broker holds, in service.",
             lambda broker: sum(1 for _ in broker.partitions),
         ),
-        _kafka(
+        kafka(
             f"{_REPLICAS}OfflineReplicaCount",
             "Partitions of this broker whose log directory has failed.",
             lambda broker: broker.partitions.offline_count,
         ),
-        _kafka(
-            f"{_CONTROLLER}GlobalTopicCount",
-            "Topics of the cluster, as this broker knows it.",
-            lambda broker: len(broker.image.topics),
-        ),
-        _kafka(
+        kafka(
             "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
             "Log directories that have failed.",
             lambda broker: len(broker.logs.failed_log_dirs),
         ),
-        _kafka(
+        kafka(
             "kafka.server:type=ReplicaAlterLogDirsManager,name=MaxLag,clientId=ReplicaAlterLogDirs",
             "Records that the move of a replica between log directories is behind, at most.",
             lambda broker: broker.partitions.move_lag,
         ),
-        _ottla(
+        ottla(
             "log_dir_moves",
             "Replicas that are being moved between log directories.",
             lambda broker: len(broker.logs.placement.futures),
         ),
-        _ottla(
+        ottla(
             "unflushed_bytes",
             "Bytes of records that are in the page cache and not forced to disk yet.",
             lambda broker: broker.logs.unflushed_bytes,
@@ -296,22 +231,22 @@ def _of_log_directories() -> list[BrokerMetric]:
 
 def _of_throttled_replication() -> list[BrokerMetric]:
     return [
-        _kafka(
+        kafka(
             "kafka.server:type=LeaderReplication,byte-rate",
             "Bytes a second that followers get of the partitions whose leaders here are throttled.",
             lambda broker: broker.replication_quotas.leader.rate,
         ),
-        _kafka(
+        kafka(
             "kafka.server:type=FollowerReplication,byte-rate",
             "Bytes a second that are copied to the throttled followers here.",
             lambda broker: broker.replication_quotas.follower.rate,
         ),
-        _kafka(
+        kafka(
             "kafka.server:type=AlterLogDirsReplication,byte-rate",
             "Bytes a second that are moved between the log directories here.",
             lambda broker: broker.replication_quotas.alter_log_dirs.rate,
         ),
-        _ottla(
+        ottla(
             "replication_limit_bytes_per_second",
             "The limits of throttled replication that are in force: leader, follower, log_dirs; +Inf for none.",
             _replication_limits,
@@ -322,59 +257,94 @@ def _of_throttled_replication() -> list[BrokerMetric]:
 
 def _of_led_partitions() -> list[BrokerMetric]:
     return [
-        _kafka(
+        kafka(
             f"{_REPLICAS}LeaderCount",
             "Partitions that this broker leads.",
             lambda broker: sum(each.leader is not None for each in broker.partitions),
         ),
-        _kafka(
+        kafka(
+            f"{_REPLICAS}IsrShrinksPerSec",
+            "Changes of ISRs led here that took a replica out.",
+            lambda broker: broker.partitions.replication.isr_shrinks,
+        ),
+        kafka(
+            f"{_REPLICAS}IsrExpandsPerSec",
+            "Changes of ISRs led here that added a replica.",
+            lambda broker: broker.partitions.replication.isr_expands,
+        ),
+        kafka(
+            f"{_REPLICAS}FailedIsrUpdatesPerSec",
+            "Changes of ISRs led here that the controller refused or did not answer.",
+            lambda broker: broker.partitions.replication.failed_isr_updates,
+        ),
+        kafka(
+            "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
+            "Records that a replica followed here is behind its leader, at most.",
+            lambda broker: 0 if broker.partitions.fetchers is None else broker.partitions.fetchers.largest_lag,
+        ),
+        kafka(
             f"{_REPLICAS}UnderReplicatedPartitions",
             "Partitions that it leads of which a replica is not in sync, one that a reassignment adds included.",
-            lambda broker: sum(_under_replicated(leader) for leader, _ in _shared(broker)),
+            lambda broker: sum(is_under_replicated(leader) for leader, _ in _shared(broker)),
         ),
-        _kafka(
+        kafka(
             f"{_REPLICAS}UnderMinIsrPartitionCount",
             "Partitions that it leads that refuse acks=all.",
             lambda broker: sum(
                 not leader.has_enough(log.config.min_insync_replicas) for leader, log in _shared(broker)
             ),
         ),
-        _kafka(
+        kafka(
             f"{_REPLICAS}AtMinIsrPartitionCount",
             "Partitions that it leads that lack a replica, and refuse acks=all if one more falls behind.",
-            lambda broker: sum(_at_min_isr(leader, log) for leader, log in _shared(broker)),
+            lambda broker: sum(is_at_min_isr(leader, log) for leader, log in _shared(broker)),
         ),
     ]
 
 
 def _of_the_controller() -> list[BrokerMetric]:
     return [
-        _kafka(
+        kafka(
             f"{_CONTROLLER}ActiveControllerCount",
             "1 at the controller.",
             lambda broker: int(broker.control.is_controller),
         ),
-        _kafka(
+        kafka(
+            f"{_CONTROLLER}GlobalTopicCount",
+            "At the controller: topics of the cluster.",
+            _at_controller(lambda controller: len(controller.image.topics)),
+        ),
+        kafka(
+            f"{_CONTROLLER}GlobalPartitionCount",
+            "At the controller: partitions of the cluster.",
+            _at_controller(lambda controller: sum(len(each.partitions) for each in controller.image.topics.values())),
+        ),
+        kafka(
+            f"{_CONTROLLER}ActiveBrokerCount",
+            "At the controller: brokers of the cluster that are alive.",
+            _at_controller(lambda controller: len(controller.image.brokers)),
+        ),
+        kafka(
             f"{_CONTROLLER}OfflinePartitionsCount",
             "At the controller: partitions without a live leader.",
             _offline_partitions,
         ),
-        _kafka(
+        kafka(
             f"{_CONTROLLER}PreferredReplicaImbalanceCount",
             "At the controller: partitions that are not led by their preferred replica.",
             lambda broker: sum(each.leader != each.replicas[0] for each in _partitions(broker)),
         ),
-        _kafka(
+        kafka(
             f"{_CONTROLLER}TopicsToDeleteCount",
             "At the controller: topics whose deletion is under way.",
             _at_controller(lambda controller: len(controller.deleting)),
         ),
-        _kafka(
+        kafka(
             f"{_CONTROLLER}TopicsIneligibleToDeleteCount",
             "At the controller: those that wait for a broker that is not there, or whose log directory has failed.",
             _at_controller(lambda controller: len(controller.waiting_deletions)),
         ),
-        _ottla(
+        ottla(
             "reassigning_partitions",
             "At the controller: partitions that reassignments move.",
             _at_controller(lambda controller: controller.reassigning),
@@ -384,34 +354,34 @@ def _of_the_controller() -> list[BrokerMetric]:
 
 def _of_volumes_and_lost_records() -> list[BrokerMetric]:
     return [
-        _ottla(
+        ottla(
             "log_directory_usable_bytes",
             "Free bytes of the volume of a log directory.",
             lambda broker: ((path, free) for path, _, free in _volumes(broker)),
             "log_directory",
         ),
-        _ottla(
+        ottla(
             "log_directory_total_bytes",
             "Size of the volume of a log directory.",
             lambda broker: ((path, total) for path, total, _ in _volumes(broker)),
             "log_directory",
         ),
-        _kafka(
+        kafka(
             "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
             "Leaders elected by this broker as controller that were not in sync.",
             lambda broker: broker.control.controller.controller.unclean_elections,
         ),
-        _ottla(
+        ottla(
             "unclean_leaderships_total",
             "Partitions that this broker began to lead without having been in sync.",
             lambda broker: broker.partitions.losses.unclean_leaderships,
         ),
-        _ottla(
+        ottla(
             "removed_records_total",
             "Offsets that replicas here have removed as followers, since their leaders do not have the records.",
             lambda broker: broker.partitions.losses.removed_records,
         ),
-        _ottla(
+        ottla(
             "lost_records_total",
             "Those of them that are known to have been committed.",
             lambda broker: broker.partitions.losses.lost_records,
@@ -421,27 +391,27 @@ def _of_volumes_and_lost_records() -> list[BrokerMetric]:
 
 def _of_groups() -> list[BrokerMetric]:
     return [
-        _kafka(
+        kafka(
             f"{_GROUPS}NumGroups",
             "Groups that this broker coordinates, and has loaded.",
             lambda broker: len(_machines(broker)),
         ),
         *(_groups_in(state) for state in GroupState),
-        _kafka(
+        kafka(
             f"{_GROUPS}NumOffsets",
             "Committed offsets of these groups.",
             lambda broker: sum(len(machine.offsets) for machine in _machines(broker)),
         ),
-        _ottla(
+        ottla(
             "group_coordinators",
             "Coordinators by how far they are: groups; partitions of the offsets topic where it is not known yet which "
             "groups they hold.",
             _coordinators,
             "state",
         ),
-        _ottla(
+        ottla(
             "group_coordinator_state",
-            f"How far a group's coordinator is: {_STATES}. Left out beyond {MOST_GROUPS:,} groups.",
+            f"How far a group's coordinator is: {_STATES}.",
             _coordinator_of_each,
             "group",
         ),
@@ -450,44 +420,44 @@ def _of_groups() -> list[BrokerMetric]:
 
 def _of_coordinators() -> list[BrokerMetric]:
     return [
-        _ottla(
+        ottla(
             "group_requests_total",
             "JoinGroup, SyncGroup, LeaveGroup, OffsetCommit, OffsetDelete, DeleteGroups (each group) taken up.",
             lambda broker: broker.groups.metrics.requests,
         ),
-        _ottla("group_heartbeats_total", "Heartbeats answered.", lambda broker: broker.groups.metrics.heartbeats),
-        _ottla("group_rebalances_total", "Rebalances that have ended.", lambda broker: broker.groups.rebalances),
-        _ottla(
+        ottla("group_heartbeats_total", "Heartbeats answered.", lambda broker: broker.groups.metrics.heartbeats),
+        ottla("group_rebalances_total", "Rebalances that have ended.", lambda broker: broker.groups.rebalances),
+        ottla(
             "group_expired_offsets_total",
             "Committed offsets removed by offsets.retention.minutes.",
             lambda broker: broker.groups.metrics.expired_offsets,
         ),
-        _ottla(
+        ottla(
             "rebalance_evidence_written_total",
             "Rebalances recorded in __ottla_rebalances.",
             lambda broker: broker.groups.evidence.written,
         ),
-        _ottla(
+        ottla(
             "rebalance_evidence_dropped_total",
             "Rebalances whose record was lost: the topic could not be made or written.",
             lambda broker: broker.groups.evidence.dropped,
         ),
-        _ottla(
+        ottla(
             "coordinator_append_failures_total",
             "Appends to __consumer_offsets that failed.",
             lambda broker: broker.groups.runtime.metrics.append_failures,
         ),
-        _ottla(
+        ottla(
             "coordinator_loaded_records_total",
             "Records replayed when partitions of __consumer_offsets were loaded.",
             lambda broker: broker.groups.runtime.metrics.loaded_records,
         ),
-        _ottla(
+        ottla(
             "coordinator_load_max_seconds",
             "The longest that loading a partition of __consumer_offsets took.",
             lambda broker: broker.groups.runtime.metrics.load_ms_max / 1000,
         ),
-        _ottla(
+        ottla(
             "coordinator_timer_runs_total",
             "Times that the groups' timer ran.",
             lambda broker: broker.groups.runtime.metrics.timer_runs,
@@ -495,7 +465,48 @@ def _of_coordinators() -> list[BrokerMetric]:
     ]
 
 
+def _of_rebalances() -> list[BrokerMetric]:
+    def by_group(value: Callable[[GroupFigures], float]) -> Callable[[BrokerServices], Labelled]:
+        return lambda broker: [
+            ((group,), value(each)) for group, each in broker.groups.rebalance_figures.groups.items()
+        ]
+
+    def causes(broker: BrokerServices) -> Labelled:
+        groups = broker.groups.rebalance_figures.groups.items()
+        return [((group, cause), count) for group, each in groups for cause, count in each.causes.items()]
+
+    return [
+        ottla(
+            "group_rebalance_causes_total",
+            f"Rebalances that have ended, by their first cause, of the {MOST_GROUPS:,} groups that rebalanced last.",
+            causes,
+            "group",
+            "cause",
+        ),
+        ottla(
+            "group_rebalance_seconds_total",
+            "How long these rebalances took.",
+            by_group(lambda each: each.rebalance_ms / 1000),
+            "group",
+        ),
+        ottla(
+            "group_pause_seconds_total",
+            "The longest pause of a member in each of these rebalances, summed up.",
+            by_group(lambda each: each.pause_ms / 1000),
+            "group",
+        ),
+        ottla(
+            "group_last_pause_seconds",
+            "The longest pause of a member in the group's last rebalance.",
+            by_group(lambda each: each.last_pause_ms / 1000),
+            "group",
+        ),
+    ]
+
+
 BROKER_METRICS: tuple[BrokerMetric, ...] = (
+    *REQUESTS,
+    *TOPICS,
     *_of_connections(),
     *_of_reads(),
     *_of_log_directories(),
@@ -505,4 +516,6 @@ BROKER_METRICS: tuple[BrokerMetric, ...] = (
     *_of_volumes_and_lost_records(),
     *_of_groups(),
     *_of_coordinators(),
+    *_of_rebalances(),
+    *GROUP_LAG,
 )

@@ -1,15 +1,18 @@
-"""The HTTP endpoint for metrics: `GET /metrics`, nothing else, off unless `ottla.metrics.port` is set.
+"""The HTTP endpoint for metrics and health, nothing else, off unless `ottla.metrics.port` is set.
 
-It runs on the broker's loop, where values are read; a thread formats the text. One request per connection.
+It runs on the broker's loop, where values are read in slices; a thread formats the text. One request per connection.
+It answers from the bind on: `/health/live` always, `/metrics` once the broker has started.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from asyncio import TimerHandle
 from collections.abc import Callable
 
-from ottla.broker.metrics.registry import MetricsRegistry, text_of
+from ottla.broker.metrics.registry import MetricReading, MetricsRegistry, text_of
+from ottla.broker.slices import LoopSlices
 from ottla.config.broker import BrokerConfig
 from ottla.env.executor import Executor
 from ottla.env.network import EventLoop, ListeningSocket, NetworkError, ServerNetwork, StreamSocket
@@ -25,6 +28,7 @@ TIMEOUT_S = 10.0
 HEAD_END = b"\r\n\r\n"
 TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
+LIVE, READY = "/health/live", "/health/ready"
 
 
 def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> ListeningSocket | None:
@@ -46,16 +50,19 @@ def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> Listenin
 
 
 class MetricsEndpoint:
-    """Answers scrapes of a registry on a listening socket, until `close`."""
+    """Answers scrapes and questions for the broker's health on a listening socket, until `close`."""
 
-    def __init__(
-        self, loop: EventLoop, listening: ListeningSocket, registry: MetricsRegistry, executor: Executor
-    ) -> None:
+    def __init__(self, loop: EventLoop, listening: ListeningSocket, slices: LoopSlices, executor: Executor) -> None:
         self._loop = loop
         self._listening = listening
-        self._registry = registry
+        self._slices = slices
         self._executor = executor
+        #: The metrics; None while the broker starts.
+        self.registry: MetricsRegistry | None = None
+        #: Why the broker is not ready; empty if it is.
+        self.not_ready: Callable[[], list[str]] = lambda: ["the broker starts: it opens its logs and joins the cluster"]
         self._open: set[_Scrape] = set()
+        self._work: set[asyncio.Task[None]] = set()
         loop.add_reader(listening.fd, self._on_acceptable)
 
     @property
@@ -67,6 +74,8 @@ class MetricsEndpoint:
         """Stop, and close all connections."""
         self._loop.remove_reader(self._listening.fd)
         self._listening.close()
+        for task in self._work:
+            task.cancel()
         for scrape in list(self._open):
             scrape.close()
 
@@ -90,9 +99,25 @@ class MetricsEndpoint:
         if method not in (b"GET", b"HEAD"):
             done(_response("405 Method Not Allowed", b"only GET is served\n", allow="GET, HEAD"))
             return
-        if path != PATH.encode():
-            done(_response("404 Not Found", f"the metrics are at {PATH}\n".encode()))
-            return
+        if path in (LIVE.encode(), READY.encode()):
+            reasons = self.not_ready() if path == READY.encode() else []
+            status = "503 Service Unavailable" if reasons else "200 OK"
+            response = _response(status, "".join(f"{each}\n" for each in reasons or ("ok",)).encode())
+            done(response.partition(HEAD_END)[0] + HEAD_END if method == b"HEAD" else response)
+        elif path != PATH.encode():
+            done(_response("404 Not Found", f"the metrics are at {PATH}, the health at {LIVE} and {READY}\n".encode()))
+        elif self.registry is None:
+            done(_response("503 Service Unavailable", b"the broker starts\n"))
+        else:
+            task = asyncio.ensure_future(self._scrape(self.registry, method, done))
+            self._work.add(task)
+            task.add_done_callback(self._work.discard)
+
+    async def _scrape(self, registry: MetricsRegistry, method: bytes, done: Callable[[bytes], None]) -> None:
+        readings: list[MetricReading] = []
+        for reading in registry.read():
+            readings.append(reading)
+            await self._slices.point()
 
         def made(text: bytes | None, error: BaseException | None) -> None:
             if text is None:
@@ -102,7 +127,6 @@ class MetricsEndpoint:
             response = _response("200 OK", text, TEXT_FORMAT)
             done(response[: -len(text)] if method == b"HEAD" and text else response)
 
-        readings = self._registry.read()
         self._executor.call(lambda: text_of(readings), made)
 
 

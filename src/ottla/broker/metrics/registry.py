@@ -8,12 +8,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
 log = logging.getLogger("ottla.broker")
+
+MOST_VALUES = 5_000
+"""Most values of one metric, which are read in one piece of work on the loop; one that has more is left out."""
+PROCESS_METRICS = (
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
+)
+"""What `prometheus-client` adds on Linux, of every program."""
 
 Labelled = Iterable[tuple[tuple[str, ...], float]]
 """Label values, and the metric's value for them."""
@@ -48,6 +61,8 @@ class MetricsRegistry:
 
     def __init__(self) -> None:
         self._metrics: dict[str, tuple[MetricDeclaration, Callable[[], Labelled]]] = {}
+        #: Metrics with too many values; logged once.
+        self._left_out: set[str] = set()
 
     def add(self, declaration: MetricDeclaration, read: Callable[[], Labelled]) -> None:
         """Add a metric; `read` returns one value per combination of labels (`()` for a metric without labels).
@@ -58,15 +73,19 @@ class MetricsRegistry:
             raise ValueError(f"two metrics are called {declaration.name}")
         self._metrics[declaration.name] = (declaration, read)
 
-    def read(self) -> list[MetricReading]:
-        """Read all metrics. One that fails is left out and logged."""
-        readings = []
+    def read(self) -> Iterator[MetricReading]:
+        """Read one metric after the other. One that fails or has too many values is left out, and logged."""
         for declaration, read in self._metrics.values():
             try:
-                readings.append(MetricReading(declaration, list(read())))
+                values = list(islice(read(), MOST_VALUES + 1))
             except Exception:
                 log.exception("the metric %s cannot be read", declaration.name)
-        return readings
+                continue
+            if len(values) <= MOST_VALUES:
+                yield MetricReading(declaration, values)
+            elif declaration.name not in self._left_out:
+                self._left_out.add(declaration.name)
+                log.warning("the metric %s is left out: it has more than %d values", declaration.name, MOST_VALUES)
 
 
 class _Families:
@@ -76,6 +95,7 @@ class _Families:
         self._readings = readings
 
     def collect(self) -> Iterator[Family]:
+        from prometheus_client import ProcessCollector
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for declaration, values in self._readings:
@@ -84,6 +104,7 @@ class _Families:
             for labels, value in values:
                 family.add_metric(labels, value)
             yield family
+        yield from ProcessCollector(registry=None).collect()
 
 
 def text_of(readings: Iterable[MetricReading]) -> bytes:

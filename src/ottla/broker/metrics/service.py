@@ -1,7 +1,8 @@
-"""The metrics of one broker from its start to its stop."""
+"""The metrics and the health of one broker from its start to its stop."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MetricsService:
-    """Call `bind` and `start` in this order to serve metrics; `close` at any time."""
+    """Call `bind`, `start`, `started` and `stopping` in this order to serve metrics and health; `close` at any time."""
 
     def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
@@ -34,14 +35,25 @@ class MetricsService:
         self._listening = listen_for_scrapes(config, network)
 
     def start(self, loop: EventLoop) -> None:
-        """Start answering scrapes, once the broker is running."""
-        if self._listening is None:
-            return
-        from ottla.broker.metrics.catalogue import broker_registry
-        from ottla.broker.metrics.endpoint import MetricsEndpoint
+        """Start to answer: the broker lives, and is not ready."""
+        if self._listening is not None:
+            from ottla.broker.metrics.endpoint import MetricsEndpoint
 
-        registry = broker_registry(self._broker)
-        self._endpoint = MetricsEndpoint(loop, self._listening, registry, self._broker.executor)
+            self._endpoint = MetricsEndpoint(loop, self._listening, self._broker.slices, self._broker.executor)
+
+    def started(self) -> None:
+        """Answer scrapes, and say whether the broker is ready."""
+        if self._endpoint is not None:
+            from ottla.broker.metrics.catalogue import broker_registry
+            from ottla.broker.metrics.health import not_ready
+
+            self._endpoint.registry = broker_registry(self._broker)
+            self._endpoint.not_ready = partial(not_ready, self._broker)
+
+    def stopping(self) -> None:
+        """Say that the broker is not ready any more."""
+        if self._endpoint is not None:
+            self._endpoint.not_ready = lambda: ["the broker stops"]
 
     def close(self) -> None:
         """Stop answering scrapes."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from ottla.broker.replicas.losses import LossReports
 from ottla.broker.replicas.partition import Partition, Replication, is_report_due
+from ottla.broker.replicas.traffic import TopicTraffic
 from ottla.cluster.image import NO_LEADER
 from ottla.config.topic import LONGEST, LogConfig
 from ottla.storage.following import append_as_follower
@@ -99,6 +100,11 @@ class ReplicaManager:
         self.flush_timer = FlushTimer(clock_now_ms, logs.upkeep.flushes.add)
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[UUID, dict[int, Partition]] = {}
+        #: By topic, while there is a partition of it here.
+        self.traffic: dict[str, TopicTraffic] = {}
+        #: Bytes that followers here have copied, and that followers elsewhere have read here.
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
         self._now_ms = clock_now_ms
         self._flush_on_ack = flush_on_ack
         #: When the leaders look for followers that lag next.
@@ -267,6 +273,7 @@ class ReplicaManager:
         partition = self.get(topic.name, index)
         if partition is None or partition.log is not hosted:
             partition = Partition(topic.name, topic.topic_id, index, hosted, topic.is_internal, self.replication)
+            partition.traffic = self.traffic.setdefault(topic.name, partition.traffic)
             self._by_name.setdefault(topic.name, {})[index] = partition
         if topic_id is not None and topic_id not in self._by_id:
             partition.topic_id = topic_id
@@ -328,6 +335,7 @@ class ReplicaManager:
         del partitions[partition.index]
         if not partitions:
             del self._by_name[partition.topic]
+            self.traffic.pop(partition.topic, None)
             self._by_id.pop(partition.topic_id, None)
         self.held.discard(partition)
         self.shared.pop(partition, None)
@@ -370,7 +378,11 @@ class ReplicaManager:
             records_checked=records_checked,
         )
         end = hosted.log_end_offset
+        traffic = partition.traffic
+        traffic.appends += 1
         if end != before:
+            traffic.records_in += end - before
+            traffic.bytes_in += len(records)
             if partition.watched_by or partition.waiting_followers:
                 partition.wake_followers(len(records))
             config = hosted.config
@@ -390,9 +402,11 @@ class ReplicaManager:
                 partition.own_end = end
                 partition.hidden_bytes += len(records)
                 partition.advance()
-        if isinstance(info, AppendRefusal) and info.error is ErrorCode.KAFKA_STORAGE_ERROR:
-            _report(partition, info.message, now_ms)
-            self._logs.suspect(hosted)
+        if isinstance(info, AppendRefusal):
+            traffic.refused(info.error, len(records))
+            if info.error is ErrorCode.KAFKA_STORAGE_ERROR:
+                _report(partition, info.message, now_ms)
+                self._logs.suspect(hosted)
         return info
 
     def append_fetched(self, partition: Partition, records: memoryview) -> FollowerAppend | AppendRefusal:
@@ -404,6 +418,7 @@ class ReplicaManager:
             if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._logs.suspect(hosted)
         elif done.size:
+            self.replication_bytes_in += done.size
             partition.hidden_bytes += done.size
             config = hosted.config
             if config.flush_ms != LONGEST:
@@ -421,6 +436,7 @@ class ReplicaManager:
 
     def read_refused(self, partition: Partition, refusal: ReadRefusal) -> None:
         """Handle a failed read: report it to the operator if the disk or damaged data is the cause."""
+        partition.traffic.failed_reads += refusal.error is not ErrorCode.OFFSET_OUT_OF_RANGE
         if refusal.error is ErrorCode.KAFKA_STORAGE_ERROR:
             _report(partition, refusal.message, self._now_ms())
             self._logs.suspect(partition.log)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ottla.broker.replicas.leader import Leader
+from ottla.broker.replicas.traffic import TopicTraffic
 from ottla.cluster.isr import UNKNOWN_BROKER_EPOCH
 from ottla.config.topic import LONGEST
 from ottla.wire.errors import ErrorCode
@@ -44,7 +45,17 @@ def _propose_to_nobody(_partition: Partition, _proposal: IsrProposal) -> None:
 class Replication:
     """Shared by the replicas of a broker: the allowed lag, the other brokers, the clock, the way to the controller."""
 
-    __slots__ = ("epoch_of", "exists", "is_alive", "max_lag_ms", "monotonic_ms", "propose")
+    __slots__ = (
+        "epoch_of",
+        "exists",
+        "failed_isr_updates",
+        "is_alive",
+        "isr_expands",
+        "isr_shrinks",
+        "max_lag_ms",
+        "monotonic_ms",
+        "propose",
+    )
 
     def __init__(
         self,
@@ -66,6 +77,10 @@ class Replication:
         self.epoch_of = epoch_of
         #: Whether the image has a partition.
         self.exists = exists
+        #: Changes of ISRs that the controller has accepted, and proposals that failed.
+        self.isr_expands = 0
+        self.isr_shrinks = 0
+        self.failed_isr_updates = 0
 
 
 class Partition:
@@ -87,7 +102,6 @@ class Partition:
         "leader",
         "leader_epoch",
         "leader_id",
-        "loaded_end_offset",
         "log",
         "own_end",
         "replication",
@@ -96,6 +110,7 @@ class Partition:
         "told_committed_end",
         "topic",
         "topic_id",
+        "traffic",
         "waiting",
         "waiting_followers",
         "watched_by",
@@ -110,8 +125,8 @@ class Partition:
         self.index = index
         self.log = log
         self.is_internal = is_internal
-        #: The log end offset when it was opened: later records were appended since.
-        self.loaded_end_offset = log.log_end_offset
+        #: The counters that all partitions of the topic share.
+        self.traffic = TopicTraffic()
         #: The state as leader; None while this replica does not lead.
         self.leader: Leader | None = None
         #: The leader's broker id, -1 for none; None while this replica neither leads nor follows.
@@ -343,8 +358,11 @@ class Partition:
     ) -> bool:
         """Take over the ISR that the controller has answered with; False if the answer is out of date."""
         leader = self.leader
+        before = leader.isr if leader is not None else frozenset()
         if leader is None or not leader.replicas.accepted(proposal, leader_epoch, partition_epoch, isr):
             return False
+        self.replication.isr_expands += len(leader.isr) > len(before)
+        self.replication.isr_shrinks += len(leader.isr) < len(before)
         self.changed()  # a follower that is not in the ISR is looked at in each fetch
         self.advance()
         return True
@@ -358,6 +376,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             return False
+        self.replication.failed_isr_updates += 1
         is_repeated = leader.replicas.refused(proposal, error)
         self.advance()
         return is_repeated

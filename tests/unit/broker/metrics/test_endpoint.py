@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ottla.broker.metrics import group_lag
 from ottla.broker.metrics.catalogue import BROKER_METRICS
 from ottla.broker.metrics.endpoint import MOST_CONNECTIONS, MOST_REQUEST_BYTES, TEXT_FORMAT
+from ottla.broker.metrics.health import not_ready
+from ottla.broker.metrics.registry import PROCESS_METRICS
 from ottla.broker.server import Broker
 from ottla.cluster.topics import TopicSpec
 from ottla.groups.events import OffsetCommit
+from ottla.groups.evidence import Evidence
 from ottla.groups.offsets import StoredOffset
 from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT
@@ -59,6 +65,65 @@ async def scrape(broker: Broker) -> Values:
     return {(one.name, tuple(one.labels.values())): one.value for family in families for one in family.samples}
 
 
+async def ask_api_versions(broker: Broker) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.listening[0].port)
+    writer.write(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+    await reader.readexactly(4)
+    writer.close()
+
+
+async def health(broker: Broker, what: str) -> tuple[str, str]:
+    status, _, body = await ask(broker, f"GET /health/{what} HTTP/1.1\r\n\r\n".encode())
+    return status.partition(" ")[2], body.decode()
+
+
+def test_a_broker_lives_from_its_bind_on_and_is_ready_when_it_has_started(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path, ottla_metrics_port="0"))
+        opens, may_open = asyncio.Event(), threading.Event()
+        loop, open_logs = asyncio.get_running_loop(), broker.logs.open
+
+        def open_late() -> object:
+            loop.call_soon_threadsafe(opens.set)
+            may_open.wait()
+            return open_logs()
+
+        broker.logs.open = open_late  # type: ignore[method-assign,assignment]
+        starting = asyncio.create_task(broker.start())
+        await opens.wait()
+        try:
+            assert await health(broker, "live") == ("200 OK", "ok\n")
+            status, reason = await health(broker, "ready")
+            assert (status, reason.partition(":")[0]) == ("503 Service Unavailable", "the broker starts")
+            assert (await ask(broker, b"GET /metrics HTTP/1.1\r\n\r\n"))[0] == "HTTP/1.1 503 Service Unavailable"
+        finally:
+            may_open.set()
+        assert await starting is None
+        assert await health(broker, "ready") == ("200 OK", "ok\n")
+        broker.metrics.stopping()
+        assert await health(broker, "ready") == ("503 Service Unavailable", "the broker stops\n")
+        await broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_it_is_not_ready_while_something_is_missing(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.control.admin.create_topic(TopicSpec("t", 2))
+        assert await broker.groups.ensure_offsets_topic() == 0
+        broker.control.membership.controller_id = -1
+        assert broker.partitions.stop("t", 0)
+        broker.groups.runtime.load(0, 1)
+        next(iter(broker.groups.runtime.shards.values())).loading = True
+        assert not_ready(broker) == [
+            "no controller is known",
+            "1 partitions of this broker have no role yet",
+            "1 partitions of __consumer_offsets are being loaded",
+        ]
+
+    run(scenario, tmp_path)
+
+
 def test_it_is_off_by_default(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         assert broker.metrics.port is None
@@ -78,13 +143,16 @@ def test_every_metric_has_a_value(tmp_path: Path) -> None:
         answers: list[Any] = []
         value = StoredOffset(1, -1, "", broker.groups.now_ms())
         broker.groups.submit(OffsetCommit(answers.append, "g", -1, "", None, [("t", 0, value)]))
+        cause = {"cause": "member_left"}
+        closed = {"causes": [cause, cause], "duration_ms": 3000, "members": [{"pause_ms": None}, {"pause_ms": 1500}]}
+        broker.groups.rebalance_figures.add([Evidence("g", 0, closed)])
+        await ask_api_versions(broker)
         values = await scrape(broker)
         names = {name for name, _ in values}
-        assert {metric.declaration.name for metric in BROKER_METRICS} == names
+        assert {metric.declaration.name for metric in BROKER_METRICS} == names - set(PROCESS_METRICS)
         expected = {
             ("kafka_server_brokertopicmetrics_messagesin_total", ("t",)): 3,
             ("kafka_server_brokertopicmetrics_messagesin_total", ("__consumer_offsets",)): 1,
-            ("kafka_network_requestmetrics_requests_total", ("Produce",)): 0,
             ("kafka_server_replicamanager_partitioncount", ()): 4,
             ("kafka_controller_kafkacontroller_globaltopiccount", ()): 2,
             ("kafka_coordinator_group_groupmetadatamanager_numgroups", ()): 1,
@@ -95,9 +163,56 @@ def test_every_metric_has_a_value(tmp_path: Path) -> None:
             ("ottla_group_coordinators", ("down",)): 0,
             ("ottla_group_coordinator_state", ("g",)): 2,
             ("ottla_group_requests_total", ()): 1,
+            ("kafka_network_requestmetrics_requests_total", ("ApiVersions", "0")): 1,
+            ("kafka_server_brokertopicmetrics_bytesin_total", ("t",)): len(batch),
+            ("kafka_server_brokertopicmetrics_totalproducerequests_total", ("t",)): 1,
+            ("kafka_server_replicafetchermanager_maxlag", ("Replica",)): 0,
+            ("kafka_server_delayedoperationpurgatory_purgatorysize", ("Fetch",)): 0,
+            ("kafka_log_log_size", ("0", "t")): len(batch),
+            ("kafka_cluster_partition_insyncreplicascount", ("1", "t")): 1,
+            ("kafka_topic_partition_current_offset", ("0", "t")): 3,
+            ("kafka_topic_partition_leader_is_preferred", ("0", "t")): 1,
+            ("kafka_topic_partitions", ("t",)): 2,
+            ("kafka_brokers", ()): 1,
+            ("kafka_consumergroup_current_offset", ("g", "0", "t")): 1,
+            ("kafka_consumergroup_lag", ("g", "0", "t")): 2,
+            ("kafka_consumergroup_lag_sum", ("g", "t")): 2,
+            ("kafka_consumergroup_members", ("g",)): 0,
+            ("ottla_group_rebalance_causes_total", ("member_left", "g")): 1,
+            ("ottla_group_rebalance_seconds_total", ("g",)): 3,
+            ("ottla_group_last_pause_seconds", ("g",)): 1.5,
+            ("ottla_ready", ()): 1,
         }
         assert {key: values[key] for key in expected} == expected
         assert values["ottla_unflushed_bytes", ()] > 0
+        # The records were written at 1 ms of the Unix epoch.
+        assert values["ottla_consumergroup_lag_seconds", ("g", "t")] > 1e9
+
+    run(scenario, tmp_path)
+
+
+def test_the_age_of_unread_records_is_left_out_where_it_is_cold_or_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.control.admin.create_topic(TopicSpec("t", 1))
+        partition = broker.partitions.get("t", 0)
+        assert partition is not None
+        batch = bytearray(encode_batch([Record(0, broker.clock.now_ms() - 5_000, b"k", b"v")]))
+        broker.partitions.append(partition, memoryview(batch), CLIENT)
+        assert await broker.groups.ensure_offsets_topic() == 0
+        value = StoredOffset(0, -1, "", broker.groups.now_ms())
+        broker.groups.submit(OffsetCommit(lambda _: None, "g", -1, "", None, [("t", 0, value)]))
+        name = ("ottla_consumergroup_lag_seconds", ("g", "t"))
+        assert (await scrape(broker))[name] >= 5
+        with monkeypatch.context() as patched:
+            patched.setattr("ottla.env.disk.RealFile.is_warm", lambda *_: False)
+            assert name not in await scrape(broker)
+        assert name in await scrape(broker)
+        monkeypatch.setattr(group_lag, "MOST_AGES", 0)
+        values = await scrape(broker)
+        assert name not in values
+        assert values["kafka_consumergroup_lag", ("g", "0", "t")] == 1
 
     run(scenario, tmp_path)
 
@@ -119,7 +234,11 @@ def test_connections_are_counted_after_their_end_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("request_line", "status", "body"),
     [
-        (b"GET / HTTP/1.1", "404 Not Found", b"the metrics are at /metrics\n"),
+        (
+            b"GET / HTTP/1.1",
+            "404 Not Found",
+            b"the metrics are at /metrics, the health at /health/live and /health/ready\n",
+        ),
         (b"POST /metrics HTTP/1.1", "405 Method Not Allowed", b"only GET is served\n"),
         (b"HEAD /metrics?x=1 HTTP/1.0", "200 OK", b""),
         (b"\x00\xff", "405 Method Not Allowed", b"only GET is served\n"),

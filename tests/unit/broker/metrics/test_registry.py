@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.broker.metrics.registry import MetricDeclaration, MetricsRegistry, text_of
+from ottla.broker.coordinators.rebalance_figures import MOST_GROUPS, RebalanceFigures
+from ottla.broker.metrics.registry import MOST_VALUES, MetricDeclaration, MetricsRegistry, text_of
+from ottla.broker.request_figures import TIMED_EVERY, TIMES_KEPT, RequestFigures
 from ottla.broker.upkeep import LoopLag
+from ottla.groups.evidence import Evidence
 
 pytestmark = pytest.mark.spec("U3")
 
@@ -36,6 +39,43 @@ def test_one_that_cannot_be_read_leaves_the_others(caplog: pytest.LogCaptureFixt
     registry.add(LAG, lambda: [((), 1.0)])
     assert [reading.declaration for reading in registry.read()] == [LAG]
     assert "requests_total cannot be read" in caplog.text
+
+
+def test_one_with_too_many_values_is_left_out_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    registry = MetricsRegistry()
+    registry.add(REQUESTS, lambda: [((str(number),), 1.0) for number in range(MOST_VALUES + 1)])
+    registry.add(LAG, lambda: [((), 1.0)])
+    for _ in range(2):
+        assert [reading.declaration for reading in registry.read()] == [LAG]
+    assert caplog.text.count("requests_total is left out: it has more than 5000 values") == 1
+
+
+def test_requests_are_counted_by_version_and_some_are_timed() -> None:
+    figures = RequestFigures(3)
+    timed = [figures.taken_up(version) for version in [2] * TIMED_EVERY + [0]]
+    assert timed == [True] + [False] * (TIMED_EVERY - 1) + [True]
+    assert figures.by_version == [1, 0, TIMED_EVERY]
+    assert figures.quantiles_ms((0.5,)) == []
+    figures.times_ms.extend(map(float, range(TIMES_KEPT + 100)))
+    assert figures.quantiles_ms((0.5, 0.999)) == [100.0 + TIMES_KEPT // 2, 99.0 + TIMES_KEPT]
+
+
+def test_figures_of_rebalances_are_kept_of_the_groups_that_rebalanced_last() -> None:
+    figures = RebalanceFigures()
+    closed = {"causes": [], "duration_ms": 1, "members": []}
+    for number in (*range(MOST_GROUPS), 0, MOST_GROUPS):
+        figures.add([Evidence(str(number), 0, closed)])
+    assert len(figures.groups) == MOST_GROUPS
+    assert "1" not in figures.groups
+    assert figures.groups["0"].causes == {"unknown": 2}
+
+
+def test_the_part_of_the_time_without_work() -> None:
+    lag = LoopLag()
+    lag.worked(1.0, 10.0)
+    assert lag.idle_share == 1.0
+    lag.worked(1.25, 11.0)
+    assert lag.idle_share == 0.75
 
 
 def test_a_name_is_added_once() -> None:

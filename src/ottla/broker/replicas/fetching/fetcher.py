@@ -419,7 +419,6 @@ class ReplicaFetcher:
         self._moved_back(key, partition)
 
     def _moved_back(self, key: PartitionKey, partition: Partition) -> None:
-        partition.loaded_end_offset = min(partition.loaded_end_offset, partition.log.log_end_offset)
         self._was_cut = True
         self.machine.moved(key, partition.leader_epoch, ends_of(partition.log))
 

@@ -1,0 +1,40 @@
+"""Traffic of the partitions here, appended and read: plain counters for the metrics."""
+
+from __future__ import annotations
+
+from ottla.wire.errors import ErrorCode
+
+#: The errors of batches that are larger than a setting allows.
+TOO_LARGE = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
+
+
+class TopicTraffic:
+    """The counters of one topic's partitions that are or were led here, or read here; they never fall."""
+
+    __slots__ = (
+        "appends",
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_appends",
+        "failed_reads",
+        "reads",
+        "records_in",
+    )
+
+    def __init__(self) -> None:
+        self.appends = 0
+        self.failed_appends = 0
+        self.records_in = 0
+        self.bytes_in = 0
+        self.bytes_rejected = 0
+        self.reads = 0
+        self.failed_reads = 0
+        #: Bytes of records for consumers.
+        self.bytes_out = 0
+
+    def refused(self, error: ErrorCode, size: int) -> None:
+        """Count an append of `size` bytes that was refused."""
+        self.failed_appends += 1
+        if error in TOO_LARGE:
+            self.bytes_rejected += size
