@@ -28,3 +28,9 @@ def built_program(name: str) -> Path:
 def promtool_executable() -> str | None:
     """Prometheus's promtool: on the path, or where `./run test --all` puts it."""
     return shutil.which("promtool", path=os.pathsep.join((os.environ["PATH"], str(PROJECT / ".cache" / "promtool"))))
+
+
+def site_python() -> Path | None:
+    """The Python that has Sphinx: in `OTTLA_SITE`, else in `.cache/site`."""
+    python = Path(os.environ.get("OTTLA_SITE") or PROJECT / ".cache" / "site") / "bin" / "python"
+    return python if python.exists() else None
