@@ -1,7 +1,7 @@
 """The documentation as a site, for Sphinx: `./run docs --site DIR`. Its pages are the files of docs/ as they are.
 
-docs/index.md says which pages there are, and in which order: each of its sections is one of the site's. The pages of
-docs/tour come before those on Spark, unless the index lists them.
+docs/index.md says which pages there are, and in which order: each of its sections is one of the site's. Pages of
+docs/tour that it does not list follow those that it lists, or come before those on Spark.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def add_contents(_app: Sphinx, name: str, source: list[str]) -> None:
     sections = [(text.partition("\n")[0], pages_in(text)) for text in source[0].split("\n## ")[1:]]
     listed = {page for _, pages in sections for page in pages}
     tour = sorted(f"docs/tour/{path.stem}" for path in (ROOT / "docs" / "tour").glob("*.md"))
-    if left := [page for page in tour if page not in listed]:
+    left = [page for page in tour if page not in listed]
+    if here := [pages for _, pages in sections if any(page.startswith("docs/tour/") for page in pages)]:
+        here[0].extend(left)
+    elif left:
         at = next(number for number, (heading, _) in enumerate(sections) if heading.startswith("Spark"))
         sections.insert(at, ("The tour", left))
     for heading, pages in sections:
