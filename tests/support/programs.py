@@ -38,3 +38,9 @@ def prometheus_executable() -> str | None:
 def _of_prometheus(name: str) -> str | None:
     folder = str(PROJECT / ".cache" / "prometheus")
     return shutil.which(name, path=os.pathsep.join((os.environ["PATH"], folder)))
+
+
+def site_python() -> Path | None:
+    """The Python that has Sphinx: in `OTTLA_SITE`, else in `.cache/site`."""
+    python = Path(os.environ.get("OTTLA_SITE") or PROJECT / ".cache" / "site") / "bin" / "python"
+    return python if python.exists() else None

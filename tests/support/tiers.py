@@ -20,7 +20,9 @@ LONG_MARKER = "long"
 #: Holds the name of the tier that a run has last, for its workers and what they start.
 TIER_VARIABLE = "OTTLA_TIER"
 #: What these tests need takes long to build or fetch.
-NEEDS_OF_WHOLE_RUNS = frozenset(("needs_examples", "needs_programs", "needs_prometheus", "needs_promtool"))
+NEEDS_OF_WHOLE_RUNS = frozenset(
+    ("needs_examples", "needs_programs", "needs_prometheus", "needs_promtool", "needs_site")
+)
 
 
 class Tier(IntEnum):

@@ -22,6 +22,7 @@ PAGES = {
     "docs/operations.md": [],
     "docs/produce-consume.md": [],
     "docs/profiles.md": [],
+    "docs/what-people-ask.md": [],
     "docs/spark.md": [pytest.mark.needs_java],
     "docs/pipelines.md": [pytest.mark.needs_java],
     "docs/pipelines-lake.md": [pytest.mark.needs_java],
