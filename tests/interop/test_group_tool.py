@@ -15,14 +15,13 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.brokers import RunningBroker
-from support.java import java_tool
+from support.java import GROUP_TOOL, java_tool
 from support.ottla_server import OttlaServer
 from support.processes import ServerProcess, run_tool
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("G2", "U2")]
 
-KAFKA_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 RECORDS = 30
 
 
@@ -54,7 +53,7 @@ def tool(broker: RunningBroker) -> Tool:
 @pytest.fixture
 def kafka_tool(broker: RunningBroker) -> Callable[..., str]:
     def run(*arguments: str) -> str:
-        return java_tool(KAFKA_TOOL, "--bootstrap-server", broker.bootstrap, "--timeout", "30000", *arguments).stdout
+        return java_tool(GROUP_TOOL, "--bootstrap-server", broker.bootstrap, "--timeout", "30000", *arguments).stdout
 
     return run
 

@@ -11,14 +11,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.brokers import RunningBroker
-from support.java import java_command, java_tool
+from support.java import GROUP_TOOL, java_command, java_tool
 from support.processes import ServerProcess
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow]
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
-GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSOLE_PRODUCER = "kafka.tools.ConsoleProducer"
 PRODUCER_PERF = "org.apache.kafka.tools.ProducerPerformance"
@@ -100,17 +99,17 @@ def test_a_group_is_administered(tool: Any, unique: str) -> None:
     produce(tool, unique, [f"{number}" for number in range(50)])
     group = f"{unique}-group"
     assert len(consume(tool, unique, 50, "--from-beginning", "--group", group)) == 50
-    assert group in tool(GROUPS, "--list").splitlines()
-    described = tool(GROUPS, "--describe", "--group", group)
+    assert group in tool(GROUP_TOOL, "--list").splitlines()
+    described = tool(GROUP_TOOL, "--describe", "--group", group)
     rows = [line.split() for line in described.splitlines() if line.startswith(group)]
     assert sum(int(row[3]) for row in rows) == 50, described
     assert {row[5] for row in rows} == {"0"}, "the lag"
-    assert "Empty" in tool(GROUPS, "--describe", "--group", group, "--state")
-    tool(GROUPS, "--reset-offsets", "--to-earliest", "--topic", unique, "--execute", "--group", group)
-    rows = [line.split() for line in tool(GROUPS, "--describe", "--group", group).splitlines() if unique in line]
+    assert "Empty" in tool(GROUP_TOOL, "--describe", "--group", group, "--state")
+    tool(GROUP_TOOL, "--reset-offsets", "--to-earliest", "--topic", unique, "--execute", "--group", group)
+    rows = [line.split() for line in tool(GROUP_TOOL, "--describe", "--group", group).splitlines() if unique in line]
     assert {row[3] for row in rows} == {"0"}
-    tool(GROUPS, "--delete", "--group", group)
-    assert group not in tool(GROUPS, "--list").splitlines()
+    tool(GROUP_TOOL, "--delete", "--group", group)
+    assert group not in tool(GROUP_TOOL, "--list").splitlines()
 
 
 def test_offsets_and_deleted_records(tool: Any, unique: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.java import (
     CLASS_ARCHIVE,
+    GROUP_TOOL,
     QUICK_START,
     TOOL_TIMEOUT_S,
     archive_made_of,
@@ -28,7 +29,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "golden" / "wire" / "ErrorCodes.j
 TOOLS = (
     ("org.apache.kafka.tools.TopicCommand", "--create", "--topic", "t", "--partitions", "2"),
     ("org.apache.kafka.tools.TopicCommand", "--list"),
-    ("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--list"),
+    (GROUP_TOOL, "--list"),
     ("kafka.admin.ConfigCommand", "--describe", "--entity-type", "topics"),
     ("kafka.tools.ConsoleProducer", "--topic", "t"),
     (

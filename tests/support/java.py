@@ -14,6 +14,8 @@ from support.processes import run_tool
 PROJECT = Path(__file__).resolve().parents[2]
 OLDEST_JAVA = 17
 TOOL_TIMEOUT_S = 180.0
+#: Apache Kafka's tool for groups; it waits five seconds for an answer unless it is started with another time.
+GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 #: Short-lived processes: the quick compiler only, classes shared with the runtime's archive, a small heap.
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 #: Classes of Apache Kafka's programs as a JVM maps them, made by `support.class_archive`; `.made-of` beside it.
@@ -142,6 +144,8 @@ def java_command(*arguments: str, options: tuple[str, ...] = QUICK_START, beside
     java, libs = java_executable(), kafka_libs()
     if java is None or libs is None:
         raise AssertionError("Java or Apache Kafka's jars are missing; mark the test needs_kafka")
+    if arguments[:1] == (GROUP_TOOL,) and "--timeout" not in arguments:
+        arguments = (*arguments, "--timeout", str(int(TOOL_TIMEOUT_S * 1000)))
     archive = class_archive()
     if archive is not None and options[: len(QUICK_START)] == QUICK_START:
         options = (*options, f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off")

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from interop.cluster.mixes import mix
-from support.java import java_command, streams_libs
+from support.java import GROUP_TOOL, java_command, streams_libs
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, free_port
 from support.processes import ServerProcess
@@ -299,8 +299,7 @@ def test_mirror_maker_copies_to_three_brokers(cluster: TappedCluster, tmp_path: 
             assert Counter(value for _, value in reader.found) == Counter(values)
 
             def committed() -> str:
-                tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-                return cluster.tool(tool, "--describe", "--group", "shoppers")
+                return cluster.tool(GROUP_TOOL, "--describe", "--group", "shoppers")
 
             wait_until(
                 lambda: "west.orders" in committed(), lambda: f"{committed()}{program.output_tail()}", WAIT_S, 1.0

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from support.acknowledged_load import AcknowledgedLoad
 from support.cluster_load import verify_over_the_wire
-from support.java import java_tool
+from support.java import GROUP_TOOL, java_tool
 from support.tapped_cluster import TappedCluster
 from support.waiting import wait_until
 
@@ -27,7 +27,6 @@ CLUSTER = "org.apache.kafka.tools.ClusterTool"
 VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
-GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 #: Of `kafka-topics --describe`: partition, leader, replicas, ISR.
 _DESCRIBED = re.compile(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)")
 BROKERS = {1, 2, 3}
@@ -179,21 +178,21 @@ def test_groups_on_all_coordinators(cluster: TappedCluster) -> None:
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": name})
         consumer.commit(offsets=[TopicPartition("grouped", 0, number)], asynchronous=False)
         consumer.close()
-    assert set(names) <= set(cluster.tool(GROUPS, "--list").split())
+    assert set(names) <= set(cluster.tool(GROUP_TOOL, "--list").split())
     coordinators = set()
     for number, name in enumerate(names):
         row = next(
-            line for line in cluster.tool(GROUPS, "--describe", "--group", name).splitlines() if "grouped" in line
+            line for line in cluster.tool(GROUP_TOOL, "--describe", "--group", name).splitlines() if "grouped" in line
         )
         assert row.split()[1:6] == ["grouped", "0", str(number), str(load.count), str(load.count - number)]
-        state = cluster.tool(GROUPS, "--describe", "--state", "--group", name)
+        state = cluster.tool(GROUP_TOOL, "--describe", "--state", "--group", name)
         coordinators.update(re.findall(r"\(([123])\)", state))
     assert len(coordinators) > 1
-    cluster.tool(GROUPS, "--reset-offsets", "--group", names[3], "--topic", "grouped", "--to-earliest", "--execute")
+    cluster.tool(GROUP_TOOL, "--reset-offsets", "--group", names[3], "--topic", "grouped", "--to-earliest", "--execute")
     row = next(
-        line for line in cluster.tool(GROUPS, "--describe", "--group", names[3]).splitlines() if "grouped" in line
+        line for line in cluster.tool(GROUP_TOOL, "--describe", "--group", names[3]).splitlines() if "grouped" in line
     )
     assert row.split()[3] == "0"
-    told = cluster.tool(GROUPS, "--delete", *(part for name in names for part in ("--group", name)))
+    told = cluster.tool(GROUP_TOOL, "--delete", *(part for name in names for part in ("--group", name)))
     assert "was successful" in told, told
-    assert not set(names) & set(cluster.tool(GROUPS, "--list").split())
+    assert not set(names) & set(cluster.tool(GROUP_TOOL, "--list").split())

@@ -14,7 +14,7 @@ from ottla.client.sync import Client
 from support.apache import ApacheKafka
 from support.brokers import RunningBroker
 from support.filled_topics import fill_topic, read_topic
-from support.java import java_tool
+from support.java import GROUP_TOOL, java_tool
 from support.ottla_server import OttlaServer
 from support.records_of_tests import numbered
 
@@ -83,8 +83,9 @@ def test_queries_at_once_have_their_own_groups(
 
 def committed(broker: RunningBroker, group: str) -> dict[int, tuple[int, int]]:
     """Offset and lag of each partition, as Apache Kafka's tool shows them."""
-    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    shown = java_tool(tool, "--bootstrap-server", broker.bootstrap, "--describe", "--group", group, check=False).stdout
+    shown = java_tool(
+        GROUP_TOOL, "--bootstrap-server", broker.bootstrap, "--describe", "--group", group, check=False
+    ).stdout
     lines = [line.split() for line in shown.splitlines() if line.startswith(group)]
     return {int(line[2]): (int(line[3]), int(line[5])) for line in lines}
 

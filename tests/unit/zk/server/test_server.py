@@ -351,14 +351,14 @@ def test_a_client_that_does_not_read_its_events_is_cut_off(monkeypatch: pytest.M
 
 
 def test_limits_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "SESSIONLESS_S", 0.01)
-
     async def body() -> None:
         async with Served().running() as served:
-            idle = await in_thread(lambda: RawClient(served.server.port))
-            with pytest.raises(ConnectionError):
-                await in_thread(idle.read_frame)
-            idle.close()
+            with monkeypatch.context() as patch:
+                patch.setattr(server_module, "SESSIONLESS_S", 0.01)
+                idle = await in_thread(lambda: RawClient(served.server.port))
+                with pytest.raises(ConnectionError):
+                    await in_thread(idle.read_frame)
+                idle.close()
             for _ in range(8):
                 await served.client()
             ninth = await in_thread(lambda: RawClient(served.server.port))
