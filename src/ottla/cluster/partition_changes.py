@@ -64,7 +64,7 @@ class PartitionChanges:
         #: All that are registered: more than the live ones while the deaths of former registrations are not written.
         self.registered: Mapping[int, LiveBroker] = {}
         self.reassignments = Reassignments(state, pending, self.put)
-        self.balance = LeaderBalance(state, pending, self.put_in_parts)
+        self.balance = LeaderBalance(state, pending, self.put_in_slices)
         #: Whether elections of topics with a change under way were put off.
         self._is_put_off = False
 
@@ -133,7 +133,7 @@ class PartitionChanges:
 
     def elect_leaders(self, then: Callable[[Written | None], list[Effect]] = nothing) -> list[Effect]:
         """Elect leaders for partitions without a live one, and remove dead replicas from ISRs; `then` follows."""
-        return self.put_in_parts(self._unsettled(), then)
+        return self.put_in_slices(self._unsettled(), then)
 
     def _unsettled(self) -> Iterator[ChangedState | None]:
         """The partitions that need another leader or ISR, with their states then; sets a timer for those put off.
@@ -165,7 +165,7 @@ class PartitionChanges:
                 looked_at = 0
                 yield None
 
-    def put_in_parts(
+    def put_in_slices(
         self,
         found: Iterator[ChangedState | None],
         then: Callable[[Written | None], list[Effect]],
@@ -179,13 +179,13 @@ class PartitionChanges:
         changed = begun if begun is not None else {}
         for each in islice(found, MOST_AT_ONCE - len(changed)):
             if each is None:
-                return self._pending.later(lambda: self.put_in_parts(found, then, changed))
+                return self._pending.later(lambda: self.put_in_slices(found, then, changed))
             changed[each[0]] = each[1]
 
         def go_on(outcome: Written) -> list[Effect]:
             if outcome.failure is not None or len(changed) < MOST_AT_ONCE:
                 return then(outcome)
-            return self.put_in_parts(found, then)
+            return self.put_in_slices(found, then)
 
         effects: list[Effect] = []
         if self._is_put_off:
@@ -296,7 +296,7 @@ class PartitionChanges:
             return [Answer(event.token, ShutdownProgress(remaining))]
 
         effects: list[Effect] = [Report(f"broker {broker_id} shuts down"), *self._notifier.stop_followers(broker_id)]
-        return effects + self.put_in_parts(self._handed_over(broker_id), progress)
+        return effects + self.put_in_slices(self._handed_over(broker_id), progress)
 
     def _handed_over(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionImage]]:
         """The partitions that continue without a broker that shuts down, with their states then."""

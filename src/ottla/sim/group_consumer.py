@@ -355,10 +355,10 @@ class SimulatedConsumer:
         read = decode_assignment(assignment)
         assert isinstance(read, Assignment), read
         wanted = set(read.partitions.get(TOPIC, ()))
-        given_up, added = self.owned - wanted, wanted - self.owned
-        if given_up:
-            self._commit_now(given_up, now_ms)
-            self._release(given_up)
+        revoked, added = self.owned - wanted, wanted - self.owned
+        if revoked:
+            self._commit_now(revoked, now_ms)
+            self._release(revoked)
             self.membership.request_rejoin("need to revoke partitions and re-join")
         who = GroupMetadata(GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
         self._assignor.on_assignment(read, who)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.cli.profile.commands import show_figures
+from ottla.cli.profile.commands import show_result
 from ottla.cli.terminal import Terminal
 from ottla.profiles.checker import Checked
 from ottla.profiles.latencies import Latencies
@@ -95,7 +95,7 @@ def test_a_result_survives_its_way_from_the_process() -> None:
 
 def test_the_table() -> None:
     stream = io.StringIO()
-    show_figures(Terminal(stream, width=None, colours=False), figures(load(), replace(WELL, lost=3), refused=7))
+    show_result(Terminal(stream, width=None, colours=False), figures(load(), replace(WELL, lost=3), refused=7))
     text = stream.getvalue()
     assert text.startswith("payments: 12 partitions with 3 replicas, 2 producers, 200-byte values\n")
     lines = [line.split("  ") for line in text.splitlines()]
@@ -106,5 +106,5 @@ def test_the_table() -> None:
     assert "  an error of the producers: the broker is gone\n" in text
     assert text.endswith("broken: 3 acknowledged records are lost\nbroken: 7 records were not acknowledged\n")
     again = io.StringIO()
-    show_figures(Terminal(again, width=None, colours=False), figures(load()))
+    show_result(Terminal(again, width=None, colours=False), figures(load()))
     assert again.getvalue().endswith("kept: all that the profile promises\n")

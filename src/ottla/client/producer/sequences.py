@@ -112,16 +112,16 @@ class Sequences:
             known.last_acked = last
         self._remove(known, batch)
 
-    def split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """Replace a batch by `parts`, which share its numbers."""
+    def split(self, batch: ProducerBatch, splits: Iterable[ProducerBatch]) -> None:
+        """Replace a batch by `splits`, which share its numbers."""
         known = self._of(batch.partition)
         place = known.in_flight.index(batch)
         sequence = batch.base_sequence
         following = []
-        for part in parts:
-            part.renumber(batch.producer_id, batch.producer_epoch, sequence, is_new=True)
-            sequence = _after(sequence, part.record_count)
-            following.append(part)
+        for split in splits:
+            split.renumber(batch.producer_id, batch.producer_epoch, sequence, is_new=True)
+            sequence = _after(sequence, split.record_count)
+            following.append(split)
         known.in_flight[place : place + 1] = following
 
     def can_retry(self, batch: ProducerBatch, code: int | None) -> bool | None:

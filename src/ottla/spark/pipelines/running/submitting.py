@@ -91,8 +91,8 @@ def shown(line: Sequence[str]) -> str:
     """The line as a shell takes it, one option a line."""
     import shlex
 
-    words = [shlex.quote(word) for word in line]
-    text = words[0]
-    for word in words[1:]:
-        text += f" \\\n  {word}" if word.startswith("--") or word.endswith(".py") else f" {word}"
+    arguments = [shlex.quote(argument) for argument in line]
+    text = arguments[0]
+    for argument in arguments[1:]:
+        text += f" \\\n  {argument}" if argument.startswith("--") or argument.endswith(".py") else f" {argument}"
     return text
