@@ -17,8 +17,7 @@ from ottla.spark.pipelines.queries.batches import BatchFunction
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.schemas import schema_in_use
 from ottla.spark.pipelines.queries.sources import check_told_apart, read_options, source_view, with_watermark
-from ottla.spark.pipelines.queries.starting import decide_start, starting_option
-from ottla.spark.pipelines.queries.state import step_with_state
+from ottla.spark.pipelines.queries.starting import decide_start, starting_option, step_with_state
 from ottla.spark.pipelines.queries.static_table_source import table_view
 from ottla.spark.pipelines.settings.model import (
     NewFields,
