@@ -93,14 +93,14 @@ class PartitionChanges:
         if registered.keys() == survivors.keys():
             effects += self._notifier.notify(_brokers(state))
 
-        def go_on() -> list[Effect]:
+        def proceed() -> list[Effect]:
             left = self._deletions.brokers_gone(gone) if gone else []
             if gone or is_pending:
                 return left + self.elect_leaders(self._deaths_written)
             is_born = registered.keys() != survivors.keys()
             return left + (self._born() if is_born else self.elect_leaders())
 
-        return effects + self._notifier.refresh(gone, go_on)
+        return effects + self._notifier.refresh(gone, proceed)
 
     def _deaths_written(self, outcome: Written | None = None) -> list[Effect]:
         """Continue with the new registrations once the deaths are written, so that no broker follows an old leader."""
@@ -182,7 +182,7 @@ class PartitionChanges:
                 return self._pending.later(lambda: self.put_in_slices(found, then, changed))
             changed[each[0]] = each[1]
 
-        def go_on(outcome: Written) -> list[Effect]:
+        def proceed(outcome: Written) -> list[Effect]:
             if outcome.failure is not None or len(changed) < MOST_AT_ONCE:
                 return then(outcome)
             return self.put_in_slices(found, then)
@@ -191,7 +191,7 @@ class PartitionChanges:
         if self._is_put_off:
             self._is_put_off = False
             effects.append(SetTimer(ELECTIONS, self._state.now_ms + RETRY_MS))
-        return effects + (self.put(changed, go_on) if changed else then(None))
+        return effects + (self.put(changed, proceed) if changed else then(None))
 
     def put(
         self, changed: Mapping[PartitionKey, PartitionImage], then: Callable[[Written], list[Effect]] = nothing
@@ -346,7 +346,7 @@ class PartitionChanges:
         if is_unclean:
             if known.leader in state.live:
                 return TopicRefusal(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message)
-            elected = elect(known, alive, electable, unclean=True) or self._begin_anew(key, known)
+            elected = elect(known, alive, electable, unclean=True) or self._elect_with_empty_log(key, known)
             if elected is None:
                 return TopicRefusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is alive")
             return elected
@@ -357,7 +357,7 @@ class PartitionChanges:
             return TopicRefusal(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message)
         return preferred
 
-    def _begin_anew(self, key: PartitionKey, known: PartitionImage) -> PartitionImage | None:
+    def _elect_with_empty_log(self, key: PartitionKey, known: PartitionImage) -> PartitionImage | None:
         """Elect the first live broker, with an empty log, if all live ones lost theirs; None: none is alive.
 
         Only an unclean election that was asked for does this. A broker whose log directory has failed refuses again.

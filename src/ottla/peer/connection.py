@@ -420,7 +420,7 @@ class PeerConnection:
             self._close(self._unreadable(error))
             return
         if isinstance(answers, FrameRefusal):
-            self._close(_what_it_is(self.address, answers))
+            self._close(_foreign_server(self.address, answers))
             return
         if answers and self.offered:
             self._was_used = True
@@ -432,7 +432,7 @@ class PeerConnection:
                 timer.cancel()
 
 
-def _what_it_is(address: str, refusal: FrameRefusal) -> ClientError:
+def _foreign_server(address: str, refusal: FrameRefusal) -> ClientError:
     """Error for a server that is not a broker, by the four bytes that were read as the size of a frame."""
     beginning = struct.pack(">i", refusal.size)
     if beginning.startswith(TLS_ALERT):

@@ -148,7 +148,7 @@ class ConsumerCoordinator:
         while membership.wants_poll(self._now_ms()):
             self._raise_failure()
             try:
-                if not await self._go_on(deadline_ms):
+                if not await self._advance(deadline_ms):
                     break
             finally:
                 self._changed()
@@ -160,7 +160,7 @@ class ConsumerCoordinator:
         if failure is not None:
             raise failure
 
-    async def _go_on(self, deadline_ms: float) -> bool:
+    async def _advance(self, deadline_ms: float) -> bool:
         """Do the next step of a rebalance; False if it has to wait."""
         membership = self.membership
         if membership.assignment is not None:

@@ -36,7 +36,7 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
-NOBODY_YET = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+NO_IDENTITY = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class PartitionSequence:
@@ -45,7 +45,7 @@ class PartitionSequence:
     __slots__ = ("identity", "in_flight", "last_acked", "next")
 
     def __init__(self) -> None:
-        self.identity = NOBODY_YET
+        self.identity = NO_IDENTITY
         self.next = 0
         self.last_acked = NO_SEQUENCE
         self.in_flight: list[ProducerBatch] = []
@@ -61,10 +61,10 @@ class PartitionSequence:
 
 
 class Sequences:
-    """The sequence numbers of all partitions under one identity; `identity` is NOBODY_YET until a broker assigns it."""
+    """Sequence numbers of all partitions under one identity; `identity` is NO_IDENTITY until a broker assigns one."""
 
     def __init__(self) -> None:
-        self.identity = NOBODY_YET
+        self.identity = NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
         #: Partitions with a batch that failed, and the number after it.
         self._unresolved: dict[TopicPartition, int] = {}
@@ -176,7 +176,7 @@ class Sequences:
         if not self._to_renumber:
             return False
         if self.identity.epoch >= MAX_EPOCH:
-            self.identity = NOBODY_YET
+            self.identity = NO_IDENTITY
             return True
         if self.has_identity:
             self.take(ProducerIdentity(self.identity.producer_id, self.identity.epoch + 1))

@@ -36,7 +36,7 @@ from ottla.spark.source.partitions import (
     TopicIds,
     average_record_bytes,
     check_identities,
-    check_not_made_anew,
+    check_not_recreated,
     check_retained,
     check_selected,
     earliest_offsets,
@@ -116,10 +116,10 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
         newest = self._last_batch_ends_at
         if newest is None:
             newest = self._with_retries(lambda: self._newest_after(selected))
-        remade = self._identities.made_anew(self._found, done)
+        remade = self._identities.recreated(self._found, done)
         check_identities(remade, done, fail=fail)
         newest = {each: offset for each, offset in newest.items() if each.topic not in remade}
-        check_not_made_anew(
+        check_not_recreated(
             newest, {each: offset for each, offset in selected.items() if each.topic not in remade}, fail=fail
         )
         return newest, bool(remade) or len(selected) < len(done)
@@ -195,7 +195,7 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
             newest = self._newest()
         except UnknownTopicError:  # Of a topic that was read before there is more to say.
             there = existing_partitions(self._connected(), self._options.selection)
-            check_not_made_anew(latest_offsets(self._connected(), list(there)), done, fail=True)
+            check_not_recreated(latest_offsets(self._connected(), list(there)), done, fail=True)
             raise
         for _ in range(1, retry.attempts):
             if all(newest.get(each, -1) >= offset for each, offset in done.items()):
