@@ -69,12 +69,13 @@ def _prepare(input_file: Path | None, key: str, time: str, output: Path) -> Feed
 
 def _run(feed: Feed, output: Path, pace_s: float) -> int:
     from ottla.cli.demo_screen import make_screen
+    from ottla.cli.java_home import java_home
     from ottla.client.errors import ClientError
     from ottla.demo.course import DemoFailed, DemoOptions, DemoRun
     from ottla.demo.jobs import JobFailed
     from ottla.demo.loading import LoadFailed
     from ottla.demo.processes import ProcessFailed
-    from ottla.spark.java import JavaNotFound, java_home
+    from ottla.spark.java import JavaNotFound
     from ottla.spark.pipelines.errors import PipelineError
 
     refusals = (DemoFailed, ProcessFailed, LoadFailed, JobFailed, PipelineError, ClientError, JavaNotFound, OSError)

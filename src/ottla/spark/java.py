@@ -12,7 +12,6 @@ and their compiled files replace the archives.
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shlex
 import shutil
@@ -192,14 +191,3 @@ def _feature_version(text: str) -> int | None:
     """17 of `17.0.15` and 8 of `1.8.0_402`, in a release file or the answer to -version."""
     found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
     return int(found.group(1)) if found else None
-
-
-def java_home() -> str | None:
-    """JAVA_HOME where it names a Java that Spark can run on, else None: one is looked for then."""
-    named = os.environ.get("JAVA_HOME")
-    try:
-        if named:
-            find_java(named)
-    except JavaNotFound:
-        return None
-    return named or None

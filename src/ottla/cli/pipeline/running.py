@@ -148,7 +148,7 @@ def _check_before(settings: PipelineSettings, options: RunOptions) -> None:
 
 
 def _session(settings: PipelineSettings, options: RunOptions, stack: ExitStack) -> SparkSession:
-    from ottla.spark.java import java_home
+    from ottla.cli.java_home import java_home
     from ottla.spark.noise import silence_spark
     from ottla.spark.pipelines.running.sessions import close_session, open_session
 
