@@ -178,15 +178,15 @@ class Bench:
         for _ in range(self._plan.warm_up_runs):
             self._java.run(assignor)
         measured: list[tuple[str, float]] = []
-        given: Encoded = {}
+        encoded: Encoded = {}
         for number in range(self._plan.rounds):
             for name in NAMES if number % 2 else reversed(NAMES):
                 if name == OTTLA:
-                    ms, given = _assign(topics, sent, assignor)
+                    ms, encoded = _assign(topics, sent, assignor)
                 else:
                     ms = self._java.run(assignor)
                 measured.append((name, ms))
-        if given != self._java.result():
+        if encoded != self._java.result():
             raise AssertionError(f"{assignor} gave something else than Java's")
         return measured
 

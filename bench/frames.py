@@ -91,14 +91,14 @@ def produce_frame(topic: str, batches: dict[int, bytes], acks: int = 1) -> bytes
 
 def fetch_frame(topic_id: uuid.UUID, partition: int, offset: int, max_bytes: int) -> bytes:
     """A Fetch request without a session for one partition."""
-    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    fetched = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     message = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=max_bytes,
         session_id=0,
         session_epoch=-1,
-        topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+        topics=[FetchTopic(topic_id=topic_id, partitions=[fetched])],
     )
     return request_frame(ApiKey.FETCH, message)
 
@@ -212,8 +212,8 @@ class Caller:
 
     def ends(self, topic: str, indexes: Sequence[int]) -> list[int]:
         """The log end offset of each of these partitions."""
-        asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in indexes]
-        topics = [ListOffsetsTopic(name=topic, partitions=asked)]
+        wanted = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in indexes]
+        topics = [ListOffsetsTopic(name=topic, partitions=wanted)]
         answer = self.call(ApiKey.LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, topics=topics))
         found = answer.topics[0].partitions
         if any(partition.error_code for partition in found):

@@ -248,14 +248,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _make(options: Options, folder: Path) -> AnyBench:
-    plan, given = QUICK if options.quick else FULL, options.arguments
+    plan, arguments = QUICK if options.quick else FULL, options.arguments
     plan = Plan(
-        given.rounds or plan.rounds,
+        arguments.rounds or plan.rounds,
         plan.warm_up_s,
-        int(given.gigabytes * 2**30) if given.gigabytes else plan.moved_bytes,
-        given.throttle_mb or plan.throttle_mb_per_s,
+        int(arguments.gigabytes * 2**30) if arguments.gigabytes else plan.moved_bytes,
+        arguments.throttle_mb or plan.throttle_mb_per_s,
     )
-    return Bench(plan, options.parts, folder, (given.cluster,) if given.cluster else NAMES)
+    return Bench(plan, options.parts, folder, (arguments.cluster,) if arguments.cluster else NAMES)
 
 
 if __name__ == "__main__":

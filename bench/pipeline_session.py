@@ -26,49 +26,49 @@ COMPRESSION = "zstd"
 _NAMES = ", ".join(EVENT_FIELDS)
 
 
-def archive_of_connector(spark: SparkSession, folder: Path, bootstrap: str, **given: Any) -> None:
+def archive_of_connector(spark: SparkSession, folder: Path, bootstrap: str, **job: Any) -> None:
     """What one writes with Spark's own connector: typed columns by `from_json`, and Spark's file sink."""
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": given["topic"], "startingOffsets": "earliest"}
-    options["maxOffsetsPerTrigger"] = str(given["batch"])
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": job["topic"], "startingOffsets": "earliest"}
+    options["maxOffsetsPerTrigger"] = str(job["batch"])
     records = spark.readStream.format(KAFKA_FORMAT).options(**options).load()
     event = f.from_json(f.col("value").cast("string"), EVENT_SCHEMA)
     typed = records.select(event.alias("event"), "partition", "offset", "timestamp")
     rows = typed.select("event.*", "partition", "offset", f.to_date("timestamp").alias(FOLDERS[0]))
-    writer = rows.writeStream.format("parquet").partitionBy(*FOLDERS).option("path", given["target"])
-    writer = writer.option("compression", COMPRESSION).option("checkpointLocation", given["checkpoint"])
+    writer = rows.writeStream.format("parquet").partitionBy(*FOLDERS).option("path", job["target"])
+    writer = writer.option("compression", COMPRESSION).option("checkpointLocation", job["checkpoint"])
     _finish(writer.trigger(availableNow=True).start())
 
 
-def archive_of_ottla(spark: SparkSession, folder: Path, bootstrap: str, **given: Any) -> None:
+def archive_of_ottla(spark: SparkSession, folder: Path, bootstrap: str, **job: Any) -> None:
     """A pipeline of the kind archive, into a table of the same folders; `sql` stands in place of the usual SELECT."""
     from ottla.spark.pipelines.queries.start import start_pipeline
 
-    _finish(start_pipeline(spark, _settings(bootstrap, given)))
+    _finish(start_pipeline(spark, _settings(bootstrap, job)))
 
 
-def _settings(bootstrap: str, given: dict[str, Any]) -> Any:
+def _settings(bootstrap: str, job: dict[str, Any]) -> Any:
     from ottla.spark.pipelines.settings import model
 
     usual = f"SELECT {_NAMES}, partition, offset, CAST(timestamp AS DATE) AS record_day FROM events"
     source = model.SourceSettings(
         name="events",
         bootstrap_servers=bootstrap,
-        group_id=Path(given["checkpoint"]).name,
-        topics=(given["topic"],),
-        max_offsets_per_trigger=given["batch"],
+        group_id=Path(job["checkpoint"]).name,
+        topics=(job["topic"],),
+        max_offsets_per_trigger=job["batch"],
         value_format="json",
         schema=EVENT_SCHEMA,
     )
     sink = model.TableSinkSettings(
-        format="parquet", path=given["target"], partition_by=FOLDERS, compression=COMPRESSION, compact_to_bytes=None
+        format="parquet", path=job["target"], partition_by=FOLDERS, compression=COMPRESSION, compact_to_bytes=None
     )
     return model.PipelineSettings(
         name="bench",
         kind=model.PipelineKind.archive,
-        checkpoint=given["checkpoint"],
+        checkpoint=job["checkpoint"],
         trigger=model.TriggerSettings(available_now=True),
         sources=(source,),
-        steps=(model.StepSettings(name="rows", sql=given.get("sql", usual)),),
+        steps=(model.StepSettings(name="rows", sql=job.get("sql", usual)),),
         sink=sink,
     )
 
@@ -79,12 +79,12 @@ def _finish(query: Any) -> None:
         raise query.exception()
 
 
-def _open(contestant: str, folder: Path, jars: str | None, bootstrap: str, given: dict[str, Any]) -> SparkSession:
+def _open(contestant: str, folder: Path, jars: str | None, bootstrap: str, job: dict[str, Any]) -> SparkSession:
     if contestant == KAFKA_FORMAT:
         return make_session(folder, jars)
     from ottla.spark.pipelines.running.sessions import open_session
 
-    settings = _settings(bootstrap, given)
+    settings = _settings(bootstrap, job)
     return open_session(settings, java_home=None, folder=folder, log_file=folder / "spark.log", attached=False)
 
 

@@ -119,13 +119,13 @@ class Bench:
             folder = self._folder / f"session-{next(self._numbers)}"
             self._sessions.append(ArchiveSession(name, folder, self._broker, self._jars, self._spark_home))
         for session in self._sessions:
-            session.run("archive", **self._given(part, session.name, WARM_UP))
+            session.run("archive", **self._job(part, session.name, WARM_UP))
         for number in range(1, self._plan.rounds + 1):
             written: dict[str, Path] = {}
             for session in self._sessions if number % 2 else reversed(self._sessions):
-                given = self._given(part, session.name, EVENTS)
-                self._add(title, part, session.name, session.run("archive", **given))
-                written[session.name] = Path(given["target"])
+                job = self._job(part, session.name, EVENTS)
+                self._add(title, part, session.name, session.run("archive", **job))
+                written[session.name] = Path(job["target"])
             files = {name: len(list(path.rglob("[!._]*.parquet"))) for name, path in written.items()}
             for name, count in files.items():
                 self.figures.add(title, "files", "number", name, count)
@@ -133,15 +133,15 @@ class Bench:
         while self._sessions:
             self._sessions.pop().stop()
 
-    def _given(self, part: str, name: str, topic: str) -> dict[str, Any]:
+    def _job(self, part: str, name: str, topic: str) -> dict[str, Any]:
         number = next(self._numbers)
-        given: dict[str, Any] = {
+        job: dict[str, Any] = {
             "topic": topic,
             "batch": self._plan.batch,
             "target": str(self._folder / f"archive-{number}"),
             "checkpoint": str(self._folder / f"checkpoint-{number}"),
         }
-        return given | {"sql": THROUGH_SPARK} if part == ROWS and name == OTTLA else given
+        return job | {"sql": THROUGH_SPARK} if part == ROWS and name == OTTLA else job
 
     def _add(self, title: str, part: str, name: str, cost: Cost) -> None:
         python = sum(size for program, size in cost.memory.items() if program != "java")

@@ -43,7 +43,7 @@ class RawMember:
     sock: socket.socket
     member_id: str = ""
     generation_id: int = -1
-    asked: ApiKey | None = None
+    pending: ApiKey | None = None
     at_rest: bool = False
     partitions: int = 0
     received: bytearray = field(default_factory=bytearray)
@@ -120,7 +120,7 @@ class RawGroup:
         while not self._settled():
             self._poll()
         self._prober = None
-        while any(member.asked is not None for member in self.members):
+        while any(member.pending is not None for member in self.members):
             self._poll()
         shared = sum(member.partitions for member in self.members)
         if shared != self._partitions:
@@ -148,15 +148,15 @@ class RawGroup:
         end = _SIZE.size + _SIZE.unpack_from(member.received)[0]
         if len(member.received) < end:
             return
-        frame, key = memoryview(bytes(member.received[_SIZE.size : end])), member.asked
+        frame, key = memoryview(bytes(member.received[_SIZE.size : end])), member.pending
         assert key is not None
         del member.received[:end]
-        member.asked = None
+        member.pending = None
         _, offset = parse_response_header(frame, int(key), VERSIONS[key])
         self._handlers[key](member, decode(API[key].response, frame, VERSIONS[key], offset))
 
     def _ask(self, member: RawMember, key: ApiKey, message: Any) -> None:
-        member.asked = key
+        member.pending = key
         member.sock.sendall(request_frame(key, message))
 
     def _join(self, member: RawMember) -> None:
@@ -216,7 +216,7 @@ class RawGroup:
 
     def _probe(self, member: RawMember) -> None:
         self._prober = member
-        if member.asked is None:
+        if member.pending is None:
             self._heartbeat(member)
 
     def _heartbeat(self, member: RawMember) -> None:
@@ -239,7 +239,7 @@ class RawGroup:
             return
         self._told_generation = generation_id
         for member in self.members:
-            if member.at_rest and member.asked is None and member.generation_id <= generation_id:
+            if member.at_rest and member.pending is None and member.generation_id <= generation_id:
                 self._heartbeat(member)
 
     def _leave_request(self, member: RawMember) -> LeaveGroupRequest:

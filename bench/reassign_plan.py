@@ -25,7 +25,7 @@ from report import table, write_section
 
 from ottla.ops.planning.model import PlanGoal, PlannedBroker, PlannedPartition, PlanRefusal, ReassignmentPlan
 from ottla.ops.planning.planner import plan
-from support.plan_judge import KINDS, Evenness, Given, broken, evenness, fewest_bytes, least_bytes, random_given
+from support.plan_judge import KINDS, Evenness, PlanCase, broken, evenness, fewest_bytes, least_bytes, random_case
 
 CLUSTERS = 1_000
 SMALL = 400
@@ -55,16 +55,16 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def played(given: Given) -> tuple[Outcome, ReassignmentPlan]:
+def played(case: PlanCase) -> tuple[Outcome, ReassignmentPlan]:
     """Plan for a cluster, and judge it."""
     began = time.process_time()
-    made = plan(given.brokers, given.partitions, given.goal)
+    made = plan(case.brokers, case.partitions, case.goal)
     seconds = time.process_time() - began
     assert not isinstance(made, PlanRefusal), made
-    least = least_bytes(given, made).evenness
+    least = least_bytes(case, made).evenness
     ratio = made.moved_bytes / least if least else 1.0 if not made.moved_bytes else float("inf")
-    evens = evenness(given, made.before), evenness(given, made.after)
-    return Outcome(given.what, len(broken(given, made)), ratio, *evens, len(made.left), seconds), made
+    evens = evenness(case, made.before), evenness(case, made.after)
+    return Outcome(case.what, len(broken(case, made)), ratio, *evens, len(made.left), seconds), made
 
 
 def quantile(values: Iterable[float], part: float) -> float:
@@ -101,11 +101,11 @@ def small_clusters() -> tuple[int, int, float, float]:
     """How many of how many plans copy as few bytes as any; how much more the others copy in the mean, and at most."""
     ratios = []
     for seed in range(SMALL):
-        given = random_given(seed, is_small=True)
-        made = plan(given.brokers, given.partitions, given.goal)
+        case = random_case(seed, is_small=True)
+        made = plan(case.brokers, case.partitions, case.goal)
         if isinstance(made, PlanRefusal):
             continue
-        fewest = fewest_bytes(given, made)
+        fewest = fewest_bytes(case, made)
         ratios.append(made.moved_bytes / fewest if fewest else 1.0)
     worse = [each for each in ratios if each > 1]
     return len(ratios) - len(worse), len(ratios), statistics.mean(ratios), max(ratios)
@@ -141,7 +141,7 @@ def large_rows() -> list[list[str]]:
     )
     found = []
     for what, known, goal in goals:
-        outcome, made = played(Given(what, tuple(known), tuple(partitions), goal))
+        outcome, made = played(PlanCase(what, tuple(known), tuple(partitions), goal))
         evens = [percent(each) for each in outcome.after]
         moved = f"{made.moved_bytes / 1e12:.2f}"
         found.append([what, f"{outcome.seconds:.1f}", f"{len(made.moves):,}", moved, f"{outcome.ratio:.2f}", *evens])
@@ -151,7 +151,7 @@ def large_rows() -> list[list[str]]:
 def report() -> str:
     """The section of RESULTS.md."""
     began = time.process_time()
-    outcomes = [played(random_given(seed))[0] for seed in range(CLUSTERS)]
+    outcomes = [played(random_case(seed))[0] for seed in range(CLUSTERS)]
     optimal, tried, mean, most = small_clusters()
     head = ["Goal", "clusters", "hard goals broken", "copied: median", "p90", "most", "bytes", "replicas", "leaders"]
     large_head = ["100,200 replicas", "s of CPU", "moves", "TB copied", "of the least", "bytes", "replicas", "leaders"]

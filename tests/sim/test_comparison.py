@@ -141,7 +141,7 @@ def test_members_of_different_speed_meet_each_others_claims_and_try_again() -> N
     assert [result.conflicts for result in alike] == [0, 0]
     assert zookeeper.conflicts > 0, "a slow member has not released yet what a quick one claims"
     assert zookeeper.retries > 0
-    assert coordinator.conflicts == coordinator.given_up == 0, "the coordinator assigns; nobody claims"
+    assert coordinator.conflicts == coordinator.abandoned == 0, "the coordinator assigns; nobody claims"
     assert zookeeper.unread_s > 2 * coordinator.unread_s
     assert all(result.settled[-1].is_whole for result in (zookeeper, coordinator))
 
@@ -166,7 +166,7 @@ def test_what_tells_the_designs_apart_when_members_differ_in_speed(seed: int) ->
 def test_the_run_of_the_document_shows_an_abandoned_rebalance() -> None:
     comparison = Comparison(("range",), slowest=10.0, loss=0.001)
     zookeeper, coordinator = run(ScriptPlan(8, 96, 20), comparison, 1).results
-    assert (zookeeper.given_up, coordinator.given_up) == (1, 0)
+    assert (zookeeper.abandoned, coordinator.abandoned) == (1, 0)
     assert coordinator.stale_offsets_refused > 0
 
 

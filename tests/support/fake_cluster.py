@@ -219,7 +219,7 @@ class FakeCluster:
             ]
             self.logs[partition].append(encode_batch(records, **options))
 
-    def asked(self, api_key: ApiKey) -> list[Any]:
+    def requests_of(self, api_key: ApiKey) -> list[Any]:
         return [message for _, key, message in self.requests if key == api_key]
 
     def handle(self, node: int, request: Request) -> Any:
@@ -388,14 +388,14 @@ class FakeCluster:
 
     def on_offset_fetch(self, node: int, request: Any, code: ErrorCode | None) -> Any:
         error = code or (ErrorCode.NOT_COORDINATOR if node != self.coordinator else ErrorCode.NONE)
-        asked = list(self.committed)
+        wanted = list(self.committed)
         if request.topics is not None:
-            asked = [TopicPartition(topic.name, each) for topic in request.topics for each in topic.partition_indexes]
+            wanted = [TopicPartition(topic.name, each) for topic in request.topics for each in topic.partition_indexes]
         told = {
             each: OffsetFetchResponsePartition(
                 partition_index=each.partition, committed_offset=self.committed.get(each, -1)
             )
-            for each in asked
+            for each in wanted
         }
         topics = [OffsetFetchResponseTopic(name=name, partitions=each) for name, each in by_topic(told).items()]
         return OffsetFetchResponse(error_code=error, topics=[] if error else topics)

@@ -22,7 +22,7 @@ from ottla.ops.planning.planner import count_bounds, size_bounds
 Replicas = dict[tuple[str, int], tuple[int, ...]]
 
 
-class Given(NamedTuple):
+class PlanCase(NamedTuple):
     """A cluster and what is wanted of it; `what` names the kind of goal."""
 
     what: str
@@ -36,50 +36,52 @@ class Given(NamedTuple):
         return [each.id for each in self.brokers if each.is_alive and each.id not in self.goal.empty]
 
 
-def after(given: Given, made: ReassignmentPlan) -> Replicas:
+def after(case: PlanCase, made: ReassignmentPlan) -> Replicas:
     """The replicas of all partitions when the plan is carried out."""
-    found = {(each.topic, each.partition): each.replicas for each in given.partitions}
+    found = {(each.topic, each.partition): each.replicas for each in case.partitions}
     for move in made.moves:
         assert found[move.topic, move.partition] == move.before
         found[move.topic, move.partition] = move.after
     return found
 
 
-def broken(given: Given, made: ReassignmentPlan) -> list[str]:
+def broken(case: PlanCase, made: ReassignmentPlan) -> list[str]:
     """Which hard goals the plan breaks; nothing if none."""
-    replicas, targets = after(given, made), frozenset(given.targets)
-    layout = Layout({each.id: each for each in given.brokers}, given.partitions, targets)
+    replicas, targets = after(case, made), frozenset(case.targets)
+    layout = Layout({each.id: each for each in case.brokers}, case.partitions, targets)
     wrong = []
-    for at, each in enumerate(given.partitions):
+    for at, each in enumerate(case.partitions):
         now, name = replicas[each.topic, each.partition], f"{each.topic}-{each.partition}"
         is_left = (each.topic, each.partition) in made.left
         if len(set(now)) != len(now):
             wrong.append(f"{name} has two replicas on one broker: {now}")
-        if len(now) != _factor(given.goal, each) and not is_left:
+        if len(now) != _factor(case.goal, each) and not is_left:
             wrong.append(f"{name} has {len(now)} replicas")
         if not set(now) - set(each.replicas) <= targets:
             wrong.append(f"{name} goes to a broker that is dead or emptied: {now}")
         if now != each.replicas:
-            wrong += [f"{name} {why}" for why in _broken_by_change(given, made, layout, at, now)]
+            wrong += [f"{name} {why}" for why in _broken_by_change(case, made, layout, at, now)]
         if not each.may_move and now != each.replicas:
             wrong.append(f"{name} was not to be moved")
-        if set(now) & set(given.goal.empty) and each.may_move and not is_left:
+        if set(now) & set(case.goal.empty) and each.may_move and not is_left:
             wrong.append(f"{name} stays on a broker that is to be empty: {now}")
         if (
-            given.goal.fix_racks
+            case.goal.fix_racks
             and not is_left
             and each.may_move
             and layout.pairs(at, now) > layout.fewest_pairs(len(now))
         ):
             wrong.append(f"{name} could be spread over more racks: {now}")
-    return wrong + _overfull(given, made)
+    return wrong + _overfull(case, made)
 
 
-def _broken_by_change(given: Given, made: ReassignmentPlan, layout: Layout, at: int, now: tuple[int, ...]) -> list[str]:
-    each = given.partitions[at]
+def _broken_by_change(
+    case: PlanCase, made: ReassignmentPlan, layout: Layout, at: int, now: tuple[int, ...]
+) -> list[str]:
+    each = case.partitions[at]
     with_room = [
         broker
-        for broker in given.targets
+        for broker in case.targets
         if broker in now or made.after[broker].size_bytes + each.size_bytes <= layout.room[broker]
     ]
     possible = Layout(layout.brokers, (), with_room)
@@ -98,10 +100,10 @@ def _factor(goal: PlanGoal, each: PlannedPartition) -> int:
     return goal.replication_factor if is_asked and goal.replication_factor else len(each.replicas)
 
 
-def _overfull(given: Given, made: ReassignmentPlan) -> list[str]:
+def _overfull(case: PlanCase, made: ReassignmentPlan) -> list[str]:
     return [
         f"broker {each.id} is filled beyond its capacity"
-        for each in given.brokers
+        for each in case.brokers
         if each.capacity_bytes is not None
         and made.after[each.id].size_bytes > max(each.capacity_bytes * FULLEST, made.before[each.id].size_bytes)
     ]
@@ -116,11 +118,11 @@ class Evenness(NamedTuple):
     leader_load: float
 
 
-def evenness(given: Given, loads: Mapping[int, tuple[float, ...]]) -> Evenness:
+def evenness(case: PlanCase, loads: Mapping[int, tuple[float, ...]]) -> Evenness:
     """How even the brokers that stay are."""
     found = []
     for column in range(4):
-        values = [loads[broker][column] for broker in given.targets]
+        values = [loads[broker][column] for broker in case.targets]
         mean = sum(values) / len(values)
         found.append(max(abs(value - mean) for value in values) / mean if mean else 0.0)
     return Evenness(*found)
@@ -136,7 +138,7 @@ class LeastMoves(NamedTuple):
     evenness: int
 
 
-def least_bytes(given: Given, made: ReassignmentPlan) -> LeastMoves:
+def least_bytes(case: PlanCase, made: ReassignmentPlan) -> LeastMoves:
     """A bound that no plan with this evenness can go below.
 
     Required: each replica on a broker that is emptied is copied once, unless fewer replicas are wanted; each that a
@@ -146,38 +148,38 @@ def least_bytes(given: Given, made: ReassignmentPlan) -> LeastMoves:
     least what is required and has to arrive, plus sum(L - high) over those that have too much and have to give. The
     same holds for numbers of replicas: as many arrivals take at least the bytes of the smallest replicas.
     """
-    replicas = after(given, made)
+    replicas = after(case, made)
     remaining: Counter[int] = Counter()
     remaining_count: Counter[int] = Counter()
     required, required_count = 0, 0
-    layout = Layout({each.id: each for each in given.brokers}, given.partitions, given.targets)
-    for each in given.partitions:
-        new = _least_new(given, each, replicas[each.topic, each.partition])
+    layout = Layout({each.id: each for each in case.brokers}, case.partitions, case.targets)
+    for each in case.partitions:
+        new = _least_new(case, each, replicas[each.topic, each.partition])
         required += new * each.size_bytes
         required_count += new
         for broker in each.replicas:
             if broker in layout.targets:
                 remaining[broker] += each.size_bytes
                 remaining_count[broker] += 1
-    if not (given.goal.even or given.goal.add) or given.goal.replication_factor is not None:
+    if not (case.goal.even or case.goal.add) or case.goal.replication_factor is not None:
         return LeastMoves(required, required)
     finished = Layout(
-        {each.id: each for each in given.brokers},
-        [each._replace(replicas=replicas[each.topic, each.partition]) for each in given.partitions],
-        given.targets,
+        {each.id: each for each in case.brokers},
+        [each._replace(replicas=replicas[each.topic, each.partition]) for each in case.partitions],
+        case.targets,
     )
     arriving = [0.0, 0.0]
     for column, (bounds, has, reached, needed) in enumerate(
         (
-            (size_bounds(finished, given.goal, None), remaining, finished.bytes_on, required),
-            (count_bounds(finished, given.goal, None), remaining_count, finished.count_on, required_count),
+            (size_bounds(finished, case.goal, None), remaining, finished.bytes_on, required),
+            (count_bounds(finished, case.goal, None), remaining_count, finished.count_on, required_count),
         )
     ):
-        limits = {each: _widened(bounds, each, reached[each]) for each in given.targets}
+        limits = {each: _widened(bounds, each, reached[each]) for each in case.targets}
         lacking = sum(max(0.0, low - has[each]) for each, (low, _) in limits.items())
         giving = sum(max(0.0, has[each] - high) for each, (_, high) in limits.items())
         arriving[column] = max(lacking, needed + giving)
-    smallest = sorted(each.size_bytes for each in given.partitions for _ in each.replicas)
+    smallest = sorted(each.size_bytes for each in case.partitions for _ in each.replicas)
     return LeastMoves(required, max(required, round(arriving[0]), sum(smallest[: round(arriving[1])])))
 
 
@@ -186,24 +188,24 @@ def _widened(bounds: Bounds, broker: int, reached: float) -> tuple[float, float]
     return min(bounds.low[broker], reached), max(bounds.high[broker], reached)
 
 
-def _least_new(given: Given, each: PlannedPartition, now: tuple[int, ...]) -> int:
+def _least_new(case: PlanCase, each: PlannedPartition, now: tuple[int, ...]) -> int:
     """Replicas that have to be made of a partition: where it changes, those on dead brokers are given up, too."""
     if now == each.replicas:
         return 0
-    if given.goal.fix_racks:
-        return _least_exchanges(given, each)
-    staying = [broker for broker in each.replicas if broker in given.targets]
-    factor = _factor(given.goal, each)
-    is_needed = set(each.replicas) & set(given.goal.empty) or factor != len(each.replicas)
+    if case.goal.fix_racks:
+        return _least_exchanges(case, each)
+    staying = [broker for broker in each.replicas if broker in case.targets]
+    factor = _factor(case.goal, each)
+    is_needed = set(each.replicas) & set(case.goal.empty) or factor != len(each.replicas)
     return max(0, factor - len(staying)) if is_needed else 0
 
 
-def _least_exchanges(given: Given, each: PlannedPartition) -> int:
+def _least_exchanges(case: PlanCase, each: PlannedPartition) -> int:
     """Replicas that have to leave crowded racks. The best spread is dealt to the racks with most replicas first."""
-    racks = {broker.id: broker.rack for broker in given.brokers}
-    alive = [broker for broker in each.replicas if broker in given.targets]
+    racks = {broker.id: broker.rack for broker in case.brokers}
+    alive = [broker for broker in each.replicas if broker in case.targets]
     has = Counter(racks[broker] for broker in alive)
-    room = Counter(racks[broker] for broker in given.targets)
+    room = Counter(racks[broker] for broker in case.targets)
     best: Counter[str | None] = Counter()
     while best.total() < len(each.replicas):
         level = min(best[rack] for rack in room if best[rack] < room[rack])
@@ -213,30 +215,30 @@ def _least_exchanges(given: Given, each: PlannedPartition) -> int:
     return dead + sum(max(0, has[rack] - best[rack]) for rack in has)
 
 
-def fewest_bytes(given: Given, made: ReassignmentPlan) -> int:
+def fewest_bytes(case: PlanCase, made: ReassignmentPlan) -> int:
     """The exact minimum, by trying every placement of every partition: for a handful of them without dead brokers.
 
     Of all placements that keep the hard goals and have each broker within its bounds, or as near as the plan has it.
     """
-    layout = Layout({each.id: each for each in given.brokers}, given.partitions, given.targets)
+    layout = Layout({each.id: each for each in case.brokers}, case.partitions, case.targets)
     finished = Layout(
         layout.brokers,
-        [each._replace(replicas=after(given, made)[each.topic, each.partition]) for each in given.partitions],
-        given.targets,
+        [each._replace(replicas=after(case, made)[each.topic, each.partition]) for each in case.partitions],
+        case.targets,
     )
-    sizes, counts = size_bounds(finished, given.goal, None), count_bounds(finished, given.goal, None)
+    sizes, counts = size_bounds(finished, case.goal, None), count_bounds(finished, case.goal, None)
 
     limits = [
         (each, *_widened(sizes, each, finished.bytes_on[each]), *_widened(counts, each, finished.count_on[each]))
-        for each in given.targets
+        for each in case.targets
     ]
 
     def is_even() -> bool:
         return all(a <= has[each] <= b and c <= numbers[each] <= d for each, a, b, c, d in limits)
 
-    choices = [_choices(given, layout, at) for at in range(len(given.partitions))]
+    choices = [_choices(case, layout, at) for at in range(len(case.partitions))]
     best = made.moved_bytes
-    has, numbers = dict.fromkeys(given.targets, 0), dict.fromkeys(given.targets, 0)
+    has, numbers = dict.fromkeys(case.targets, 0), dict.fromkeys(case.targets, 0)
 
     def place(at: int, moved: int) -> None:
         nonlocal best
@@ -246,7 +248,7 @@ def fewest_bytes(given: Given, made: ReassignmentPlan) -> int:
             if is_even():
                 best = moved
             return
-        size = given.partitions[at].size_bytes
+        size = case.partitions[at].size_bytes
         for cost, brokers in choices[at]:
             for broker in brokers:
                 has[broker] += size
@@ -260,16 +262,16 @@ def fewest_bytes(given: Given, made: ReassignmentPlan) -> int:
     return best
 
 
-def _choices(given: Given, layout: Layout, at: int) -> list[tuple[int, tuple[int, ...]]]:
+def _choices(case: PlanCase, layout: Layout, at: int) -> list[tuple[int, tuple[int, ...]]]:
     """Each placement of a partition with the bytes that it copies, the cheapest first."""
-    each = given.partitions[at]
-    factor = _factor(given.goal, each)
+    each = case.partitions[at]
+    factor = _factor(case.goal, each)
     most = max(layout.pairs(at, each.replicas), layout.fewest_pairs(factor))
-    if given.goal.fix_racks:
+    if case.goal.fix_racks:
         most = layout.fewest_pairs(factor)
     return sorted(
         (each.size_bytes * len(set(brokers) - set(each.replicas)), brokers)
-        for brokers in combinations(given.targets, factor)
+        for brokers in combinations(case.targets, factor)
         if layout.pairs(at, brokers) <= most
     )
 
@@ -279,7 +281,7 @@ def _choices(given: Given, layout: Layout, at: int) -> list[tuple[int, tuple[int
 KINDS = ("even", "add", "empty", "replace", "factor up", "factor down", "racks", "dead and empty", "dead and even")
 
 
-def random_given(seed: int, *, is_small: bool = False) -> Given:
+def random_case(seed: int, *, is_small: bool = False) -> PlanCase:
     """A cluster by seed: sizes skewed, racks, dead brokers, some just added or to be emptied, uneven placement."""
     chance = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
@@ -320,7 +322,7 @@ def random_given(seed: int, *, is_small: bool = False) -> Given:
         replication_factor=factor,
         fix_racks=kind == "racks",
     )
-    return Given(kind, brokers, tuple(partitions), goal)
+    return PlanCase(kind, brokers, tuple(partitions), goal)
 
 
 def _random_partitions(

@@ -20,13 +20,13 @@ class PlayedRegistry:
         self.references: dict[int, list[dict[str, Any]]] = {}
         #: Body and status to answer with instead.
         self.instead: tuple[int, bytes] | None = None
-        self.asked: list[str] = []
+        self.paths: list[str] = []
         self.authorizations: list[str | None] = []
         played = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                played.asked.append(self.path)
+                played.paths.append(self.path)
                 played.authorizations.append(self.headers.get("Authorization"))
                 status, body = played.answer(self.path)
                 self.send_response(status)

@@ -157,7 +157,7 @@ class RawGroup:
         cluster.create_topic(TOPIC, PARTITIONS)
         #: What was acknowledged.
         self.committed: dict[int, int] = {}
-        wait_until(lambda: self.asked(0) is not None, "a coordinator")
+        wait_until(lambda: self.coordinator_known_to(0) is not None, "a coordinator")
         cluster.wait_until_in_sync(OFFSETS_TOPIC)
         self.coordinator = cluster.wait_for_leader(OFFSETS_TOPIC)
         self._wait_until_it_serves()
@@ -182,7 +182,7 @@ class RawGroup:
     def port(self, broker_id: int) -> int:
         return self.cluster.broker(broker_id).listening[0].port
 
-    def asked(self, broker_id: int) -> int | None:
+    def coordinator_known_to(self, broker_id: int) -> int | None:
         """Which broker coordinates the group, in the words of a broker."""
         request = FindCoordinatorRequest(key=GROUP, key_type=0)
         with RawClient(self.port(broker_id)) as client:
@@ -196,7 +196,7 @@ class RawGroup:
             wait_until(partial(self._is_known_to, broker_id), "all to know the coordinator")
 
     def _is_known_to(self, broker_id: int) -> bool:
-        return self.asked(broker_id) == self.coordinator
+        return self.coordinator_known_to(broker_id) == self.coordinator
 
     def take_over(self) -> int:
         """Kill the coordinator; another broker has taken over when this returns. The members look for it again."""

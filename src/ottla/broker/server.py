@@ -236,7 +236,7 @@ class Broker:
         refusal = None
         has_started = False
         try:
-            refusal = await self._start_parts()
+            refusal = await self._open_and_start()
             has_started = refusal is None
         finally:
             if not has_started:  # refused, or the start was cancelled
@@ -279,7 +279,7 @@ class Broker:
         self.listening = [endpoint for _, endpoint in sockets]
         return sockets
 
-    async def _start_parts(self) -> StartRefusal | None:
+    async def _open_and_start(self) -> StartRefusal | None:
         refusal = self.logs.directories.lock()
         if refusal is not None:
             return StartRefusal(refusal.message)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from ottla import __version__
 from ottla.cli.backfill import backfill
@@ -15,7 +16,6 @@ from ottla.cli.config.commands import app as config_app
 from ottla.cli.consume import consume
 from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
-from ottla.cli.habits import Commands
 from ottla.cli.leader_election import leader_election
 from ottla.cli.log.commands import app as log
 from ottla.cli.options import cluster_command, make_app
@@ -27,6 +27,53 @@ from ottla.cli.rebalance.commands import app as rebalance
 from ottla.cli.replica.commands import app as replica
 from ottla.cli.topic.commands import app as topic
 from ottla.cli.znodes import get, ls, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Commands that people type from habit, Kafka's tools and kcat, and which of ottla's does the same.
+INSTEAD: Final[Mapping[str, str]] = {
+    "kafka-broker-api-versions": "broker describe",
+    "kafka-configs": "config describe|set|unset",
+    "kafka-console-consumer": "consume",
+    "kafka-console-producer": "produce",
+    "kafka-consumer-groups": "group list|describe|reset-offsets|delete",
+    "kafka-delete-records": "topic delete-records",
+    "kafka-dump-log": "log dump",
+    "kafka-get-offsets": "topic offsets",
+    "kafka-leader-election": "leader-election",
+    "kafka-log-dirs": "replica list",
+    "kafka-mirror-maker": "pipeline run",
+    "kafka-producer-perf-test": "profile",
+    "kafka-reassign-partitions": "reassign plan|execute|verify|cancel",
+    "kafka-replica-verification": "replica verify",
+    "kafka-server-start": "serve",
+    "kafka-topics": "topic list|describe|create|alter|delete",
+    "kafka-verifiable-consumer": "consume",
+    "kafka-verifiable-producer": "produce",
+    "kafkacat": "produce` or `ottla consume",
+    "kcat": "produce` or `ottla consume",
+    "zookeeper-server-start": "zookeeper",
+    "zookeeper-shell": "zookeeper ls|get|tree",
+}
+#: Names of other tools' groups of commands.
+_PLURALS: Final = {"brokers": "broker", "configs": "config", "groups": "group", "logs": "log", "topics": "topic"}
+
+
+class Commands(TyperGroup):
+    """Commands of `ottla`, which say what does the job of a tool that is typed from habit."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command. A habit ends with a usage error that names ottla's command."""
+        name = args[0].removesuffix(".sh").removesuffix(".bat") if args else ""
+        if ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        if name in INSTEAD and name not in self.commands:
+            ctx.fail(f"{args[0]} is `ottla {INSTEAD[name]}` here.")
+        if name in _PLURALS and name not in self.commands:
+            ctx.fail(f"No such command '{args[0]}'; it is `ottla {_PLURALS[name]}`.")
+        return super().resolve_command(ctx, args)
+
 
 app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python.", group=Commands, add_completion=True)
 

@@ -185,7 +185,7 @@ class BrokerNotifier:
         """Put the entries of these partitions into `entries`, some in each slice; `then` follows."""
 
         def collecting() -> Iterator[tuple[int, list[Effect]]]:
-            for topic, start in self._topics_in_parts():
+            for topic, start in self._topics_in_slices():
                 part = topic.partitions[start : start + MOST_LOOKED_AT]
                 entries.extend(
                     self._state.entry(topic, index, known)
@@ -196,7 +196,7 @@ class BrokerNotifier:
 
         return self._pending.in_slices(collecting(), then, is_apart=True)
 
-    def _topics_in_parts(self) -> Iterator[tuple[TopicImage, int]]:
+    def _topics_in_slices(self) -> Iterator[tuple[TopicImage, int]]:
         """All topics as they are when their slice comes, a large one in parts: each with its first partition."""
         state = self._state
         for name in tuple(state.image.topics):

@@ -152,27 +152,27 @@ def changed(
                     ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}"
                 )
             text = after.get(name, format_value(parse_value(setting, setting.default)) or "")
-            old, words = _words(text) if text else [], _words(value)
-            after[name] = ",".join(old + _without(words, old) if operation == APPEND else _without(old, words))
+            old, elements = _elements(text) if text else [], _elements(value)
+            after[name] = ",".join(old + _without(elements, old) if operation == APPEND else _without(old, elements))
         else:
             return _invalid(f"Unknown operation type {operation} for config key: {name}")
     return after
 
 
-def _words(text: str) -> list[str]:
+def _elements(text: str) -> list[str]:
     """The elements of a list as Java's `split` returns them, without trailing empty ones."""
     return text.rstrip(",").split(",") if text.strip(",") or not text else []
 
 
-def _without(words: Sequence[str], gone: Sequence[str]) -> list[str]:
-    """The words without those in `gone`, each of which removes one occurrence, as Scala's `diff` does."""
+def _without(elements: Sequence[str], gone: Sequence[str]) -> list[str]:
+    """The elements without those in `gone`, each of which removes one occurrence, as Scala's `diff` does."""
     counts = Counter(gone)
     remaining = []
-    for word in words:
-        if counts[word]:
-            counts[word] -= 1
+    for element in elements:
+        if counts[element]:
+            counts[element] -= 1
         else:
-            remaining.append(word)
+            remaining.append(element)
     return remaining
 
 

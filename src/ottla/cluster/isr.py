@@ -20,7 +20,7 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 NEVER_MS: Final = float("-inf")
 
 #: The controller says that the partition epoch was right and nothing was changed: the proposal is dropped.
-GIVEN_UP = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+ABANDONED_ERRORS = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 #: The leader's state is old: it proposes nothing more until it has the controller's new one.
 OUT_OF_DATE = frozenset(
     {
@@ -231,7 +231,7 @@ class InSyncReplicas:
         """
         if proposal is not self.pending:
             return False
-        if error in GIVEN_UP:
+        if error in ABANDONED_ERRORS:
             self.pending = None
             self.maximal = self.committed
             return False

@@ -26,19 +26,19 @@ ENABLE = "auto.leader.rebalance.enable"
 PERCENTAGE = "leader.imbalance.per.broker.percentage"
 INTERVAL = "leader.imbalance.check.interval.seconds"
 
-PutInParts: TypeAlias = Callable[
+PutInSlices: TypeAlias = Callable[
     [Iterator[tuple[PartitionKey, PartitionImage]], Callable[[Written | None], list[Effect]]], list[Effect]
 ]
-"""Writes states of partitions, some after the others, and notifies the brokers (`PartitionChanges.put_in_parts`)."""
+"""Writes states of partitions, some after the others, and notifies the brokers (`PartitionChanges.put_in_slices`)."""
 
 
 class LeaderBalance:
     """Looks at the leaders by a timer, which restarts with each term."""
 
-    def __init__(self, state: ControllerState, pending: PendingWork, put_in_parts: PutInParts) -> None:
+    def __init__(self, state: ControllerState, pending: PendingWork, put_in_slices: PutInSlices) -> None:
         self._state = state
         self._pending = pending
-        self._put_in_parts = put_in_parts
+        self._put_in_slices = put_in_slices
         self._is_on = state.config.get_boolean(ENABLE)
         self._most = state.config.get_int(PERCENTAGE) / 100
         self._interval_ms = 1000 * state.config.get_long(INTERVAL)
@@ -76,7 +76,7 @@ class LeaderBalance:
         def looked() -> list[Effect]:
             unbalanced, effects = self._unbalanced(preferred, elsewhere)
             if unbalanced and not state.moves:
-                effects.extend(self._put_in_parts(self._elected(unbalanced), nothing))
+                effects.extend(self._put_in_slices(self._elected(unbalanced), nothing))
             return effects
 
         return self._pending.in_slices(counting(), looked)

@@ -64,7 +64,7 @@ class PartitionChanges:
         #: All that are registered: more than the live ones while the deaths of former registrations are not written.
         self.registered: Mapping[int, LiveBroker] = {}
         self.reassignments = Reassignments(state, pending, self.put)
-        self.balance = LeaderBalance(state, pending, self.put_in_parts)
+        self.balance = LeaderBalance(state, pending, self.put_in_slices)
         #: Whether elections of topics with a change under way were put off.
         self._is_put_off = False
 
@@ -93,14 +93,14 @@ class PartitionChanges:
         if registered.keys() == survivors.keys():
             effects += self._notifier.notify(_brokers(state))
 
-        def go_on() -> list[Effect]:
+        def proceed() -> list[Effect]:
             left = self._deletions.brokers_gone(gone) if gone else []
             if gone or is_pending:
                 return left + self.elect_leaders(self._deaths_written)
             is_born = registered.keys() != survivors.keys()
             return left + (self._born() if is_born else self.elect_leaders())
 
-        return effects + self._notifier.refresh(gone, go_on)
+        return effects + self._notifier.refresh(gone, proceed)
 
     def _deaths_written(self, outcome: Written | None = None) -> list[Effect]:
         """Continue with the new registrations once the deaths are written, so that no broker follows an old leader."""
@@ -133,7 +133,7 @@ class PartitionChanges:
 
     def elect_leaders(self, then: Callable[[Written | None], list[Effect]] = nothing) -> list[Effect]:
         """Elect leaders for partitions without a live one, and remove dead replicas from ISRs; `then` follows."""
-        return self.put_in_parts(self._unsettled(), then)
+        return self.put_in_slices(self._unsettled(), then)
 
     def _unsettled(self) -> Iterator[ChangedState | None]:
         """The partitions that need another leader or ISR, with their states then; sets a timer for those put off.
@@ -165,7 +165,7 @@ class PartitionChanges:
                 looked_at = 0
                 yield None
 
-    def put_in_parts(
+    def put_in_slices(
         self,
         found: Iterator[ChangedState | None],
         then: Callable[[Written | None], list[Effect]],
@@ -179,19 +179,19 @@ class PartitionChanges:
         changed = begun if begun is not None else {}
         for each in islice(found, MOST_AT_ONCE - len(changed)):
             if each is None:
-                return self._pending.later(lambda: self.put_in_parts(found, then, changed))
+                return self._pending.later(lambda: self.put_in_slices(found, then, changed))
             changed[each[0]] = each[1]
 
-        def go_on(outcome: Written) -> list[Effect]:
+        def proceed(outcome: Written) -> list[Effect]:
             if outcome.failure is not None or len(changed) < MOST_AT_ONCE:
                 return then(outcome)
-            return self.put_in_parts(found, then)
+            return self.put_in_slices(found, then)
 
         effects: list[Effect] = []
         if self._is_put_off:
             self._is_put_off = False
             effects.append(SetTimer(ELECTIONS, self._state.now_ms + RETRY_MS))
-        return effects + (self.put(changed, go_on) if changed else then(None))
+        return effects + (self.put(changed, proceed) if changed else then(None))
 
     def put(
         self, changed: Mapping[PartitionKey, PartitionImage], then: Callable[[Written], list[Effect]] = nothing
@@ -296,7 +296,7 @@ class PartitionChanges:
             return [Answer(event.token, ShutdownProgress(remaining))]
 
         effects: list[Effect] = [Report(f"broker {broker_id} shuts down"), *self._notifier.stop_followers(broker_id)]
-        return effects + self.put_in_parts(self._handed_over(broker_id), progress)
+        return effects + self.put_in_slices(self._handed_over(broker_id), progress)
 
     def _handed_over(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionImage]]:
         """The partitions that continue without a broker that shuts down, with their states then."""
@@ -346,7 +346,7 @@ class PartitionChanges:
         if is_unclean:
             if known.leader in state.live:
                 return TopicRefusal(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message)
-            elected = elect(known, alive, electable, unclean=True) or self._begin_anew(key, known)
+            elected = elect(known, alive, electable, unclean=True) or self._elect_with_empty_log(key, known)
             if elected is None:
                 return TopicRefusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is alive")
             return elected
@@ -357,7 +357,7 @@ class PartitionChanges:
             return TopicRefusal(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message)
         return preferred
 
-    def _begin_anew(self, key: PartitionKey, known: PartitionImage) -> PartitionImage | None:
+    def _elect_with_empty_log(self, key: PartitionKey, known: PartitionImage) -> PartitionImage | None:
         """Elect the first live broker, with an empty log, if all live ones lost theirs; None: none is alive.
 
         Only an unclean election that was asked for does this. A broker whose log directory has failed refuses again.

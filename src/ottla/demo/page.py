@@ -117,7 +117,7 @@ def _check_row(passed: bool, name: str, detail: str) -> str:
 def _rebalance_rows(results: Results) -> Iterable[str]:
     for number, each in enumerate(results.rebalances, start=1):
         at = each.started_at_ms / 1_000 - results.began_at
-        figures = (
+        values = (
             f"{at:.1f}",
             each.why,
             str(each.members),
@@ -126,7 +126,7 @@ def _rebalance_rows(results: Results) -> Iterable[str]:
             f"{each.longest_pause_ms} ms",
         )
         cells = "".join(
-            f"<td>{escape(figure)}</td>" if position == 1 else f'<td class="number">{escape(figure)}</td>'
-            for position, figure in enumerate(figures)
+            f"<td>{escape(value)}</td>" if position == 1 else f'<td class="number">{escape(value)}</td>'
+            for position, value in enumerate(values)
         )
         yield f'<tr><td class="number">{number}</td>{cells}</tr>\n'

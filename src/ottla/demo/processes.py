@@ -64,7 +64,9 @@ class BrokerProcess:
     def check(self) -> None:
         """See that the broker runs. Raises ProcessFailed."""
         if self._process is not None and self._process.poll() is not None:
-            raise ProcessFailed(f"the {self.name} broker ended with code {self._process.returncode}: {self._words()}")
+            raise ProcessFailed(
+                f"the {self.name} broker ended with code {self._process.returncode}: {self._last_output()}"
+            )
 
     def stop(self) -> None:
         """Stop the broker, by force if it does not stop of itself in time."""
@@ -86,9 +88,9 @@ class BrokerProcess:
         finally:
             watchdog.cancel()
         process.wait()
-        raise ProcessFailed(f"the {self.name} broker did not start: {self._words()}")
+        raise ProcessFailed(f"the {self.name} broker did not start: {self._last_output()}")
 
-    def _words(self) -> str:
+    def _last_output(self) -> str:
         text = self.log.read_text(encoding="utf-8", errors="replace").strip()
         return text[-1_000:] or "it said nothing"
 

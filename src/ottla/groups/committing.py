@@ -67,8 +67,8 @@ class OffsetHandling(RebalancingGroup):
         ]
         step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NONE, errors)))
         present = dict.fromkeys(self.offsets.all_keys())
-        asked = zip(event.partitions, errors, strict=True)
-        keys = list(dict.fromkeys(key for key, error in asked if error is ErrorCode.NONE and key in present))
+        outcomes = zip(event.partitions, errors, strict=True)
+        keys = list(dict.fromkeys(key for key, error in outcomes if error is ErrorCode.NONE and key in present))
         self._remove_offsets(keys, step, now_ms)
 
     def _expire_offsets(self, event: ExpireOffsets, step: Step, now_ms: int) -> None:

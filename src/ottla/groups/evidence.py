@@ -216,7 +216,7 @@ class RebalanceRecorder:
         names = {m.identity: m.member_id for m in present}
         names.update({entry.group_instance_id or entry.member_id: entry.member_id for entry in self.removed})
         moved = list(_moves(self.before, after, names)) if settled else []
-        unmoved = sum(len(parts.keys() & after.get(who, {}).keys()) for who, parts in self.before.items())
+        unmoved = sum(len(partitions.keys() & after.get(who, {}).keys()) for who, partitions in self.before.items())
         value: dict[str, Any] = {
             "version": EVIDENCE_VERSION,
             "group": self.group_id,

@@ -90,7 +90,7 @@ class PeerConnection:
         self._stream: Stream | None = None
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
         #: Of those whose callers were cancelled: when the connection is closed if the broker has not answered by then.
-        self._given_up: dict[asyncio.Future[Any] | _DirectAnswer, asyncio.TimerHandle] = {}
+        self._cancelled: dict[asyncio.Future[Any] | _DirectAnswer, asyncio.TimerHandle] = {}
         #: Callbacks of requests without a response, called once they are sent.
         self._unsent: list[Callable[[Any, ClientError | None], None]] = []
         self._turns = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
@@ -306,7 +306,7 @@ class PeerConnection:
             if self._closed_by is None and any(each is future for each in self._waiting):
                 until_late_s = (timeout_ms - (self._monotonic_ms() - begun_ms)) / 1000
                 loop = asyncio.get_running_loop()
-                self._given_up[future] = loop.call_later(until_late_s, self._close_as_late, message, timeout_ms)
+                self._cancelled[future] = loop.call_later(until_late_s, self._close_as_late, message, timeout_ms)
             raise
 
     def _close_as_late(self, message: Message, timeout_ms: int) -> None:
@@ -373,8 +373,8 @@ class PeerConnection:
         if self._closed_by is None:
             self._closed_by = reason
         waiting, self._waiting = self._waiting, deque()
-        given_up, self._given_up = self._given_up, {}
-        for timer in given_up.values():
+        cancelled, self._cancelled = self._cancelled, {}
+        for timer in cancelled.values():
             timer.cancel()
         if self._loop is not None and self._loop.is_closed():
             return  # no caller waits any more, and asyncio closes sockets by itself
@@ -420,7 +420,7 @@ class PeerConnection:
             self._close(self._unreadable(error))
             return
         if isinstance(answers, FrameRefusal):
-            self._close(_what_it_is(self.address, answers))
+            self._close(_foreign_server(self.address, answers))
             return
         if answers and self.offered:
             self._was_used = True
@@ -428,11 +428,11 @@ class PeerConnection:
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(answer.message)
-            elif (timer := self._given_up.pop(future, None)) is not None:
+            elif (timer := self._cancelled.pop(future, None)) is not None:
                 timer.cancel()
 
 
-def _what_it_is(address: str, refusal: FrameRefusal) -> ClientError:
+def _foreign_server(address: str, refusal: FrameRefusal) -> ClientError:
     """Error for a server that is not a broker, by the four bytes that were read as the size of a frame."""
     beginning = struct.pack(">i", refusal.size)
     if beginning.startswith(TLS_ALERT):

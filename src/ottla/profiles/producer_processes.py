@@ -18,7 +18,7 @@ from ottla.profiles.workload import ProfileError
 START_TIMEOUT_S: Final = 120.0
 #: The longest line that a process may write: a result with all its ranges.
 LINE_BYTES: Final = 4 * 1024 * 1024
-LAST_WORDS: Final = 500
+LAST_OUTPUT_CHARS: Final = 500
 
 
 class ProducerProcesses:
@@ -106,4 +106,4 @@ class ProducerProcesses:
                 progressed()
         assert process.stderr is not None
         said = (await process.stderr.read()).decode(errors="replace").strip()
-        raise ProfileError(f"a producer process ended too early: {said[-LAST_WORDS:] or 'it wrote nothing'}")
+        raise ProfileError(f"a producer process ended too early: {said[-LAST_OUTPUT_CHARS:] or 'it wrote nothing'}")

@@ -135,7 +135,7 @@ class LoadProducer:
         """Produce all; returns when everything is acknowledged or has failed."""
         result, began_s, cpu_s = self.result, time.perf_counter(), time.process_time()
         limit = self._task.most_records if self._task.records is None else self._task.records
-        while result.handed_over < limit and self._may_go_on(began_s):
+        while result.handed_over < limit and self._may_continue(began_s):
             count, due_s = self._next(began_s, min(self._maker.rows, limit - result.handed_over))
             if count:
                 self._send(count, due_s)
@@ -146,7 +146,7 @@ class LoadProducer:
         result.latencies = self._latencies.counts
         return result
 
-    def _may_go_on(self, began_s: float) -> bool:
+    def _may_continue(self, began_s: float) -> bool:
         if self._failures >= MOST_FAILURES or len(self.result.uncertain) >= MOST_UNCERTAIN:
             return False
         return self._task.seconds is None or time.perf_counter() - began_s < self._task.seconds
@@ -163,7 +163,7 @@ class LoadProducer:
         wanted = max(1, min(most, round(per_s * TICK_S)))
         ready_s = began_s + (first + wanted - 1) / per_s
         while (now_s := time.perf_counter()) < ready_s:
-            if not self._may_go_on(began_s):
+            if not self._may_continue(began_s):
                 return 0, now_s
             self._report_progress()
             time.sleep(min(ready_s - now_s, PROGRESS_S))

@@ -184,7 +184,7 @@ class SimulatedConsumer:
     def start(self, now_ms: int) -> None:
         """Start with the first join."""
         self.membership.start(now_ms)
-        self._go_on(now_ms)
+        self._advance(now_ms)
 
     def leave(self) -> None:
         """Close: revoke everything and leave the group; a static member keeps its place."""
@@ -214,7 +214,7 @@ class SimulatedConsumer:
                 self.membership.coordinator_lost(gone, now_ms)
             else:
                 self.membership.coordinator_not_found(gone, now_ms)
-        self._go_on(now_ms)
+        self._advance(now_ms)
 
     def wake(self, now_ms: int) -> None:
         """Time has passed."""
@@ -223,7 +223,7 @@ class SimulatedConsumer:
         if any(now_ms >= one.until_ms for one in self._pending):
             self.disconnected(now_ms)
         self.membership.wake(now_ms)
-        self._go_on(now_ms)
+        self._advance(now_ms)
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When `wake` must be called; None for never."""
@@ -254,7 +254,7 @@ class SimulatedConsumer:
             self.membership.coordinator_found(now_ms)
         else:
             self.membership.receive(pending.request, response_of(answer), now_ms)
-        self._go_on(now_ms)
+        self._advance(now_ms)
 
     def _committed(self, pending: _PendingRequest, answer: events.CommitResult, now_ms: int) -> None:
         error = next((error for error in answer.errors if error is not ErrorCode.NONE), ErrorCode.NONE)
@@ -265,7 +265,7 @@ class SimulatedConsumer:
 
     # -- polling
 
-    def _go_on(self, now_ms: int) -> None:
+    def _advance(self, now_ms: int) -> None:
         """Carry out the membership's actions, and poll, until there are none left."""
         self._act(now_ms)
         self.membership.polled(now_ms)
@@ -355,10 +355,10 @@ class SimulatedConsumer:
         read = decode_assignment(assignment)
         assert isinstance(read, Assignment), read
         wanted = set(read.partitions.get(TOPIC, ()))
-        given_up, added = self.owned - wanted, wanted - self.owned
-        if given_up:
-            self._commit_now(given_up, now_ms)
-            self._release(given_up)
+        revoked, added = self.owned - wanted, wanted - self.owned
+        if revoked:
+            self._commit_now(revoked, now_ms)
+            self._release(revoked)
             self.membership.request_rejoin("need to revoke partitions and re-join")
         who = GroupMetadata(GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
         self._assignor.on_assignment(read, who)

@@ -299,9 +299,9 @@ class SimulatedZk(OwnSession):
         is_lost = is_change and error is None and self._answers_to_lose > 0
         self._answers_to_lose -= is_lost
         context = self._context.copy()
-        self._loop.call_at(at_s, self._come_back, answer, result, error, link, is_lost, context=context)
+        self._loop.call_at(at_s, self._return_answer, answer, result, error, link, is_lost, context=context)
 
-    def _come_back(
+    def _return_answer(
         self, answer: asyncio.Future[T], result: T | None, error: ZkError | None, link: int, is_lost: bool
     ) -> None:
         if is_lost or self._server.is_lost(self._loss):

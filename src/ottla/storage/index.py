@@ -150,10 +150,10 @@ class OffsetIndex(_SparseIndex):
         self.used = True
         if self._offsets is not None and self._positions is not None:
             return self._offsets, self._positions
-        words = array("I", self._read(OFFSET_ENTRY.size, 0, self.entries))
+        numbers = array("I", self._read(OFFSET_ENTRY.size, 0, self.entries))
         if sys.byteorder == "little":
-            words.byteswap()
-        self._offsets, self._positions = words[0::2], words[1::2]
+            numbers.byteswap()
+        self._offsets, self._positions = numbers[0::2], numbers[1::2]
         self._memory.add(self)
         return self._offsets, self._positions
 

@@ -89,9 +89,8 @@ def decode_leader_epochs(data: bytes, path: str) -> LeaderEpochs:
     """Read a checkpoint file (an empty one holds no epochs); raises CheckpointError, whose message names `path`."""
     entries: list[tuple[int, int]] = []
     for line in decode_entries(data, path):
-        words = line.split()
         try:
-            epoch, start = map(int, words)
+            epoch, start = map(int, line.split())
         except ValueError:
             raise CheckpointError(f"{path}: not an epoch and its start offset: {line!r}") from None
         if entries and (epoch <= entries[-1][0] or start < entries[-1][1]):

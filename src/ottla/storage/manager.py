@@ -26,7 +26,7 @@ from ottla.storage.placement import LogPlacement
 from ottla.storage.removals import Removals
 from ottla.storage.resources import LogResources
 from ottla.storage.results import StorageRefusal
-from ottla.storage.topic_settings import TopicSettingsKeeper
+from ottla.storage.topic_settings import TopicSettingsFiles
 from ottla.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.storage.upkeep import LogUpkeep, StorageSettings
 
@@ -129,7 +129,7 @@ class LogManager:
             disk, clock, executor, settings, logs, unclaimed, placement, checkpoints, removals, cleaner, note, suspect
         )
         #: Stores the topics' settings beside their records.
-        self.topic_settings = TopicSettingsKeeper(disk, executor, logs, note)
+        self.topic_settings = TopicSettingsFiles(disk, executor, logs, note)
 
     # -- start
 
@@ -351,7 +351,7 @@ class LogManager:
                 self.checkpoints.note_cut(log, log_dir)
             self.placement.cut(log)
 
-    def begin_anew(self, log: PartitionLog, offset: int) -> None:
+    def truncate_fully(self, log: PartitionLog, offset: int) -> None:
         """Remove all records of a follower's log, which begins at `offset` then; otherwise as `truncate`."""
         try:
             self._removals.discard(log, truncate_fully_and_start_at(log, offset, self._clock.now_ms()))

@@ -291,7 +291,7 @@ class LogPlacement:
         end = _common_end(log, source)
         if log.log_start_offset > source.log_start_offset or end <= log.log_start_offset:
             # A loss of power may take the first segment and leave the second one.
-            self._attempt(future, partial(self._begin_anew, future, source.log_start_offset))
+            self._attempt(future, partial(self._truncate_fully, future, source.log_start_offset))
         elif end < log.log_end_offset:
             self._truncate(future, end)
 
@@ -302,7 +302,7 @@ class LogPlacement:
         log.config = source.config
         start = source.log_start_offset
         if start > log.log_end_offset:
-            self._begin_anew(future, start)
+            self._truncate_fully(future, start)
         elif start > log.log_start_offset:
             log.raise_log_start(start)
             passed = sum(1 for segment in log.segments[1:] if segment.base_offset <= start)
@@ -316,7 +316,7 @@ class LogPlacement:
             return
         future.cuts += 1
         if source.log_start_offset == source.log_end_offset:
-            self._attempt(future, partial(self._begin_anew, future, source.log_start_offset))
+            self._attempt(future, partial(self._truncate_fully, future, source.log_start_offset))
         elif future.log.log_end_offset > source.log_end_offset:
             self._truncate(future, source.log_end_offset)
 
@@ -326,7 +326,7 @@ class LogPlacement:
         self._attempt(future, lambda: self._removals.discard(log, truncate_to(log, offset, self._clock.now_ms())))
         self._checkpoints.note_cut(log, future.log_dir)
 
-    def _begin_anew(self, future: FutureLog, offset: int) -> None:
+    def _truncate_fully(self, future: FutureLog, offset: int) -> None:
         log = future.log
         future.is_cut = True
         self._removals.discard(log, truncate_fully_and_start_at(log, offset, self._clock.now_ms()))

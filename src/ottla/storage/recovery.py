@@ -148,7 +148,7 @@ class _Loader:
         if end is None:
             end = self._recover(segments)
         if end < start:
-            segments, end = self._begin_anew(segments, start, end), start
+            segments, end = self._restart_at_start(segments, start, end), start
         if resources is not self._resources:
             for segment in segments:
                 segment.move_to(resources.files, resources.index_memory)
@@ -287,7 +287,7 @@ class _Loader:
                     index.file.get().truncate(0)
         return is_intact
 
-    def _begin_anew(self, segments: list[Segment], start: int, end: int) -> list[Segment]:
+    def _restart_at_start(self, segments: list[Segment], start: int, end: int) -> list[Segment]:
         """The log ends before its start: delete what is left, unless the checkpoint is wrong."""
         aside = []
         for segment in segments:

@@ -209,7 +209,7 @@ class SegmentList:
         self.active = self._segments[-1] = create_segment(self._resources, self._directory, base_offset, now_ms)
         return renamed
 
-    def begin_anew(self, offset: int, now_ms: int) -> list[str]:
+    def truncate_fully(self, offset: int, now_ms: int) -> list[str]:
         """Replace all segments by an empty one that begins at `offset`; returns renamed files. Raises DiskError.
 
         The newest goes first: what remains if the broker stops meanwhile has no hole.

@@ -94,7 +94,7 @@ class AdoptionMark:
             self._disk.remove(self._path)
 
 
-class TopicSettingsKeeper:
+class TopicSettingsFiles:
     """Writes the files, in disk threads, some time after a topic was created or its settings were changed.
 
     `logs` are those of the broker. Failures are reported to `note`: nothing is lost while the coordination metadata

@@ -48,7 +48,7 @@ def truncate_fully_and_start_at(log: PartitionLog, offset: int, now_ms: int) -> 
         for number in _snapshots(log).offsets:
             renamed += drop_snapshot(log.resources.disk, log.directory, number)
         log.snapshot_offset = 0
-        renamed += log.segment_list.begin_anew(offset, now_ms)
+        renamed += log.segment_list.truncate_fully(offset, now_ms)
         _ends_at(log, offset)
         log.gap_offset = None
         log.log_start_offset = log.high_watermark = log.unflushed.recovery_point = offset

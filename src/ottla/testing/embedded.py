@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from ottla.broker.server import Broker
     from ottla.config.broker import BrokerConfig
-    from ottla.testing.async_waits import AsyncWaits
     from ottla.testing.groups import SeenGroup
     from ottla.testing.loop_host import LoopHost
     from ottla.testing.reading import Found
     from ottla.testing.seeds import Data, HeaderData, SeedRecord, TopicDeclaration
+    from ottla.testing.waits import AsyncWaits
 
 #: Where a test broker's settings differ from those of `ottla serve`, for the sake of time: groups begin at once, the
 #: offsets topic has one partition, and a connection is not closed when `advance` makes it look idle.
@@ -225,7 +225,7 @@ class EmbeddedBroker(StartedAndStopped, Interventions):
     @property
     def aio(self) -> AsyncWaits:
         """The waits of this class as coroutines, for tests whose own event loop must run meanwhile."""
-        from ottla.testing.async_waits import AsyncWaits
+        from ottla.testing.waits import AsyncWaits
 
         return AsyncWaits(self)
 

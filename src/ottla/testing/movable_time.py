@@ -38,9 +38,9 @@ class MovableTimeLoop(asyncio.SelectorEventLoop):
 
     async def move(self, by_ms: float) -> None:
         """Let `by_ms` milliseconds pass at once, with everything that becomes due."""
-        parts = max(1, min(PARTS_OF_A_MOVE, int(by_ms / SHORTEST_PART_MS)))
-        for _ in range(parts):
-            self.shift_s += by_ms / parts / 1000.0
+        moves = max(1, min(PARTS_OF_A_MOVE, int(by_ms / SHORTEST_PART_MS)))
+        for _ in range(moves):
+            self.shift_s += by_ms / moves / 1000.0
             for _ in range(TURNS_PER_PART):
                 await asyncio.sleep(0)
 

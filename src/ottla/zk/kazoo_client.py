@@ -153,7 +153,7 @@ class KazooZk(OwnSession):
         for name in self.address.chroot.split("/")[1:]:
             path = f"{path}/{name}"
             with suppress(NodeExistsError):
-                await self._once(path, partial(self._client.create_async, path, None), _as_it_is)
+                await self._once(path, partial(self._client.create_async, path, None), _unchanged)
 
     async def close(self) -> None:
         """See `ZkClient.close`."""
@@ -444,5 +444,5 @@ class KazooZk(OwnSession):
         return path.removeprefix(self.address.chroot) or "/"
 
 
-def _as_it_is(answer: Any) -> Any:
+def _unchanged(answer: Any) -> Any:
     return answer

@@ -49,7 +49,7 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
         for each in to_write:
             poller.register(each, select.POLLOUT)
         ready = {fd for fd, _ in poller.poll(None if timeout is None else math.ceil(max(0.0, timeout) * 1000))}
-        readable, writable = ([each for each in asked if each.fileno() in ready] for asked in (to_read, to_write))
+        readable, writable = ([each for each in sockets if each.fileno() in ready] for sockets in (to_read, to_write))
         return readable, writable, []
 
     def spawn(self, func: Callable[..., object], *args: object, **kwargs: object) -> Any:

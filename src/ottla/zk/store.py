@@ -333,9 +333,9 @@ class TreeStore:
             # The log is complete: records that the snapshot includes are skipped when it is read.
             self._longest = self._end + SNAPSHOT_AFTER_BYTES
             return
-        self._go_on_in_new_log()
+        self._switch_to_new_log()
 
-    def _go_on_in_new_log(self) -> None:
+    def _switch_to_new_log(self) -> None:
         """Replace the log by the one written beside it. If that fails it is unknown which of the two is in place."""
         path = self._file.path
         try:

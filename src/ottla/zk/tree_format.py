@@ -158,18 +158,18 @@ def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
 
 def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
     """Load a snapshot into an empty tree. Raises `TreeDamaged`."""
-    head, *parts = _records_of_snapshot(content) or [[None]]
-    if head[0] in OLD_FORMATS and not parts:
-        parts = [[head[2], head[3] if len(head) > 3 else []]]
+    head, *records = _records_of_snapshot(content) or [[None]]
+    if head[0] in OLD_FORMATS and not records:
+        records = [[head[2], head[3] if len(head) > 3 else []]]
     elif isinstance(head[0], int) and head[0] > SNAPSHOT_FORMAT:
         raise _newer(path, head[0], SNAPSHOT_FORMAT)
-    elif head[0] != SNAPSHOT_FORMAT or parts[-1:] != [[[], []]] or sum(len(nodes) for nodes, _ in parts) != head[2]:
+    elif head[0] != SNAPSHOT_FORMAT or records[-1:] != [[[], []]] or sum(len(nodes) for nodes, _ in records) != head[2]:
         raise TreeDamaged(
             f"{path} is damaged or of another format. Restore the files ottla-tree.* from a copy, or move all of them "
             "away: topics are then adopted again from their partition directories, but their settings are lost."
         )
     tree.last_zxid = head[1]
-    for nodes, sessions in parts:
+    for nodes, sessions in records:
         for fields in nodes:
             _load_node(tree, *fields)
         for session_id, password, timeout_ms in sessions:

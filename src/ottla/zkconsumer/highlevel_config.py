@@ -104,25 +104,25 @@ def parse_highlevel_config(
     Raises InvalidConfigError with all problems found.
     """
     problems: list[str] = []
-    given: dict[str, Any] = {}
-    as_given: object = config
-    if as_given is not None and not isinstance(as_given, Mapping):
+    by_name: dict[str, Any] = {}
+    mapping: object = config
+    if mapping is not None and not isinstance(mapping, Mapping):
         raise InvalidConfigError(KIND, [f"they are a mapping, {{'group.id': 'clicks', …}}, not {config!r}"])
     for source in (config or {}, keywords or {}):
         for written, value in source.items():
             name = str(written).replace("_", ".")
             if name not in SETTINGS:
                 problems.append(_unknown(written, name))
-            elif name in given and given[name] != value:
+            elif name in by_name and by_name[name] != value:
                 problems.append(f"{name} is given twice with different values. Give it once.")
             elif value is not None:
-                given[name] = value
+                by_name[name] = value
     values: dict[str, Any] = {}
     for name, setting in SETTINGS.items():
         try:
-            values[name] = parse_value(setting, _text(setting, given[name]) if name in given else setting.default)
+            values[name] = parse_value(setting, _text(setting, by_name[name]) if name in by_name else setting.default)
         except ConfigError as error:
-            problems.append(_explained(name, given.get(name), error))
+            problems.append(_explained(name, by_name.get(name), error))
     problems.extend(
         f"{name} {problem}. Give a shorter one."
         for name in _NAMES
@@ -136,13 +136,13 @@ def parse_highlevel_config(
     return HighLevelConsumerConfig(**{attribute_of(name): value for name, value in values.items()})
 
 
-def _text(setting: Setting, given: object) -> str:
+def _text(setting: Setting, value: object) -> str:
     """The text that a properties file would have for this object."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, bool) == (setting.type == "boolean") and isinstance(given, int) and setting.type != "string":
-        return str(given).lower()
-    raise invalid(setting, given, f"Expected {setting.type}, not {type(given).__name__}")
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) == (setting.type == "boolean") and isinstance(value, int) and setting.type != "string":
+        return str(value).lower()
+    raise invalid(setting, value, f"Expected {setting.type}, not {type(value).__name__}")
 
 
 def _explained(name: str, value: object, error: ConfigError) -> str:

@@ -54,27 +54,29 @@ def values(admin: Admin, name: str) -> list[str | None]:
     return [found.value if (found := entry(admin, each, name)) else None for each in (1, 2, 3)]
 
 
-def configs_tool(cluster: TappedCluster, asked: int, *arguments: str) -> str:
+def configs_tool(cluster: TappedCluster, broker_id: int, *arguments: str) -> str:
     """`kafka-configs.sh`, which asks one broker first."""
-    return java_tool(CONFIGS, "--bootstrap-server", cluster.brokers[asked].bootstrap, *arguments).stdout
+    return java_tool(CONFIGS, "--bootstrap-server", cluster.brokers[broker_id].bootstrap, *arguments).stdout
 
 
-@pytest.mark.parametrize("asked", [OTTLA, APACHE], ids=["ottla", "apache"])
-def test_all_brokers_obey_a_default_whoever_was_asked(cluster: TappedCluster, admin: Admin, asked: int) -> None:
+@pytest.mark.parametrize("broker_id", [OTTLA, APACHE], ids=["ottla", "apache"])
+def test_all_brokers_obey_a_default_whoever_was_asked(cluster: TappedCluster, admin: Admin, broker_id: int) -> None:
     brokers = ("--entity-type", "brokers")
     default = (*brokers, "--entity-default", "--alter")
-    configs_tool(cluster, asked, *default, "--add-config", "message.max.bytes=2000000,log.cleaner.backoff.ms=12345")
+    configs_tool(cluster, broker_id, *default, "--add-config", "message.max.bytes=2000000,log.cleaner.backoff.ms=12345")
     wait_until(lambda: values(admin, "message.max.bytes") == ["2000000"] * 3, "all brokers to obey")
     own = (*brokers, "--entity-name", "3", "--alter")
-    configs_tool(cluster, asked, *own, "--add-config", "message.max.bytes=3000000")
+    configs_tool(cluster, broker_id, *own, "--add-config", "message.max.bytes=3000000")
     wait_until(lambda: values(admin, "message.max.bytes") == ["2000000", "2000000", "3000000"], "broker 3 to obey")
-    told = configs_tool(cluster, asked, *brokers, "--entity-name", "3", "--describe")
+    told = configs_tool(cluster, broker_id, *brokers, "--entity-name", "3", "--describe")
     assert "message.max.bytes=3000000" in told
     assert "DYNAMIC_BROKER_CONFIG:message.max.bytes=3000000" in told
     assert "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=2000000" in told
-    assert "log.cleaner.backoff.ms=12345" in configs_tool(cluster, asked, *brokers, "--entity-default", "--describe")
-    configs_tool(cluster, asked, *own, "--delete-config", "message.max.bytes")
-    configs_tool(cluster, asked, *default, "--delete-config", "message.max.bytes,log.cleaner.backoff.ms")
+    assert "log.cleaner.backoff.ms=12345" in configs_tool(
+        cluster, broker_id, *brokers, "--entity-default", "--describe"
+    )
+    configs_tool(cluster, broker_id, *own, "--delete-config", "message.max.bytes")
+    configs_tool(cluster, broker_id, *default, "--delete-config", "message.max.bytes,log.cleaner.backoff.ms")
     wait_until(lambda: values(admin, "message.max.bytes") == ["1048588"] * 3, "all brokers to obey")
 
 
@@ -94,10 +96,10 @@ def test_both_describe_throttles_alike_and_only_where_they_are_set(cluster: Tapp
     wait_until(lambda: values(admin, names[0]) == [None] * 3, "the throttle to be gone")
 
 
-@pytest.mark.parametrize("asked", [OTTLA, APACHE], ids=["ottla", "apache"])
-def test_lists_of_topics_grow_and_shrink(cluster: TappedCluster, asked: int) -> None:
-    name, setting = f"list-{asked}", "leader.replication.throttled.replicas"
-    with Admin(bootstrap_servers=cluster.brokers[asked].bootstrap) as admin:
+@pytest.mark.parametrize("broker_id", [OTTLA, APACHE], ids=["ottla", "apache"])
+def test_lists_of_topics_grow_and_shrink(cluster: TappedCluster, broker_id: int) -> None:
+    name, setting = f"list-{broker_id}", "leader.replication.throttled.replicas"
+    with Admin(bootstrap_servers=cluster.brokers[broker_id].bootstrap) as admin:
         admin.create_topics([NewTopic(name, 1, 3)])
         topic = ConfigResource.topic(name)
         for operation, value in (("append", "0:1,0:2"), ("append", "0:2,0:3"), ("subtract", "0:1")):

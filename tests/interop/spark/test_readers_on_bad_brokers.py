@@ -167,10 +167,10 @@ def test_records_are_deleted_in_the_middle(broker: ottla.testing.Broker, pool: T
         with pytest.raises(Exception, match="failOnDataLoss"):
             read.result()
         return
-    given = read.result()
-    before = [offset for offset in given if offset < 8_000]
+    read_offsets = read.result()
+    before = [offset for offset in read_offsets if offset < 8_000]
     assert before == list(range(len(before)))
-    assert given[len(before) :] == list(range(8_000, COUNT))
+    assert read_offsets[len(before) :] == list(range(8_000, COUNT))
 
 
 def test_a_topic_is_made_again_and_longer_while_a_stream_reads_it(broker: ottla.testing.Broker) -> None:
@@ -212,11 +212,11 @@ def test_what_was_fetched_before_a_loss_is_given(
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             admin.delete_records({TopicPartition(TOPIC, 0): 8_000})
     broker.advance(milliseconds=NEVER_MS)
-    given = read.result()
-    before = [offset for offset in given if offset < 8_000]
+    read_offsets = read.result()
+    before = [offset for offset in read_offsets if offset < 8_000]
     assert before == list(range(len(before)))
     assert before, "four answers were fetched"
-    assert given[len(before) :] == ([] if is_deleted else list(range(8_000, COUNT)))
+    assert read_offsets[len(before) :] == ([] if is_deleted else list(range(8_000, COUNT)))
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
@@ -231,6 +231,6 @@ def test_the_topic_is_deleted_in_the_middle(broker: ottla.testing.Broker, pool: 
         with pytest.raises(Exception, match="does not exist"):
             read.result()
         return
-    given = read.result()
-    assert given == list(range(len(given)))
-    assert 0 < len(given) < COUNT
+    read_offsets = read.result()
+    assert read_offsets == list(range(len(read_offsets)))
+    assert 0 < len(read_offsets) < COUNT

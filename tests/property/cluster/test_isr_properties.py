@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.broker.replicas.leader import Leader
 from ottla.cluster.image import PartitionImage
-from ottla.cluster.isr import GIVEN_UP, IsrProposal
+from ottla.cluster.isr import ABANDONED_ERRORS, IsrProposal
 from ottla.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.spec("R2")
@@ -85,7 +85,7 @@ class World:
             self.sent = None
             return
         assert isinstance(detail, ErrorCode)
-        if detail in GIVEN_UP and self.isr == frozenset(proposal.isr):
+        if detail in ABANDONED_ERRORS and self.isr == frozenset(proposal.isr):
             return  # a controller never says so of what it has committed
         if not replicas.refused(proposal, detail):
             self.sent = None

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from ottla.ops.planning.batches import batches
 from ottla.ops.planning.model import PlanGoal, PlannedBroker, PlannedPartition, PlanRefusal, ReassignmentPlan
 from ottla.ops.planning.planner import plan
-from support.plan_judge import KINDS, Given, after, broken, evenness, fewest_bytes, least_bytes, random_given
+from support.plan_judge import KINDS, PlanCase, after, broken, evenness, fewest_bytes, least_bytes, random_case
 
 pytestmark = [pytest.mark.spec("R1"), pytest.mark.slow]
 
 
-def made_for(cluster: Given) -> ReassignmentPlan:
+def made_for(cluster: PlanCase) -> ReassignmentPlan:
     made = plan(cluster.brokers, cluster.partitions, cluster.goal)
     assert isinstance(made, ReassignmentPlan)
     return made
@@ -24,7 +24,7 @@ def made_for(cluster: Given) -> ReassignmentPlan:
 
 @given(st.integers(0, 2**32))
 def test_hard_goals_hold_and_least_bytes_are_a_bound(seed: int) -> None:
-    cluster = random_given(seed)
+    cluster = random_case(seed)
     made = made_for(cluster)
     assert broken(cluster, made) == []
     assert made.crowded_after <= made.crowded_before
@@ -38,7 +38,7 @@ def test_hard_goals_hold_and_least_bytes_are_a_bound(seed: int) -> None:
 @given(st.integers(0, 2**32))
 def test_a_plan_that_was_carried_out_leaves_nothing_to_move(seed: int) -> None:
     """Planning again after it moves no byte, where brokers could be brought within the tolerance."""
-    cluster = random_given(seed)
+    cluster = random_case(seed)
     made = made_for(cluster)
     replicas = after(cluster, made)
     done = [each._replace(replicas=replicas[each.topic, each.partition], isr=None) for each in cluster.partitions]
@@ -50,7 +50,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_move(seed: int) -> None:
 
 @given(st.integers(0, 2**32))
 def test_no_placement_of_a_small_cluster_beats_the_least_bytes(seed: int) -> None:
-    cluster = random_given(seed, is_small=True)
+    cluster = random_case(seed, is_small=True)
     made = plan(cluster.brokers, cluster.partitions, cluster.goal)
     if isinstance(made, PlanRefusal):
         return
@@ -59,7 +59,7 @@ def test_no_placement_of_a_small_cluster_beats_the_least_bytes(seed: int) -> Non
 
 
 @st.composite
-def odd_clusters(draw: st.DrawFn) -> Given:
+def odd_clusters(draw: st.DrawFn) -> PlanCase:
     """What no generator by hand would make: hardly any brokers, racks for some, partitions that may not move."""
     ids = draw(st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True))
     brokers = [
@@ -96,11 +96,11 @@ def odd_clusters(draw: st.DrawFn) -> Given:
         tolerance=draw(st.sampled_from((0.0, 0.1, 0.5))),
         by_capacity=draw(st.booleans()),
     )
-    return Given("odd", tuple(brokers), tuple(partitions), goal)
+    return PlanCase("odd", tuple(brokers), tuple(partitions), goal)
 
 
 @given(odd_clusters())
-def test_odd_clusters(cluster: Given) -> None:
+def test_odd_clusters(cluster: PlanCase) -> None:
     made = plan(cluster.brokers, cluster.partitions, cluster.goal)
     if isinstance(made, PlanRefusal):
         assert ":" in made.message, "cause and cure"
@@ -117,7 +117,7 @@ def test_plans_are_as_good_as_they_were() -> None:
     """
     ratios, found = [], []
     for seed in (each for each in range(180) if KINDS[each % len(KINDS)] in ("even", "dead and even")):
-        cluster = random_given(seed)
+        cluster = random_case(seed)
         made = made_for(cluster)
         ratios.append(made.moved_bytes / least_bytes(cluster, made).evenness)
         found.append(evenness(cluster, made.after))

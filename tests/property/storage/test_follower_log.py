@@ -127,7 +127,7 @@ class FollowerMachine(RuleBasedStateMachine):
         self.epoch += 1
 
     @rule(offset=st.integers(0, 500))
-    def begin_anew(self, offset: int) -> None:
+    def truncate_fully(self, offset: int) -> None:
         for path in truncate_fully_and_start_at(self.log, offset, NOW_MS):
             self.disk.remove(path)
         self.model = []

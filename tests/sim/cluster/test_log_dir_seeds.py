@@ -22,7 +22,7 @@ def test_records_survive_moves_between_log_directories(seed: int) -> None:
     outcome = outcome_of(run)
     assert not outcome.wrong, story_of(outcome)
     assert outcome.acknowledged > 100
-    assert run.asked > 10
+    assert run.requested > 10
     assert run.moved > 0
 
 

@@ -24,7 +24,7 @@ def test_records_survive_moves(seed: int) -> None:
     outcome = outcome_of(run)
     assert not outcome.wrong, story_of(outcome)
     assert outcome.acknowledged > 100
-    assert run.asked["move"] > 0
+    assert run.requested["move"] > 0
 
 
 def test_a_seed_plays_alike_alone_and_after_another() -> None:

@@ -26,7 +26,7 @@ class LogDirSeedRun(SeedRun):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.asked = self.refused = 0
+        self.requested = self.refused = 0
 
     @property
     def moved(self) -> int:
@@ -41,7 +41,7 @@ class LogDirSeedRun(SeedRun):
         await super().course()
         moving.cancel()
         await asyncio.gather(moving, return_exceptions=True)
-        cluster.story.tell("", f"no more moves: {self.asked} asked for, {self.refused} refused")
+        cluster.story.tell("", f"no more moves: {self.requested} asked for, {self.refused} refused")
         if not await cluster.until_whole(WHOLE_WITHIN_S):
             return  # which is told at the end
         if not await cluster.until(lambda: not self._under_way(), WHOLE_WITHIN_S):
@@ -70,7 +70,7 @@ class LogDirSeedRun(SeedRun):
             every = [TopicPartitionReplica(*place, broker) for place in places for broker in sorted(cluster.brokers)]
             wanted = {each: chance.choice(LOG_DIRS) for each in chance.sample(every, chance.choice(AT_ONCE))}
             cluster.story.tell("mover", f"moves {', '.join(f'{each} to {path}' for each, path in wanted.items())}")
-            self.asked += 1
+            self.requested += 1
             try:
                 await admin.alter_replica_log_dirs(wanted)
             except ClientError as error:

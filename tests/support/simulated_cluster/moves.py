@@ -43,7 +43,7 @@ class MovingSeedRun(SeedRun):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.asked = {"move": 0, "cancel": 0, "znode": 0}
+        self.requested = {"move": 0, "cancel": 0, "znode": 0}
         self.refused = 0
         self._is_held = False
         self._is_asking = False
@@ -56,7 +56,7 @@ class MovingSeedRun(SeedRun):
         await super().course()
         moving.cancel()
         await asyncio.gather(moving, *self._deaths, return_exceptions=True)
-        cluster.story.tell("", f"no more moves: {self.asked}, {self.refused} refused")
+        cluster.story.tell("", f"no more moves: {self.requested}, {self.refused} refused")
 
     async def _is_whole_again(self) -> bool:
         """Before and after a fault that takes what a replica has: nothing moves meanwhile."""
@@ -109,7 +109,7 @@ class MovingSeedRun(SeedRun):
             if moves:
                 cancelled = [each for each in moves if chance.random() < 0.7] or list(moves)[:1]
                 tell("mover", f"cancels {', '.join(map(str, cancelled))}")
-                self.asked["cancel"] += 1
+                self.requested["cancel"] += 1
                 await admin.alter_partition_reassignments(dict.fromkeys(cancelled))
                 return
         partitions = [*(TopicPartition(*place) for place in self.places), OFFSETS]
@@ -121,14 +121,14 @@ class MovingSeedRun(SeedRun):
             await self._write({(each.topic, each.partition): replicas for each, replicas in wanted.items()})
             return
         tell("mover", f"moves {told}")
-        self.asked["move"] += 1
+        self.requested["move"] += 1
         await admin.alter_partition_reassignments(dict(wanted))
 
     async def _write(self, wanted: dict[tuple[str, int], list[int]]) -> None:
         zk = self.cluster.zookeeper.connect()
         try:
             await zk.create(ReassignPartitionsZnode.PATH, ReassignPartitionsZnode.encode(wanted))
-            self.asked["znode"] += 1
+            self.requested["znode"] += 1
         except NodeExistsError:
             self.cluster.story.tell("mover", "finds a request in the znode")
         finally:

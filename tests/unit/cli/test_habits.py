@@ -10,8 +10,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from ottla.cli.habits import INSTEAD
-from ottla.cli.main import app
+from ottla.cli.main import INSTEAD, app
 from support.documents import commands
 
 pytestmark = pytest.mark.spec("U2")

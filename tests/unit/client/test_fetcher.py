@@ -47,9 +47,9 @@ def test_many_small_answers(fake, with_cluster):
     fake.fill(p, 500, size=100)
     size = len(fake.logs[p].batches[0])
     assert with_cluster(fake, read(p, 0, 500, fetch_max_bytes=size + 100)) == list(range(500))
-    asked = fake.asked(ApiKey.FETCH)
-    assert len(asked) == 50
-    assert {each.topics[0].partitions[0].partition_max_bytes for each in asked} == {size + 100}
+    requests = fake.requests_of(ApiKey.FETCH)
+    assert len(requests) == 50
+    assert {each.topics[0].partitions[0].partition_max_bytes for each in requests} == {size + 100}
 
 
 @pytest.mark.spec("R2")
@@ -97,7 +97,7 @@ def test_the_next_answer_is_on_its_way_while_one_is_worked_on(fake, with_cluster
     async def work(cluster):
         fetcher = RangeFetcher(cluster, p, 0, 20, fetch_max_bytes=10)
         await fetcher.next()
-        await until(lambda: len(fake.asked(ApiKey.FETCH)) == 2, "the next request")
+        await until(lambda: len(fake.requests_of(ApiKey.FETCH)) == 2, "the next request")
         await fetcher.close()
 
     with_cluster(fake, work)
@@ -155,7 +155,7 @@ def test_aborted_transactions_are_left_out_of_a_read_committed_range(fake, with_
 
     fake.faults[ApiKey.FETCH].append(with_aborted)
     assert with_cluster(fake, read(p, 0, 6, isolation_level=READ_COMMITTED)) == [1, 3]
-    assert fake.asked(ApiKey.FETCH)[-1].isolation_level == READ_COMMITTED
+    assert fake.requests_of(ApiKey.FETCH)[-1].isolation_level == READ_COMMITTED
     assert with_cluster(fake, read(p, 0, 6)) == [0, 1, 3]
 
 

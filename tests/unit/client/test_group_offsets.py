@@ -21,10 +21,10 @@ def test_commit_and_fetch(fakes, with_cluster):
         return before, await group.fetch([A, B])
 
     assert with_cluster(fakes, work) == ({A: -1, B: -1}, {A: 5, B: -1})
-    [commit] = fakes.asked(ApiKey.OFFSET_COMMIT)
+    [commit] = fakes.requests_of(ApiKey.OFFSET_COMMIT)
     assert (commit.group_id, commit.generation_id_or_member_epoch, commit.member_id) == ("g", -1, "")
     assert commit.topics[0].partitions[0].committed_metadata == "note"
-    assert len(fakes.asked(ApiKey.FIND_COORDINATOR)) == 1
+    assert len(fakes.requests_of(ApiKey.FIND_COORDINATOR)) == 1
 
 
 @pytest.mark.parametrize("fault", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, "DROP"])

@@ -71,8 +71,8 @@ def test_all_brokers_are_asked_for_their_groups(fakes, with_cluster):
     fakes.groups |= {name: group(name) for name in ("b", "a", "c")}
     listed = with_cluster(fakes, groups(lambda g: g.list_all()))
     assert [(each.group_id, each.coordinator.node_id) for each in listed] == [("a", 2), ("b", 2), ("c", 2)]
-    assert len(fakes.asked(ApiKey.LIST_GROUPS)) == 3
-    assert len(fakes.asked(ApiKey.DESCRIBE_GROUPS)) == 1
+    assert len(fakes.requests_of(ApiKey.LIST_GROUPS)) == 3
+    assert len(fakes.requests_of(ApiKey.DESCRIBE_GROUPS)) == 1
 
 
 @pytest.mark.parametrize("fault", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, "DROP"])

@@ -23,7 +23,7 @@ def test_first_last_and_by_timestamp(fakes, with_cluster):
 def test_one_request_per_leader(fakes, with_cluster):
     partitions = fakes.topic("t", *[0, 1] * 20)
     with_cluster(fakes, lambda cluster: offsets_at(cluster, partitions, LATEST))
-    assert len(fakes.asked(ApiKey.LIST_OFFSETS)) == 2
+    assert len(fakes.requests_of(ApiKey.LIST_OFFSETS)) == 2
 
 
 @pytest.mark.parametrize("fault", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE, "DROP"])
@@ -32,7 +32,7 @@ def test_only_what_failed_is_asked_again(fakes, with_cluster, faults, fault):
     fakes.fill(a, 10)
     fakes.faults[ApiKey.LIST_OFFSETS].append(faults.get(fault, fault))
     assert with_cluster(fakes, lambda cluster: offsets_at(cluster, [a, b], LATEST)) == {a: 10, b: 0}
-    assert len(fakes.asked(ApiKey.LIST_OFFSETS)) == 3
+    assert len(fakes.requests_of(ApiKey.LIST_OFFSETS)) == 3
 
 
 def test_a_leader_that_moved_is_found(fakes, with_cluster):
@@ -69,4 +69,4 @@ def test_the_last_stable_offset_is_asked_for(fake, with_cluster):
     [a] = fake.topic("t", 0)
     fake.fill(a, 10)
     assert with_cluster(fake, lambda cluster: offsets_at(cluster, [a], LATEST, READ_COMMITTED)) == {a: 10}
-    assert [each.isolation_level for each in fake.asked(ApiKey.LIST_OFFSETS)] == [READ_COMMITTED]
+    assert [each.isolation_level for each in fake.requests_of(ApiKey.LIST_OFFSETS)] == [READ_COMMITTED]

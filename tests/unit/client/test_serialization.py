@@ -67,8 +67,8 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mine", sys.modules[HERE])
 
 
-def serializer(given: object, config: Mapping[str, Any] | None = None, *, is_key: bool = True) -> Any:
-    return make_serializer(given, config or {}, is_key=is_key)
+def serializer(setting: object, config: Mapping[str, Any] | None = None, *, is_key: bool = True) -> Any:
+    return make_serializer(setting, config or {}, is_key=is_key)
 
 
 @pytest.mark.spec("P2")
@@ -118,10 +118,10 @@ def test_characters_that_an_encoding_lacks() -> None:
 
 
 @pytest.mark.spec("P2")
-@pytest.mark.parametrize("given", ["mine.Recording", Recording])
-def test_named_serializers_are_imported_made_and_configured(given: object) -> None:
+@pytest.mark.parametrize("setting", ["mine.Recording", Recording])
+def test_named_serializers_are_imported_made_and_configured(setting: object) -> None:
     config = {"bootstrap.servers": "a:1", "x": 1}
-    made = serializer(given, config, is_key=False)
+    made = serializer(setting, config, is_key=False)
     assert isinstance(made, Serializer)
     assert made.configured == (config, False)  # type: ignore[attr-defined]
     assert made.serialize("t", (), 5) == b"t:5"
@@ -129,18 +129,18 @@ def test_named_serializers_are_imported_made_and_configured(given: object) -> No
 
 @pytest.mark.spec("P2")
 def test_objects_are_taken_as_they_are() -> None:
-    given = Recording()
-    assert serializer(given) is given
-    assert given.configured is None
+    setting = Recording()
+    assert serializer(setting) is setting
+    assert setting.configured is None
 
 
-@pytest.mark.parametrize("given", [double, "mine.double", "json.dumps", int.to_bytes])
-def test_functions_are_serializers(given: object) -> None:
-    made = serializer(given)
+@pytest.mark.parametrize("setting", [double, "mine.double", "json.dumps", int.to_bytes])
+def test_functions_are_serializers(setting: object) -> None:
+    made = serializer(setting)
     assert made.serialize("t", (), None) is None
-    if given in (double, "mine.double"):
+    if setting in (double, "mine.double"):
         assert made.serialize("t", (), b"a") == b"aa"
-    elif given == "json.dumps":
+    elif setting == "json.dumps":
         with pytest.raises(SerializationError, match="dumps gave str and not bytes"):
             made.serialize("t", (), {})
 
@@ -164,7 +164,7 @@ def test_without_one_bytes_stay_as_they_are() -> None:
 
 @pytest.mark.spec("P2")
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("setting", "told"),
     [
         ("mine.Missing", "key.serializer=mine.Missing: mine.Missing cannot be imported (mine has no Missing)"),
         ("not_there.Class", "No module named 'not_there'"),
@@ -178,9 +178,9 @@ def test_without_one_bytes_stay_as_they_are() -> None:
         (str, "Give StringSerializer"),
     ],
 )
-def test_names_that_fail_are_reported(given: object, told: str) -> None:
+def test_names_that_fail_are_reported(setting: object, told: str) -> None:
     with pytest.raises(InvalidConfigError) as caught:
-        serializer(given)
+        serializer(setting)
     assert told in str(caught.value)
     assert "key.serializer" in str(caught.value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cluster.isr import GIVEN_UP, NEVER_MS, OUT_OF_DATE, InSyncReplicas, IsrProposal
+from ottla.cluster.isr import ABANDONED_ERRORS, NEVER_MS, OUT_OF_DATE, InSyncReplicas, IsrProposal
 from ottla.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.spec("R2")
@@ -102,7 +102,7 @@ def test_the_answer_says_what_is_committed() -> None:
     assert not replicas.accepted(shrink, 5, 8, (1,))
 
 
-@pytest.mark.parametrize("error", sorted(GIVEN_UP))
+@pytest.mark.parametrize("error", sorted(ABANDONED_ERRORS))
 def test_a_proposal_is_given_up_where_it_is_known_not_to_be_applied(error: ErrorCode) -> None:
     replicas = elected((1,), 0)
     replicas.followers[3].fetched(0, 0, 0, 0)

@@ -75,7 +75,7 @@ def test_topics_that_are_not_there(fakes, with_cluster):
 def test_without_figures_no_broker_is_asked_for_offsets(fakes, with_cluster):
     fakes.topic("t", 0, 1)
     state = with_cluster(fakes, lambda cluster: read_cluster_status(cluster, sizes=False))
-    assert not fakes.asked(ApiKey.LIST_OFFSETS) + fakes.asked(ApiKey.DESCRIBE_LOG_DIRS)
+    assert not fakes.requests_of(ApiKey.LIST_OFFSETS) + fakes.requests_of(ApiKey.DESCRIBE_LOG_DIRS)
     assert [each.partition for each in state.partitions] == [TopicPartition("t", 0), TopicPartition("t", 1)]
 
 

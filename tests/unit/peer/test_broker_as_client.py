@@ -47,8 +47,8 @@ def test_a_replica_fetches_with_its_brokers_id(fake):
     [(partition, data)] = partitions_in(answer)
     assert (partition, data.error_code) == (P, ErrorCode.NONE)
     assert data.records
-    [asked] = fake.asked(ApiKey.FETCH)
-    assert (asked.replica_id, asked.rack_id, asked.session_epoch) == (BROKER_ID, "", 0)
+    [request] = fake.requests_of(ApiKey.FETCH)
+    assert (request.replica_id, request.rack_id, request.session_epoch) == (BROKER_ID, "", 0)
 
 
 def test_a_replica_learns_that_the_leader_has_moved(fake):

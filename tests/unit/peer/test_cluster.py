@@ -152,15 +152,15 @@ def test_the_name_of_a_broker_that_cannot_be_resolved_is_asked_for_again(
 
     monkeypatch.setattr("ottla.peer.cluster.open_connection", unknown_at_times)
 
-    async def asked(cluster):
+    async def two_calls(cluster):
         return await cluster.retry("asking", lambda: cluster.request(0, MetadataRequest(topics=[])))
 
     async def work(cluster):
         await cluster.refresh([])
         if first_failure > 2:
-            await asked(cluster)
+            await two_calls(cluster)
             cluster.disconnect(0, PLAIN)
-        return await asked(cluster)
+        return await two_calls(cluster)
 
     assert with_cluster(fake, work, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0).brokers
     assert len(opened) == first_failure + 2
@@ -198,7 +198,7 @@ def test_a_topic_that_does_not_exist(fake, with_cluster):
         with_cluster(fake, lambda cluster: cluster.topics(["nope"]))
     assert caught.value.topic == "nope"
     assert not caught.value.retriable
-    assert len(fake.asked(ApiKey.METADATA)) > 1, "it was looked for more than once"
+    assert len(fake.requests_of(ApiKey.METADATA)) > 1, "it was looked for more than once"
 
 
 def test_a_topic_that_appears_a_little_later(fake, with_cluster):
@@ -243,7 +243,7 @@ def test_a_topic_that_may_not_be_seen(fake, with_cluster):
     fake.faults[ApiKey.METADATA].append(ErrorCode.INVALID_TOPIC_EXCEPTION)
     with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
         with_cluster(fake, lambda cluster: cluster.topics(["a b"]))
-    assert len(fake.asked(ApiKey.METADATA)) == 1
+    assert len(fake.requests_of(ApiKey.METADATA)) == 1
 
 
 def test_topics_are_created_only_where_asked_for(fake, with_cluster):
@@ -260,12 +260,12 @@ def test_metadata_is_asked_for_once_and_again_when_old(fake, with_cluster):
     async def work(cluster):
         for _ in range(5):
             await cluster.topics(["t"])
-        before = len(fake.asked(ApiKey.METADATA))
+        before = len(fake.requests_of(ApiKey.METADATA))
         cluster.metadata.expire(["t"])
         await cluster.topics(["t"])
         cluster._refreshed_at_ms -= cluster.settings.metadata_max_age_ms + 1
         await cluster.topics(["t"])
-        return before, len(fake.asked(ApiKey.METADATA))
+        return before, len(fake.requests_of(ApiKey.METADATA))
 
     assert with_cluster(fake, work) == (1, 3)
 

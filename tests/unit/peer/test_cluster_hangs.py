@@ -77,7 +77,7 @@ def test_a_connection_whose_callers_were_cancelled_is_given_up_in_time(virtual_f
     async def work(cluster):
         connection = await cluster.any_connection()
         asking = asyncio.create_task(connection.request(MetadataRequest(topics=[]), timeout_ms=1000))
-        await until(lambda: virtual_fake.asked(ApiKey.METADATA))
+        await until(lambda: virtual_fake.requests_of(ApiKey.METADATA))
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
@@ -96,7 +96,7 @@ def test_metadata_that_are_always_too_old_are_asked_for_once_a_call(virtual_fake
             await cluster.topics(["t"])
             await asyncio.sleep(0.001)  # sleep: virtual; they are older than 0 ms then
         assert asyncio.get_running_loop().time() < 1
-        return len(virtual_fake.asked(ApiKey.METADATA))
+        return len(virtual_fake.requests_of(ApiKey.METADATA))
 
     assert with_cluster(virtual_fake, work, metadata_max_age_ms=0) == 3
 
@@ -187,7 +187,7 @@ def test_who_waited_when_the_loop_was_over_is_not_reported(fake, faults):
     loop = asyncio.new_event_loop()
     connection = loop.run_until_complete(cluster.any_connection())
     asking = loop.create_task(connection.request(MetadataRequest(topics=[])))
-    loop.run_until_complete(until(lambda: fake.asked(ApiKey.METADATA)))
+    loop.run_until_complete(until(lambda: fake.requests_of(ApiKey.METADATA)))
     loop.close()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # of asyncio, whose transports were left open
@@ -217,8 +217,8 @@ def test_more_callers_than_there_may_be_requests_on_their_way(fake, with_cluster
 
     async def ask_all(cluster):
         connection = await cluster.connection(0)
-        asked = [connection.request(MetadataRequest(topics=[])) for _ in range(many)]
-        return await asyncio.gather(*asked, return_exceptions=True)
+        waiting = [connection.request(MetadataRequest(topics=[])) for _ in range(many)]
+        return await asyncio.gather(*waiting, return_exceptions=True)
 
     async def work(cluster):
         await cluster.refresh([])
@@ -234,7 +234,7 @@ def test_there_is_a_pause_between_attempts_even_where_none_is_set(virtual_fake, 
         with_cluster(
             virtual_fake, lambda cluster: cluster.topics(["t"]), unknown_topic_timeout_ms=100, retry_backoff_ms=0
         )
-    assert len(virtual_fake.asked(ApiKey.METADATA)) < 2 * 100 / MIN_PAUSE_MS
+    assert len(virtual_fake.requests_of(ApiKey.METADATA)) < 2 * 100 / MIN_PAUSE_MS
 
 
 def test_a_connection_that_was_made_while_the_cluster_was_closed(fake, with_cluster):

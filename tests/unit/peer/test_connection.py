@@ -77,8 +77,8 @@ def answering():
 
 def test_versions_are_agreed_on(fake):
     assert connected(fake.ports[0], nothing)[ApiKey.FETCH] == (0, 12)
-    [(_, _, asked)] = fake.requests
-    assert (asked.client_software_name, asked.client_software_version) == ("ottla", "0.1.0")
+    [(_, _, request)] = fake.requests
+    assert (request.client_software_name, request.client_software_version) == ("ottla", "0.1.0")
 
 
 def test_a_broker_with_an_older_api_versions_is_asked_again(fake):
@@ -94,8 +94,8 @@ def test_requests_in_flight_get_their_own_answers(fake):
     async def work(connection):
         from ottla.wire.messages.metadata import MetadataRequestTopic
 
-        asked = [connection.request(MetadataRequest(topics=[MetadataRequestTopic(name=name)])) for name in "abab"]
-        return [answer.topics[0].name for answer in await asyncio.gather(*asked)]
+        pending = [connection.request(MetadataRequest(topics=[MetadataRequestTopic(name=name)])) for name in "abab"]
+        return [answer.topics[0].name for answer in await asyncio.gather(*pending)]
 
     assert connected(fake.ports[0], work) == ["a", "b", "a", "b"]
 
@@ -128,8 +128,8 @@ def test_all_in_flight_fail_when_the_connection_is_lost(fake, faults):
     fake.faults[ApiKey.METADATA].append(faults["DROP"])
 
     async def work(connection):
-        asked = [connection.request(MetadataRequest(topics=None)) for _ in range(3)]
-        return await asyncio.gather(*asked, return_exceptions=True)
+        pending = [connection.request(MetadataRequest(topics=None)) for _ in range(3)]
+        return await asyncio.gather(*pending, return_exceptions=True)
 
     lost = connected(fake.ports[0], work)
     assert {type(each) for each in lost} == {ConnectionLostError}
@@ -167,7 +167,7 @@ def test_requests_sent_together_of_which_one_cannot_be_expressed(fake):
             await connection.request(MetadataRequest(topics=None))
 
     connected(fake.ports[0], work)
-    assert not fake.asked(ApiKey.HEARTBEAT)
+    assert not fake.requests_of(ApiKey.HEARTBEAT)
 
 
 def test_a_message_that_its_version_cannot_express(fake):
@@ -219,8 +219,8 @@ def test_the_answer_to_a_large_request_is_decoded_in_several_turns(fake):
     through = Through()
 
     async def work(connection):
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names[:1]])
-        await connection.request(asked, through=through)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names[:1]])
+        await connection.request(request, through=through)
         small = through.turns
         whole = await connection.request(MetadataRequest(topics=None))
         found = await connection.request(MetadataRequest(topics=None), through=through)
@@ -351,9 +351,9 @@ def test_a_cancelled_request_keeps_nothing(fake, faults):
     patient = ConnectionSettings("unused:1", request_timeout_ms=600_000)
 
     async def cancelled(connection):
-        asked = len(fake.asked(ApiKey.FIND_COORDINATOR))
+        before = len(fake.requests_of(ApiKey.FIND_COORDINATOR))
         given_up = asyncio.create_task(connection.request(FindCoordinatorRequest(key="g")))
-        while len(fake.asked(ApiKey.FIND_COORDINATOR)) == asked:  # noqa: ASYNC110 - another thread makes it true
+        while len(fake.requests_of(ApiKey.FIND_COORDINATOR)) == before:  # noqa: ASYNC110 - another thread makes it true
             await asyncio.sleep(0)
         given_up.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.cli.profile.commands import show_figures
+from ottla.cli.profile.commands import show_result
 from ottla.cli.terminal import Terminal
 from ottla.profiles.checker import Checked
 from ottla.profiles.latencies import Latencies
@@ -36,13 +36,13 @@ def result(number: int, acknowledged: int, seconds: float, ms: float, refused: i
     )
 
 
-def figures(of: ProfileLoad, checked: Checked = WELL, *, ms: float = 10.0, refused: int = 0) -> ProfileResult:
+def profile_result(of: ProfileLoad, checked: Checked = WELL, *, ms: float = 10.0, refused: int = 0) -> ProfileResult:
     results = [result(0, 200, 2.0, 1.0), result(1, 100, 1.5, ms, refused)]
     return result_of(of, results, checked, check_s=0.25, brokers_cpu_s=3.0)
 
 
 def test_rates_are_those_of_all_producers_until_the_last_one_ended() -> None:
-    found = figures(load())
+    found = profile_result(load())
     assert (found.acknowledged, found.seconds, found.records_per_s) == (300, 2.0, 150.0)
     assert found.mb_per_s == pytest.approx(0.03)
     assert found.of_mark == pytest.approx(0.00015)
@@ -62,22 +62,24 @@ def test_rates_are_those_of_all_producers_until_the_last_one_ended() -> None:
     ],
 )
 def test_payments_break_their_promise(what: dict[str, int], message: str) -> None:
-    assert figures(load(), replace(WELL, **what)).broken == (message,)
+    assert profile_result(load(), replace(WELL, **what)).broken == (message,)
 
 
 def test_clicks_may_be_lost_doubled_and_reordered_but_not_made_up() -> None:
-    assert figures(load(pays=False), Checked(299, 2, 1, 1, 0), ms=9_000, refused=5).broken == ()
+    assert profile_result(load(pays=False), Checked(299, 2, 1, 1, 0), ms=9_000, refused=5).broken == ()
     late = load(pays=False, most_p99_ms=100)
-    assert figures(late, ms=600).broken == ("p99 is 605 ms, and was to be below 100 ms",)
-    assert figures(load(pays=False), replace(WELL, strange=1)).broken == ("1 records were read that were never sent",)
+    assert profile_result(late, ms=600).broken == ("p99 is 605 ms, and was to be below 100 ms",)
+    assert profile_result(load(pays=False), replace(WELL, strange=1)).broken == (
+        "1 records were read that were never sent",
+    )
 
 
 def test_payments_have_to_be_taken_in_time() -> None:
-    assert figures(load(), ms=600).broken == ("p99 is 605 ms, and was to be below 500 ms",)
-    assert figures(load(most_p99_ms=700), ms=600).broken == ()
-    assert figures(load(most_p99_ms=5), ms=10).broken == ("p99 is 10 ms, and was to be below 5 ms",)
-    assert figures(load(disturbed=True), ms=600).broken == (), "a broker's death takes its time"
-    assert figures(load(), refused=7).broken == ("7 records were not acknowledged",)
+    assert profile_result(load(), ms=600).broken == ("p99 is 605 ms, and was to be below 500 ms",)
+    assert profile_result(load(most_p99_ms=700), ms=600).broken == ()
+    assert profile_result(load(most_p99_ms=5), ms=10).broken == ("p99 is 10 ms, and was to be below 5 ms",)
+    assert profile_result(load(disturbed=True), ms=600).broken == (), "a broker's death takes its time"
+    assert profile_result(load(), refused=7).broken == ("7 records were not acknowledged",)
 
 
 def test_nothing_acknowledged_keeps_no_promise() -> None:
@@ -95,7 +97,7 @@ def test_a_result_survives_its_way_from_the_process() -> None:
 
 def test_the_table() -> None:
     stream = io.StringIO()
-    show_figures(Terminal(stream, width=None, colours=False), figures(load(), replace(WELL, lost=3), refused=7))
+    show_result(Terminal(stream, width=None, colours=False), profile_result(load(), replace(WELL, lost=3), refused=7))
     text = stream.getvalue()
     assert text.startswith("payments: 12 partitions with 3 replicas, 2 producers, 200-byte values\n")
     lines = [line.split("  ") for line in text.splitlines()]
@@ -106,5 +108,5 @@ def test_the_table() -> None:
     assert "  an error of the producers: the broker is gone\n" in text
     assert text.endswith("broken: 3 acknowledged records are lost\nbroken: 7 records were not acknowledged\n")
     again = io.StringIO()
-    show_figures(Terminal(again, width=None, colours=False), figures(load()))
+    show_result(Terminal(again, width=None, colours=False), profile_result(load()))
     assert again.getvalue().endswith("kept: all that the profile promises\n")

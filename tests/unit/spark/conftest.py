@@ -34,7 +34,7 @@ class FakeCluster:
         self.sizes: dict[TopicPartition, int] = {}
         #: Errors of the next requests for offsets, and how many there were.
         self.failures: list[Exception] = []
-        self.asked = 0
+        self.calls = 0
         self.settings: list[dict[str, Any]] = []
         self.values: list[bytes] = []
         #: Deletions that happen while a range is read: after so many batches the first offset is another one.
@@ -94,7 +94,7 @@ class FakeClient:
     def offsets_at(
         self, partitions: list[TopicPartition], at: int, *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        self._cluster.asked += 1
+        self._cluster.calls += 1
         if self._cluster.failures:
             raise self._cluster.failures.pop(0)
         if at == EARLIEST:
@@ -161,13 +161,13 @@ class FakeClient:
 
 class FakeFuture:
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
 
     def done(self) -> bool:
-        return self.asked == 0
+        return self.calls == 0
 
     def result(self) -> None:
-        self.asked += 1
+        self.calls += 1
 
 
 class FakeProducer:

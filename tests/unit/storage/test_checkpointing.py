@@ -33,7 +33,7 @@ def test_a_checkpoint_made_in_steps_has_logs_as_they_are_at_its_end(
     if change == "cut":
         manager.truncate(log, 3)
     elif change == "begun anew":
-        manager.begin_anew(log, 2)
+        manager.truncate_fully(log, 2)
     elif change == "added":
         manager.create("orders", TOPIC_ID, 3)
     elif change == "closed":

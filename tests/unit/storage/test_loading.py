@@ -73,10 +73,10 @@ class CountingExecutor(InlineExecutor):
     """Notes how many threads were asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.thread_counts: list[int] = []
 
     def run_all(self, works: Sequence[Callable[[], object]], own_threads: int = 0) -> list[Exception | None]:
-        self.asked.append(own_threads)
+        self.thread_counts.append(own_threads)
         return super().run_all(works, own_threads)
 
 
@@ -91,10 +91,10 @@ def test_the_setting_is_honoured(tmp_path: Path, threads: int) -> None:
     for folder in folders:
         manager = LogManager(RealDisk(), VirtualClock(NOW_MS), executor, [folder], lambda topic: CONFIG, settings)
         assert manager.open() is None
-        assert executor.asked == [min(threads, 4)]
-        executor.asked.clear()
+        assert executor.thread_counts == [min(threads, 4)]
+        executor.thread_counts.clear()
         manager.close()
-        executor.asked.clear()
+        executor.thread_counts.clear()
 
 
 def test_own_threads_of_an_executor_are_there_for_the_works_only() -> None:

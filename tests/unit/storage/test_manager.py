@@ -778,7 +778,7 @@ def test_the_files_of_a_log_that_begins_anew_are_removed_later(setup: Setup) -> 
     log = manager.create("t", None, 0)
     for _ in range(4):
         append(log)
-    manager.begin_anew(log, 100)
+    manager.truncate_fully(log, 100)
     folder = f"{setup.folders[0]}/t-0"
     assert [name for name in setup.disk.listdir(folder) if name.endswith(".deleted")]
     setup.later(manager, 2000)

@@ -13,7 +13,7 @@ from ottla.storage.topic_settings import (
     TOPIC_SETTINGS_FILE,
     AdoptionMark,
     TopicSettings,
-    TopicSettingsKeeper,
+    TopicSettingsFiles,
     decode_topic_settings,
     encode_topic_settings,
     read_topic_settings,
@@ -91,19 +91,19 @@ class OldIsSlow(MemoryDisk):
             self.others_written.set()
 
 
-def keeper(disk: MemoryDisk, jobs: HeldJobs, *topics: str) -> TopicSettingsKeeper:
+def settings_files(disk: MemoryDisk, jobs: HeldJobs, *topics: str) -> TopicSettingsFiles:
     class Log:
         def __init__(self, directory: str) -> None:
             self.directory = directory
             disk.mkdirs(directory)
 
     logs = {(topic, 0): cast(PartitionLog, Log(f"/{topic}-0")) for topic in topics}
-    return TopicSettingsKeeper(disk, jobs, logs, pytest.fail)
+    return TopicSettingsFiles(disk, jobs, logs, pytest.fail)
 
 
 def test_what_a_disk_thread_has_not_begun_is_written_at_close() -> None:
     disk, jobs = MemoryDisk(), HeldJobs()
-    kept = keeper(disk, jobs, "t", "u")
+    kept = settings_files(disk, jobs, "t", "u")
     kept.keep("t", 0, TopicSettings(SETTINGS.topic_id, {}))
     kept.keep("t", 0, SETTINGS)
     kept.keep("u", 0, SETTINGS)
@@ -115,7 +115,7 @@ def test_what_a_disk_thread_has_not_begun_is_written_at_close() -> None:
 
 def test_close_waits_for_a_disk_thread_that_writes() -> None:
     disk, jobs = OldIsSlow(), HeldJobs()
-    kept = keeper(disk, jobs, "t")
+    kept = settings_files(disk, jobs, "t")
     kept.keep("t", 0, TopicSettings(SETTINGS.topic_id, {}))
     writer = threading.Thread(target=jobs.jobs.pop())
     writer.start()

@@ -29,10 +29,10 @@ SOME = 20
 class CountingExecutor(InlineExecutor):
     """Counts what it is given."""
 
-    given = 0
+    submitted = 0
 
     def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        self.given += 1
+        self.submitted += 1
         super().call(work, done)
 
 
@@ -61,12 +61,12 @@ class Served:
 
     async def write(self, transactions: int = 1) -> int:
         """Change something; returns how many flushes a thread was given for that."""
-        before = self.executor.given
+        before = self.executor.submitted
         for _ in range(transactions):
             self.store.execute([Set("/a", b"")], SESSION)
         await asyncio.sleep(0)
         assert self.store.forced_zxid == self.store.tree.last_zxid == self.listener.forced_zxid
-        return self.executor.given - before
+        return self.executor.submitted - before
 
 
 def test_a_pace_trusts_a_disk_that_has_been_quick_for_a_while_and_forgets_a_slow_one() -> None:
@@ -119,11 +119,11 @@ def test_a_flush_that_was_waited_for_and_fails_ends_it_as_any_other() -> None:
         served = Served()
         for _ in range(SOME):
             await served.write()
-        given = served.executor.given
+        submitted = served.executor.submitted
         served.disk.fail("flush", times=1)
         served.store.execute([Set("/a", b"lost")], SESSION)
         await asyncio.sleep(0)
-        assert served.executor.given == given
+        assert served.executor.submitted == submitted
         assert served.listener.forced_zxid < served.store.tree.last_zxid
         assert [failure.errno for failure in served.listener.failures] == [errno.EIO]
         with pytest.raises(DiskError):

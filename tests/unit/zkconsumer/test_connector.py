@@ -227,7 +227,7 @@ def test_a_partition_moves_to_another_leader_with_its_offsets(group, read):
     reader.wait_for(10)
     group.fakes.leaders[P] = -1
     group.fakes.fill(P, 10)
-    wait_until(lambda: len(group.fakes.asked(ApiKey.METADATA)) > 5, "looks for a leader")
+    wait_until(lambda: len(group.fakes.requests_of(ApiKey.METADATA)) > 5, "looks for a leader")
     group.fakes.leaders[P] = 2
     assert reader.wait_for(20) == [(0, offset) for offset in range(20)]
 
@@ -259,13 +259,13 @@ def test_an_offset_that_is_not_in_the_log(group, read, reset, first):
     connector.create_message_streams({"t": 1})
     connector.commit_offsets({P: 1000})
     connector.shutdown()
-    fetches_before = len(group.fakes.asked(ApiKey.FETCH))  # The first consumer may have come to that offset, too.
+    fetches_before = len(group.fakes.requests_of(ApiKey.FETCH))  # The first consumer may have come to that offset, too.
     reader = read(group.connect(auto_offset_reset=reset).create_message_streams({"t": 1})["t"][0])
     wait_until(
         lambda: any(
             each.fetch_offset == first
-            for asked in group.fakes.asked(ApiKey.FETCH)[fetches_before:]
-            for topic in asked.topics
+            for request in group.fakes.requests_of(ApiKey.FETCH)[fetches_before:]
+            for topic in request.topics
             for each in topic.partitions
         ),
         "a fetch from there",
@@ -285,12 +285,12 @@ def test_partitions_whose_queue_is_full_are_not_fetched(group, read):
     reader = read(other)
     reader.wait_for(100)  # though nobody reads the first one
     assert 2 <= len(full.queue) <= 3
-    asked = len(group.fakes.asked(ApiKey.FETCH))
+    before = len(group.fakes.requests_of(ApiKey.FETCH))
     group.fakes.fill(Q, 100)
     reader.wait_for(200)
     later = [
         each.partition
-        for request in group.fakes.asked(ApiKey.FETCH)[asked:]
+        for request in group.fakes.requests_of(ApiKey.FETCH)[before:]
         for topic in request.topics
         for each in topic.partitions
     ]
@@ -304,11 +304,11 @@ def test_several_fetchers_per_broker(group, read):
         group.fakes.fill(partition, 20)
     reader = read(group.connect(num_consumer_fetchers=2).create_message_streams({"t": 1})["t"][0])
     reader.wait_for(80)
-    asked = {
+    found = {
         tuple(sorted(each.partition for topic in request.topics for each in topic.partitions))
-        for request in group.fakes.asked(ApiKey.FETCH)
+        for request in group.fakes.requests_of(ApiKey.FETCH)
     }
-    assert asked == {(0, 2), (1, 3)}
+    assert found == {(0, 2), (1, 3)}
 
 
 @pytest.mark.spec("C7")
@@ -607,7 +607,7 @@ def test_a_forked_process_is_reported(group):
 def test_a_fetch_that_waits_does_not_hold_up_what_comes_after_a_rebalance(group, read):
     group.topic("t", 0)
     reader = read(group.connect(fetch_wait_max_ms=8000).create_message_streams({"t": 1})["t"][0])
-    wait_until(lambda: group.fakes.asked(ApiKey.FETCH), "a fetch that waits")
+    wait_until(lambda: group.fakes.requests_of(ApiKey.FETCH), "a fetch that waits")
     group.fakes.topic("t", 0, 0)
     group.fakes.fill(Q, 10)
     watch = Stopwatch()

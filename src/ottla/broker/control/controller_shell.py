@@ -85,7 +85,7 @@ class ControllerShell:
         self._events: deque[Event | ReadEvent | asyncio.Future[None]] = deque()
         #: Outcomes of effects, handled before all other events.
         self._outcomes: deque[Event] = deque()
-        self._asked: dict[int, asyncio.Future[object]] = {}
+        self._answers: dict[int, asyncio.Future[object]] = {}
         self._last_token = 0
         self._working: asyncio.Task[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -122,7 +122,7 @@ class ControllerShell:
         """Post a client's request, made with a token, and wait for the answer. Cancellation does not undo it."""
         self._last_token += 1
         token = self._last_token
-        answer = self._asked[token] = asyncio.get_running_loop().create_future()
+        answer = self._answers[token] = asyncio.get_running_loop().create_future()
         self.post(event_of(token))
         return await answer
 
@@ -147,7 +147,7 @@ class ControllerShell:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
         await self.channels.close()
-        for waiting in (*self._asked.values(), *self._events):
+        for waiting in (*self._answers.values(), *self._events):
             if isinstance(waiting, asyncio.Future):
                 waiting.cancel()
 
@@ -190,7 +190,7 @@ class ControllerShell:
         elif isinstance(effect, Continue):
             self._outcomes.append(Continued(effect.continuation_id))
         elif isinstance(effect, Answer):
-            answer = self._asked.pop(effect.token, None)
+            answer = self._answers.pop(effect.token, None)
             if answer is not None:
                 settle(answer, effect.result)
         elif isinstance(effect, SetChannels):
@@ -228,6 +228,6 @@ class ControllerShell:
     def _fail_all(self) -> None:
         """Handle a bug: fail all pending requests, so that no caller waits forever."""
         error = ErrorCode.UNKNOWN_SERVER_ERROR
-        asked, self._asked = self._asked, {}
-        for answer in asked.values():
+        answers, self._answers = self._answers, {}
+        for answer in answers.values():
             settle(answer, TopicRefusal(error, error.message))

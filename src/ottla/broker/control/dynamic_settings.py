@@ -10,14 +10,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
-from ottla.broker.control.znodes import CHANGED_MEANWHILE, MOST_ATTEMPTS, find_broker_config, reconfiguration
+from ottla.broker.control.znodes import find_broker_config, reconfiguration, reconfigured
 from ottla.cluster.configs import oversized
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import warning_of
 from ottla.config.dynamic import dynamic_problem
 from ottla.wire.errors import ErrorCode
-from ottla.zk.layout import BrokerConfigZnode, ZnodeDataError
+from ottla.zk.layout import BrokerConfigZnode
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -76,17 +75,7 @@ class DynamicSettings:
         change is made to what the znode has.
         """
         async with self._changing:
-            for attempt in range(1, MOST_ATTEMPTS + 1):
-                try:
-                    return await self._change(change, per_broker, validate_only)
-                except CHANGED_MEANWHILE as error:
-                    if attempt == MOST_ATTEMPTS:
-                        return metadata_refusal(error)
-                except METADATA_ERRORS as error:
-                    return metadata_refusal(error)
-                except ZnodeDataError as error:
-                    return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The present settings are damaged: {error}")
-        raise AssertionError("the last attempt returns")
+            return await reconfigured(lambda: self._change(change, per_broker, validate_only))
 
     async def _change(
         self,

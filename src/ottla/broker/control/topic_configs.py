@@ -10,15 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
-from ottla.broker.control.znodes import CHANGED_MEANWHILE, MOST_ATTEMPTS, find_topic_config, reconfiguration
+from ottla.broker.control.refusals import METADATA_ERRORS
+from ottla.broker.control.znodes import find_topic_config, reconfiguration, reconfigured
 from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
 from ottla.cluster.controller_events import ConfigsChanged
 from ottla.cluster.image import ImageDelta, TopicDelta
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import ConfigRefusal
 from ottla.config.topic import LogConfig
-from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import TopicConfigZnode, ZnodeDataError
 
 if TYPE_CHECKING:
@@ -93,17 +92,7 @@ class TopicConfigs:
         by a znode under `/config/changes`. Several may do so at once: each change is made to what the znode has.
         """
         async with self._configuring:
-            for attempt in range(1, MOST_ATTEMPTS + 1):
-                try:
-                    return await self._change(name, change, validate_only)
-                except CHANGED_MEANWHILE as error:
-                    if attempt == MOST_ATTEMPTS or is_passing(error):
-                        return metadata_refusal(error)
-                except METADATA_ERRORS as error:
-                    return metadata_refusal(error)
-                except ZnodeDataError as error:
-                    return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The present settings are damaged: {error}")
-        raise AssertionError("the last attempt returns")
+            return await reconfigured(lambda: self._change(name, change, validate_only))
 
     async def _change(
         self, name: str, change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal], validate_only: bool

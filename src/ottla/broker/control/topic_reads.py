@@ -37,7 +37,7 @@ async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[],
     room = asyncio.Semaphore(READS_AT_ONCE)
     for start in range(0, len(names), TOPICS_AT_ONCE):
         part = names[start : start + TOPICS_AT_ONCE]
-        read = [topic for topic in await _in_parts(_read_topics, zk, part, TOPICS_IN_A_READ, room) if topic is not None]
+        read = [topic for topic in await _by_batch(_read_topics, zk, part, TOPICS_IN_A_READ, room) if topic is not None]
         wanted: list[_Replicas] = []
         for topic in read:
             replicas = sorted(topic.assignment.partitions.items())
@@ -45,7 +45,7 @@ async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[],
                 part_of_topic = replicas[begin : begin + PARTITIONS_IN_A_TURN]
                 wanted += [_Replicas(topic.name, index, brokers) for index, brokers in part_of_topic]
                 await _next_turn()
-        states = iter(await _in_parts(_read_partitions, zk, wanted, PARTITIONS_IN_A_READ, room))
+        states = iter(await _by_batch(_read_partitions, zk, wanted, PARTITIONS_IN_A_READ, room))
         topics += [_found_topic(topic, states, new_uuid) for topic in read]
     return topics
 
@@ -66,7 +66,7 @@ class _Replicas(NamedTuple):
     replicas: tuple[int, ...]
 
 
-async def _in_parts(
+async def _by_batch(
     read: Callable[[ZkClient, Sequence[S]], Awaitable[list[T]]],
     zk: ZkClient,
     wanted: Sequence[S],
@@ -75,13 +75,13 @@ async def _in_parts(
 ) -> list[T]:
     """Read in parts; return the results of `read` in order. Raises the error of the first part that fails."""
 
-    async def read_part(part: Sequence[S]) -> list[T]:
+    async def read_batch(part: Sequence[S]) -> list[T]:
         async with room:
             found = await read(zk, part)
             await _next_turn()
         return found
 
-    reads = (read_part(wanted[start : start + most]) for start in range(0, len(wanted), most))
+    reads = (read_batch(wanted[start : start + most]) for start in range(0, len(wanted), most))
     found: list[T] = []
     for part in await asyncio.gather(*reads, return_exceptions=True):
         if isinstance(part, BaseException):

@@ -100,11 +100,11 @@ def _without(configs: Mapping[str, str], broker_id: int) -> dict[str, str]:
     left = dict(configs)
     for name in THROTTLED:
         text = configs.get(name, "")
-        words = [word for word in text.split(",") if word.strip().rpartition(":")[2] != str(broker_id)]
-        if ":" not in text or len(words) == len(text.split(",")):
+        replicas = [replica for replica in text.split(",") if replica.strip().rpartition(":")[2] != str(broker_id)]
+        if ":" not in text or len(replicas) == len(text.split(",")):
             continue
-        if words:
-            left[name] = ",".join(words)
+        if replicas:
+            left[name] = ",".join(replicas)
         else:
             del left[name]
     return left

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
 from ottla.cluster.controller_events import LiveBroker
 from ottla.cluster.image import BrokerImage
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import (
     PERSISTENT_PATHS,
@@ -41,7 +44,7 @@ FIRST_CONTROLLER_EPOCH = 0
 MOST_REMOVED = 100
 #: Errors of `reconfiguration` where others have changed the settings since they were read.
 CHANGED_MEANWHILE = (BadVersionError, NodeExistsError, NoNodeError)
-#: Attempts to create nodes that others create at the same time, or of which no answer came.
+#: Attempts at a change that others make at the same time, or of which no answer came.
 MOST_ATTEMPTS = 10
 
 
@@ -174,6 +177,19 @@ async def reconfiguration(
             break
         operations.append(Delete(f"{ConfigChangeZnode.ROOT}/{name}"))
     return operations
+
+
+async def reconfigured(change: Callable[[], Awaitable[TopicRefusal | None]]) -> TopicRefusal | None:
+    """Make a change by `reconfiguration`, again if another broker was faster; return the refusal if that fails."""
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        try:
+            return await change()
+        except METADATA_ERRORS as error:
+            if attempt == MOST_ATTEMPTS or is_passing(error) or not isinstance(error, CHANGED_MEANWHILE):
+                return metadata_refusal(error)
+        except ZnodeDataError as error:
+            return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The present settings are damaged: {error}")
+    raise AssertionError("the last attempt returns")
 
 
 async def find_broker_config(zk: ZkClient, name: str) -> FoundSettings:

@@ -91,7 +91,7 @@ class FetchAnswer:
             size = data.records.length if data.records else 0
             if session is not None:
                 is_included = wanted.must_include(data.error_code, size, data.high_watermark, data.log_start_offset)
-                if self._incremental and not (is_included or _must_be_told(data)):
+                if self._incremental and not (is_included or _has_hint(data)):
                     continue
                 if size:
                     session.served(wanted)
@@ -146,7 +146,7 @@ class FetchAnswer:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 
 
-def _must_be_told(data: PartitionData) -> bool:
+def _has_hint(data: PartitionData) -> bool:
     """Whether a client must learn what no offset shows: that its log diverged, or where to read instead."""
     return data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
 

@@ -8,7 +8,7 @@ from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Oper
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import SessionPartition, TopicKey
-from ottla.broker.fetches.nearest import nearest_follower
+from ottla.broker.fetches.rack_reads import nearest_follower
 from ottla.broker.fetches.requested import (
     BATCHES_SINCE,
     FOLLOWERS_SINCE,

@@ -56,7 +56,7 @@ class LossReports:
         """
         hosted = partition.log
         key = (partition.topic, partition.index)
-        start, committed = hosted.log_end_offset, partition.told_committed_end
+        start, committed = hosted.log_end_offset, partition.reported_committed_end
         known = self._reports.get(key, [])
         if known and known[-1].is_election and known[-1].leader_epoch == hosted.leader_epoch:
             known[-1] = known[-1]._replace(leader_epoch=leader_epoch)

@@ -38,7 +38,7 @@ def _none_exists(_topic: str, _index: int) -> bool:
     return False
 
 
-def _propose_to_nobody(_partition: Partition, _proposal: IsrProposal) -> None:
+def _keep_proposal(_partition: Partition, _proposal: IsrProposal) -> None:
     """A leader without a controller keeps the proposal."""
 
 
@@ -62,7 +62,7 @@ class Replication:
         monotonic_ms: Callable[[], float],
         max_lag_ms: float = LONGEST,
         is_alive: IsAlive = _any_is_alive,
-        propose: Callable[[Partition, IsrProposal], None] = _propose_to_nobody,
+        propose: Callable[[Partition, IsrProposal], None] = _keep_proposal,
         epoch_of: Callable[[int], int | None] = _no_epoch_is_known,
         exists: Callable[[str, int], bool] = _none_exists,
     ) -> None:
@@ -105,9 +105,9 @@ class Partition:
         "log",
         "own_end",
         "replication",
+        "reported_committed_end",
         "reported_ms",
         "term",
-        "told_committed_end",
         "topic",
         "topic_id",
         "traffic",
@@ -134,7 +134,7 @@ class Partition:
         #: The current leader epoch, of this or another leader. In memory only: unknown after a start.
         self.leader_epoch = NO_EPOCH
         #: The highest high watermark that a leader has sent to this replica since the start.
-        self.told_committed_end = 0
+        self.reported_committed_end = 0
         #: Number of changes of role or leader epoch.
         self.term = 0
         #: The end of the replica's own records that count: the log end, or the flushed end while appends wait for it.
@@ -385,7 +385,7 @@ class Partition:
         """As follower, adopt the leader's high watermark, up to the end of this log."""
         log = self.log
         before = log.high_watermark
-        self.told_committed_end = max(self.told_committed_end, offset)
+        self.reported_committed_end = max(self.reported_committed_end, offset)
         if log.update_high_watermark(offset) > before:
             self._show(before)
 

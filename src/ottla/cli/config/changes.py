@@ -74,12 +74,12 @@ async def change_settings(
     except ClientError as error:
         return report_errors(error, names)
     changes = [_change(each, operation, present[each]) for each in resources for operation in operations]
-    needs_care = any(change.care for change in changes)
-    if as_json and needs_care and not yes:
+    is_risky = any(change.care for change in changes)
+    if as_json and is_risky and not yes:
         write_json(*(change_row(change, done=False) for change in changes))
     elif not as_json:
         Terminal.standard_output().table(CHANGES, changes)
-    if needs_care and not confirmed("Make these changes?", yes=yes, as_json=as_json):
+    if is_risky and not confirmed("Make these changes?", yes=yes, as_json=as_json):
         return COMMAND.report(NOT_CONFIRMED)
     code, failed = 0, set()
     try:
@@ -146,10 +146,10 @@ def _change(resource: ConfigResource, operation: ConfigOperation, present: Mappi
     entry = present.get(operation.name)
     now = None if entry is None else entry.value
     new = _new_value(operation, entry, now)
-    care = risk_of_change(operation.name, now, new)
+    risk = risk_of_change(operation.name, now, new)
     if entry is None and operation.operation != "delete" and resource.type == ResourceType.BROKER:
-        care = unknown_setting(operation.name, of_topic=False)
-    return SettingChange(resource, operation.name, now, None if operation.operation == "delete" else new, care)
+        risk = unknown_setting(operation.name, of_topic=False)
+    return SettingChange(resource, operation.name, now, None if operation.operation == "delete" else new, risk)
 
 
 def _new_value(operation: ConfigOperation, entry: ConfigEntry | None, now: str | None) -> str | None:

@@ -245,7 +245,7 @@ def _outcome(settings: PipelineSettings, ending: Ending, wish: StopWish) -> tupl
         sentence = java_end(ending.failure) or why_it_ended(ending.failure)
         text = str(sentence) if sentence is not None else short_reason(str(ending.failure))
         return 1, redacted(f"{settings.name} ended: {text}", settings.secrets)
-    if not ending.was_asked:
+    if not ending.was_stopped:
         return 0, f"pipeline {settings.name} has processed what was there"
     again = f"pipeline {settings.name} stopped; it continues where it was when it is run again"
     return EXIT_INTERRUPTED if wish.after_batch else 0, again

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cli.command import CommandError
-from ottla.spark.pipelines.running.packing import pack_environment
-from ottla.spark.pipelines.running.submitting import SubmitOptions, shown, submit_line
+from ottla.spark.pipelines.running.submitting import SubmitOptions, pack_environment, shown, submit_line
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.settings.model import PipelineSettings

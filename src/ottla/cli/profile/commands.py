@@ -119,11 +119,11 @@ def _carry_out(load: ProfileLoad, servers: str | None, brokers: int | None, *, a
                 f"{option} is for brokers started here; leave out --bootstrap-server and unset OTTLA_BOOTSTRAP_SERVER"
             )
         try:
-            figures = asyncio.run(_run(load, servers, DEFAULT_BROKERS if brokers is None else brokers))
+            result = asyncio.run(_run(load, servers, DEFAULT_BROKERS if brokers is None else brokers))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
-        _show(figures, as_json=as_json)
-        return EXIT_REFUSED if figures.broken else 0
+        _show(result, as_json=as_json)
+        return EXIT_REFUSED if result.broken else 0
 
     COMMAND.run(work, (ClientError, ProfileError))
 
@@ -160,47 +160,47 @@ def _say(message: str) -> None:
     print(printable(message), file=sys.stderr, flush=True)
 
 
-def _show(figures: ProfileResult, *, as_json: bool) -> None:
+def _show(result: ProfileResult, *, as_json: bool) -> None:
     if as_json:
-        write_json(figures.row())
+        write_json(result.row())
         return
-    show_figures(Terminal.standard_output(), figures)
+    show_result(Terminal.standard_output(), result)
 
 
-def show_figures(terminal: Terminal, figures: ProfileResult) -> None:
+def show_result(terminal: Terminal, result: ProfileResult) -> None:
     """Write the table, and below it what was broken."""
     terminal.line(
-        f"{figures.profile}: {count(figures.partitions, 'partition')} with "
-        f"{count(figures.replication_factor, 'replica')}, {count(figures.producers, 'producer')}, "
-        f"{figures.record_bytes:,}-byte values"
+        f"{result.profile}: {count(result.partitions, 'partition')} with "
+        f"{count(result.replication_factor, 'replica')}, {count(result.producers, 'producer')}, "
+        f"{result.record_bytes:,}-byte values"
     )
     rows = [
-        ("acknowledged", f"{figures.acknowledged:,}", f"in {figures.seconds:.1f} s"),
-        ("records/s", f"{figures.records_per_s:,.0f}", f"{figures.of_mark:.0%} of a million"),
-        ("MB/s", f"{figures.mb_per_s:,.1f}", "of values"),
-        ("latency p50", _latency(figures.p50_ms), "from the record's making to its acknowledgement"),
-        ("latency p99", _latency(figures.p99_ms), ""),
-        ("latency p99.9", _latency(figures.p999_ms), ""),
-        ("CPU of the brokers", _seconds(figures.brokers_cpu_s), "with their ZooKeeper"),
-        ("CPU of the producers", _seconds(figures.producers_cpu_s), ""),
-        ("generator alone, records/s", f"{figures.alone_per_s:,.0f}", "of a core"),
-        ("read back", f"{figures.read:,}", f"in {figures.check_s:.1f} s"),
+        ("acknowledged", f"{result.acknowledged:,}", f"in {result.seconds:.1f} s"),
+        ("records/s", f"{result.records_per_s:,.0f}", f"{result.of_mark:.0%} of a million"),
+        ("MB/s", f"{result.mb_per_s:,.1f}", "of values"),
+        ("latency p50", _latency(result.p50_ms), "from the record's making to its acknowledgement"),
+        ("latency p99", _latency(result.p99_ms), ""),
+        ("latency p99.9", _latency(result.p999_ms), ""),
+        ("CPU of the brokers", _seconds(result.brokers_cpu_s), "with their ZooKeeper"),
+        ("CPU of the producers", _seconds(result.producers_cpu_s), ""),
+        ("generator alone, records/s", f"{result.alone_per_s:,.0f}", "of a core"),
+        ("read back", f"{result.read:,}", f"in {result.check_s:.1f} s"),
     ]
     counts = {
-        "lost": figures.lost,
-        "twice": figures.doubled,
-        "out of order": figures.reordered,
-        "not acknowledged": figures.not_acknowledged,
-        "never sent": figures.strange,
+        "lost": result.lost,
+        "twice": result.doubled,
+        "out of order": result.reordered,
+        "not acknowledged": result.not_acknowledged,
+        "never sent": result.strange,
     }
     cells: list[_Figure] = [(name, value, note) for name, value, note in rows if value != "-"]
     cells += [(name, Cell(f"{many:,}", Style.BAD if many else Style.GOOD), "") for name, many in counts.items()]
     terminal.table(_COLUMNS, cells, headings=False)
-    for error in figures.errors:
+    for error in result.errors:
         terminal.line(f"  an error of the producers: {error}")
-    if not figures.broken:
+    if not result.broken:
         terminal.line(terminal.paint("kept: all that the profile promises", Style.GOOD))
-    for each in figures.broken:
+    for each in result.broken:
         terminal.line(terminal.paint(f"broken: {each}", Style.BAD))
 
 

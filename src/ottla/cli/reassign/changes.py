@@ -38,7 +38,7 @@ ADVICE = "run `ottla reassign verify --wait`: it takes the throttle away when al
 #: Pause between two looks at moves that are waited for.
 ASK_AGAIN_S = 0.5
 #: Looks in a row at which nothing moves before it is believed: a broker may not know yet that a move is done.
-LOOKS_AT_REST = 4
+MOST_IDLE_LOOKS = 4
 #: Partitions named in one message.
 GONE_SHOWN = 10
 
@@ -117,17 +117,17 @@ async def verify_moves(cluster: Cluster, path: str, *, wait: bool, preserve_thro
     """Show how the moves stand, and take the throttles away where nothing moves; 0 if all are done, else 1."""
     moves = read_file(path, parse_moves)
     standing = await read_standing(cluster, moves, sizes=False)
-    looks_at_rest = 0
-    while wait and not standing.is_done and looks_at_rest < LOOKS_AT_REST:
+    idle_looks = 0
+    while wait and not standing.is_done and idle_looks < MOST_IDLE_LOOKS:
         await asyncio.sleep(ASK_AGAIN_S)
         standing = await read_standing(cluster, moves, sizes=False)
-        looks_at_rest = 0 if standing.goes_on else looks_at_rest + 1
+        idle_looks = 0 if standing.is_moving else idle_looks + 1
     if as_json:
         write_json(*map(move_row, standing.moves), *map(move_row, standing.replicas))
     else:
         show_standing(Terminal.standard_output(), standing)
     _report_gone(standing, path)
-    if not standing.goes_on and not preserve_throttles:
+    if not standing.is_moving and not preserve_throttles:
         await clear_throttles(cluster, moves, standing)
         if not as_json:
             sys.stdout.write("throttles are taken away from brokers and topics\n")

@@ -71,7 +71,7 @@ class GroupAdmin(AdminCalls):
             try:
                 outcomes.succeed(group_id, await groups.describe(group_id, timeout_ms))
             except ClientError as error:
-                outcomes.fail(group_id, given_up(error))
+                outcomes.fail(group_id, not_retriable(error))
 
         return await self._each(outcomes, describe, timeout_ms)
 
@@ -88,7 +88,7 @@ class GroupAdmin(AdminCalls):
                 await groups.delete(group_id, timeout_ms)
                 outcomes.succeed(group_id, None)
             except ClientError as error:
-                outcomes.fail(group_id, given_up(error))
+                outcomes.fail(group_id, not_retriable(error))
 
         await self._each(outcomes, delete, timeout_ms)
 
@@ -142,7 +142,7 @@ class GroupAdmin(AdminCalls):
                     outcomes.succeed(partition, None)
                 else:
                     what = f"group {group_id}: its offset of {partition} is not deleted"
-                    outcomes.fail(partition, given_up(BrokerError(code, what)))
+                    outcomes.fail(partition, not_retriable(BrokerError(code, what)))
             outcomes.check_answered(pending)
 
         await outcomes.work_off(self._cluster, attempt, timeout_ms)
@@ -202,7 +202,7 @@ def _member(value: Any) -> MemberToRemove:
     return member
 
 
-def given_up(error: ClientError) -> ClientError:
+def not_retriable(error: ClientError) -> ClientError:
     """Mark an error as not retriable: the call has made its own retries, or a retry would not change the result."""
     error.retriable = False
     return error

@@ -31,8 +31,8 @@ class NewTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        numbers_given = self.num_partitions != BROKER_DEFAULT or self.replication_factor != BROKER_DEFAULT
-        if self.replica_assignments and numbers_given:
+        has_numbers = self.num_partitions != BROKER_DEFAULT or self.replication_factor != BROKER_DEFAULT
+        if self.replica_assignments and has_numbers:
             raise InvalidArgumentError(
                 f"topic {self.name}: replica_assignments say how many partitions and replicas there are; leave "
                 "num_partitions and replication_factor out"

@@ -51,7 +51,7 @@ class ConfigDraft:
             for name, value in source.items():
                 self._take(name, value)
         if self._unknown:
-            self._take_those_of_classes()
+            self._take_class_settings()
 
     @property
     def originals(self) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ class ConfigDraft:
         if setting is not None:
             self._take_known(setting, original)
 
-    def _take_those_of_classes(self) -> None:
+    def _take_class_settings(self) -> None:
         """Keep names that are not Kafka's: custom classes may declare them, for their `configure`."""
         classes = list(self._classes())
         theirs = {name.replace("_", ".") for one in classes for name in getattr(one, "config_names", ())}

@@ -74,18 +74,18 @@ def _named(kind: str, setting: str, path: str, built_in: Mapping[str, type]) -> 
 
 def imported(path: str) -> object:
     """Import the object at a dotted path, `package.module.Class` or `package.module.Class.method`, or raise."""
-    parts = path.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        module_name = ".".join(parts[:cut])
+    names = path.split(".")
+    for cut in range(len(names) - 1, 0, -1):
+        module_name = ".".join(names[:cut])
         try:
             found: object = import_module(module_name)
         except ModuleNotFoundError as error:
             if cut > 1 and error.name is not None and (module_name == error.name or module_name.startswith(error.name)):
                 continue  # the last part may be a class
             raise
-        for at, attribute in enumerate(parts[cut:], cut):
+        for at, attribute in enumerate(names[cut:], cut):
             if not hasattr(found, attribute):
-                raise ImportError(f"{'.'.join(parts[:at])} has no {attribute}")
+                raise ImportError(f"{'.'.join(names[:at])} has no {attribute}")
             found = getattr(found, attribute)
         return found
     raise ImportError(f"{path} is not a dotted path")

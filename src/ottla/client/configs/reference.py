@@ -51,11 +51,11 @@ _EFFECTS = {HONOURED: "honoured", NO_EFFECT: "no effect"}
 
 def render() -> str:
     """Render the page as Markdown."""
-    parts = [_INTRODUCTION]
+    sections = [_INTRODUCTION]
     for title, kind, names in _SECTIONS:
-        parts.append(_section(title, (SETTINGS_OF[kind][name] for name in names)))
-    parts += [_OF_SERIALIZERS, _names_of_others()]
-    return "\n".join(parts)
+        sections.append(_section(title, (SETTINGS_OF[kind][name] for name in names)))
+    sections += [_OF_SERIALIZERS, _names_of_others()]
+    return "\n".join(sections)
 
 
 def _section(title: str, settings: Iterable[Setting]) -> str:

@@ -47,7 +47,7 @@ class ConsumerMetadata:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._asked_at_ms = float("-inf")
+        self._requested_at_ms = float("-inf")
         self._updated_at_ms = float("-inf")
         self._backoff_ms = 0.0
         self._complete = False
@@ -86,12 +86,12 @@ class ConsumerMetadata:
         if self._closed or self._task is not None or self._subscriptions.has_no_subscription_or_user_assignment:
             return
         now = self._cluster.clock.monotonic_ms()
-        due = max(self._due_ms(), self._asked_at_ms + self._backoff_ms)
+        due = max(self._due_ms(), self._requested_at_ms + self._backoff_ms)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if due <= now:
-            self._asked_at_ms = now
+            self._requested_at_ms = now
             self._task = asyncio.get_running_loop().create_task(self._refresh())
         elif due != float("inf"):
             self._timer = asyncio.get_running_loop().call_later((due - now) / 1000, self.check)
@@ -107,7 +107,7 @@ class ConsumerMetadata:
         if any(each not in metadata.errors and (each in metadata.topics or not knows_all) for each in missing):
             return float("-inf")
         if missing or self._is_leaderless(topics):
-            return self._asked_at_ms + settings.retry_backoff_max_ms
+            return self._requested_at_ms + settings.retry_backoff_max_ms
         return self._updated_at_ms + settings.metadata_max_age_ms
 
     def _is_leaderless(self, topics: frozenset[str]) -> bool:

@@ -67,7 +67,7 @@ class ConsumerCoordinator:
         )
         self._auto_commit_due_ms = self._now_ms() + config.auto_commit_interval_ms
         self._commit_before: asyncio.Task[None] | None = None
-        self._metadata_asked: int | None = None
+        self._stale_version: int | None = None
         self._seen_version = -1
         self._missing = MissingTopics(cluster.clock)
         self._resubscribed = False
@@ -148,7 +148,7 @@ class ConsumerCoordinator:
         while membership.wants_poll(self._now_ms()):
             self._raise_failure()
             try:
-                if not await self._go_on(deadline_ms):
+                if not await self._advance(deadline_ms):
                     break
             finally:
                 self._changed()
@@ -160,7 +160,7 @@ class ConsumerCoordinator:
         if failure is not None:
             raise failure
 
-    async def _go_on(self, deadline_ms: float) -> bool:
+    async def _advance(self, deadline_ms: float) -> bool:
         """Do the next step of a rebalance; False if it has to wait."""
         membership = self.membership
         if membership.assignment is not None:
@@ -183,7 +183,7 @@ class ConsumerCoordinator:
                 self._drop_commit_before()
             await self._prepare()
         if not membership.needs_prepare and membership.can_join(self._now_ms()):
-            self._metadata_asked = None
+            self._stale_version = None
             membership.join(self._rebalance.protocols(), self._now_ms())
         return True
 
@@ -244,17 +244,17 @@ class ConsumerCoordinator:
         """With a pattern, members refresh metadata before they join, so that one rebalance finds all new topics."""
         if self._subscriptions.type is not SubscriptionType.PATTERN:
             return True
-        if self._metadata_asked is None:
-            self._metadata_asked = self._metadata.version
+        if self._stale_version is None:
+            self._stale_version = self._metadata.version
             self._metadata.request_update()
             # Wait for the first metadata; later not, if no topic matches so far.
             return bool(self._metadata.version) and not self._subscriptions.subscription
-        return self._metadata.version > self._metadata_asked
+        return self._metadata.version > self._stale_version
 
     def subscription_changed(self) -> None:
         """Handle a change of the subscription by the user."""
         self._seen_version = -1
-        self._metadata_asked = None
+        self._stale_version = None
         self._resubscribed = True
         self._changed()
 

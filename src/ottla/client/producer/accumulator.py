@@ -337,14 +337,14 @@ class Accumulator:
             for offset, batch in enumerate(batches):
                 waiting.insert(place + offset, batch)
 
-    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Replace a batch by its parts after a split; they take over its memory."""
+    def replace(self, batch: ProducerBatch, splits: list[ProducerBatch]) -> None:
+        """Replace a batch by those that it was split into; they take over its memory."""
         with self.lock:
             if self.incomplete.pop(batch, 0) is None:
                 self.used_bytes -= batch.reserved
-            for part in parts:
-                self.used_bytes += part.reserved
-                self.incomplete[part] = None
+            for split in splits:
+                self.used_bytes += split.reserved
+                self.incomplete[split] = None
 
     def remove(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Close a batch and remove it from the queue."""

@@ -118,14 +118,14 @@ def split_batch(batch: ProducerBatch, lock: Lock) -> list[ProducerBatch]:
     builder = batch.builder
     records = decode_columns(builder.payload(), builder.count)
     middle = builder.count // 2
-    parts = []
+    splits = []
     for start, stop in ((0, middle), (middle, builder.count)):
         limit = builder.size + MOST_GROWTH * builder.count
-        part = ProducerBatch(batch.partition, limit, 0, batch.created_ms, lock, batch.result.home)
+        split = ProducerBatch(batch.partition, limit, 0, batch.created_ms, lock, batch.result.home)
         for at in range(start, stop):
             timestamp = builder.base_timestamp + records.timestamp_deltas[at]
-            part.builder.append(timestamp, records.keys[at], records.values[at], records.headers[at])
-        part.reserved = part.builder.size + BATCH_OVERHEAD
-        part.close()
-        parts.append(part)
-    return parts
+            split.builder.append(timestamp, records.keys[at], records.values[at], records.headers[at])
+        split.reserved = split.builder.size + BATCH_OVERHEAD
+        split.close()
+        splits.append(split)
+    return splits

@@ -98,7 +98,7 @@ class BulkFuture:
         """The first record that was not delivered, once all are done; None if there is none."""
         place = 0
         for stretch in self._stretches:
-            for part in _parts(stretch):
+            for part in _split(stretch):
                 if part.result.error is not None:
                     return _first_failure(part, place)
                 place += part.end - part.first
@@ -121,7 +121,7 @@ class BulkFuture:
             if stretch.is_whole:
                 stretch.result.mark_all_reported()
                 continue
-            for part in _parts(stretch):
+            for part in _split(stretch):
                 for index in range(part.first, part.end):
                     part.result.mark_reported(index)
 
@@ -144,7 +144,7 @@ class BulkFuture:
         ranges: list[OffsetRange] = []
         failures: list[tuple[int, Exception]] = []
         for stretch in self._stretches:
-            for part in _parts(stretch):
+            for part in _split(stretch):
                 error = part.result.error
                 if error is None:
                     ranges.append(_range(part))
@@ -153,17 +153,17 @@ class BulkFuture:
         return list(_merged(ranges)), failures
 
 
-def _parts(stretch: _Stretch) -> Iterator[_Stretch]:
+def _split(stretch: _Stretch) -> Iterator[_Stretch]:
     """Split a stretch by the batches that its records were finally sent in."""
-    parts = stretch.result.parts
-    if parts is None:
+    splits = stretch.result.splits
+    if splits is None:
         yield stretch
         return
-    for number, (start, result) in enumerate(parts):
-        stop = parts[number + 1][0] if number + 1 < len(parts) else stretch.end
+    for number, (start, result) in enumerate(splits):
+        stop = splits[number + 1][0] if number + 1 < len(splits) else stretch.end
         first, end = max(stretch.first, start), min(stretch.end, stop)
         if first < end:
-            yield from _parts(_Stretch(result, first - start, end - start))
+            yield from _split(_Stretch(result, first - start, end - start))
 
 
 def _first_failure(part: _Stretch, place: int) -> FirstFailure:

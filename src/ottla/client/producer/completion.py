@@ -133,16 +133,16 @@ class BatchCompletion:
 
     def _split(self, batch: ProducerBatch) -> None:
         self._metrics.split()
-        parts = split_batch(batch, self._accumulator.lock)
+        splits = split_batch(batch, self._accumulator.lock)
         if self._sequences is not None:
-            self._sequences.split(batch, parts)
-        self._accumulator.replace(batch, parts)
+            self._sequences.split(batch, splits)
+        self._accumulator.replace(batch, splits)
         first, indexed = 0, []
-        for part in parts:
-            indexed.append((first, part.result))
-            first += part.record_count
+        for split in splits:
+            indexed.append((first, split.result))
+            first += split.record_count
         batch.result.split_into(indexed)
-        self._accumulator.put_back(self._queue_of(batch), parts)
+        self._accumulator.put_back(self._queue_of(batch), splits)
 
     def _queue_of(self, batch: ProducerBatch) -> PartitionQueue:
         topic, partition = batch.partition

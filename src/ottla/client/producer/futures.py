@@ -113,9 +113,9 @@ class BatchResult:
         "home",
         "is_done",
         "partition",
-        "parts",
         "record_errors",
         "sender_thread",
+        "splits",
     )
 
     def __init__(self, partition: TopicPartition, lock: Lock, home: SenderHome | None = None) -> None:
@@ -127,7 +127,7 @@ class BatchResult:
         self.error: ClientError | None = None
         self.record_errors: dict[int, str] = {}
         #: After a split: first index and result of each part.
-        self.parts: list[tuple[int, BatchResult]] | None = None
+        self.splits: list[tuple[int, BatchResult]] | None = None
         self.sender_thread = 0
         self._lock = lock
         self._process = process_id()
@@ -182,7 +182,7 @@ class BatchResult:
     def mark_all_reported(self) -> None:
         """Mark all records as reported: the caller learns, or will learn, their results."""
         self._all_reported = True
-        for _, part in self.parts or ():
+        for _, part in self.splits or ():
             part.mark_all_reported()
 
     def mark_reported(self, index: int) -> None:
@@ -219,9 +219,9 @@ class BatchResult:
         for waiter in waiters or ():
             guard(waiter)
 
-    def split_into(self, parts: list[tuple[int, BatchResult]]) -> None:
+    def split_into(self, splits: list[tuple[int, BatchResult]]) -> None:
         """Split the batch into smaller ones; waiters wait for all of them."""
-        remaining = len(parts)
+        remaining = len(splits)
 
         def one_is_done() -> None:
             nonlocal remaining
@@ -230,22 +230,22 @@ class BatchResult:
                 self.complete(NO_OFFSET, NO_TIMESTAMP)
 
         with self._lock:
-            self.parts = parts
+            self.splits = splits
             callbacks, self._callbacks = self._callbacks, None
             for callback, future in callbacks or ():
                 future.follow()[0].add_callback(callback, future)
         for index in self._reported or ():
             part, at = self.part_of(index)
             part.mark_reported(at)
-        for _, part in parts:
+        for _, part in splits:
             if self._all_reported:
                 part.mark_all_reported()
             part.when_done(one_is_done)
 
     def part_of(self, index: int) -> tuple[BatchResult, int]:
         """Return the batch and index of a record after a split, by its index before."""
-        assert self.parts is not None
-        first, part = next((first, part) for first, part in reversed(self.parts) if first <= index)
+        assert self.splits is not None
+        first, part = next((first, part) for first, part in reversed(self.splits) if first <= index)
         return part, index - first
 
     def error_of(self, index: int) -> ClientError | None:
@@ -277,7 +277,7 @@ class RecordFuture:
     def follow(self) -> tuple[BatchResult, int]:
         """Return the record's batch, which changes when the batch is split, and its index there."""
         batch, index = self._batch, self._index  # nothing is cached: several threads may call it
-        while batch.parts is not None:
+        while batch.splits is not None:
             batch, index = batch.part_of(index)
         return batch, index
 
@@ -335,7 +335,7 @@ class RecordFuture:
         batch, index, removed = self._batch, self._index, 0
         while True:
             removed += batch.forget_waiter(waiter)
-            if batch.parts is None:
+            if batch.splits is None:
                 return removed
             batch, index = batch.part_of(index)
 

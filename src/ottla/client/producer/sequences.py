@@ -36,7 +36,7 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
-NOBODY_YET = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+NO_IDENTITY = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class PartitionSequence:
@@ -45,7 +45,7 @@ class PartitionSequence:
     __slots__ = ("identity", "in_flight", "last_acked", "next")
 
     def __init__(self) -> None:
-        self.identity = NOBODY_YET
+        self.identity = NO_IDENTITY
         self.next = 0
         self.last_acked = NO_SEQUENCE
         self.in_flight: list[ProducerBatch] = []
@@ -61,10 +61,10 @@ class PartitionSequence:
 
 
 class Sequences:
-    """The sequence numbers of all partitions under one identity; `identity` is NOBODY_YET until a broker assigns it."""
+    """Sequence numbers of all partitions under one identity; `identity` is NO_IDENTITY until a broker assigns one."""
 
     def __init__(self) -> None:
-        self.identity = NOBODY_YET
+        self.identity = NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
         #: Partitions with a batch that failed, and the number after it.
         self._unresolved: dict[TopicPartition, int] = {}
@@ -112,16 +112,16 @@ class Sequences:
             known.last_acked = last
         self._remove(known, batch)
 
-    def split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """Replace a batch by `parts`, which share its numbers."""
+    def split(self, batch: ProducerBatch, splits: Iterable[ProducerBatch]) -> None:
+        """Replace a batch by `splits`, which share its numbers."""
         known = self._of(batch.partition)
         place = known.in_flight.index(batch)
         sequence = batch.base_sequence
         following = []
-        for part in parts:
-            part.renumber(batch.producer_id, batch.producer_epoch, sequence, is_new=True)
-            sequence = _after(sequence, part.record_count)
-            following.append(part)
+        for split in splits:
+            split.renumber(batch.producer_id, batch.producer_epoch, sequence, is_new=True)
+            sequence = _after(sequence, split.record_count)
+            following.append(split)
         known.in_flight[place : place + 1] = following
 
     def can_retry(self, batch: ProducerBatch, code: int | None) -> bool | None:
@@ -176,7 +176,7 @@ class Sequences:
         if not self._to_renumber:
             return False
         if self.identity.epoch >= MAX_EPOCH:
-            self.identity = NOBODY_YET
+            self.identity = NO_IDENTITY
             return True
         if self.has_identity:
             self.take(ProducerIdentity(self.identity.producer_id, self.identity.epoch + 1))

@@ -95,7 +95,7 @@ class Standing:
         return list(dict.fromkeys(partition for partition, state in found if state is MoveState.GONE))
 
     @property
-    def goes_on(self) -> bool:
+    def is_moving(self) -> bool:
         """Whether anything moves: any partition of the cluster, or one of these replicas between log directories."""
         return bool(self.under_way) or any(each.state is MoveState.MOVING for each in self.replicas)
 

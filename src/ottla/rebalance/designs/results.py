@@ -39,7 +39,7 @@ class DesignResult:
     #: Owner nodes held by another member when they were claimed.
     conflicts: int = 0
     #: Rebalances abandoned after a member's last attempt; it owns nothing until the next one.
-    given_up: int = 0
+    abandoned: int = 0
     #: Requests of members that were refused as their generation or membership was over.
     refused: int = 0
     #: Offsets committed by members that did not own the partition any more: those stored, and those refused.

@@ -187,7 +187,7 @@ class ZooKeeperDesign:
         result.rebalances = sum(counters.ended for counters in self._counters)
         result.tries = sum(counters.tries for counters in self._counters)
         result.conflicts = sum(counters.conflicts for counters in self._counters)
-        result.given_up = sum(counters.failed for counters in self._counters)
+        result.abandoned = sum(counters.failed for counters in self._counters)
         result.uncertain = sum(not path.startswith(_OFFSETS) for path in self._server.uncertain)
         return result
 

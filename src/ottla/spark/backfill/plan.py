@@ -246,12 +246,12 @@ def _pieces(replica: Replica, start: int, end: int, split_bytes: int) -> Iterato
 def _cuts(directory: str, name: SegmentName, split_bytes: int) -> Iterator[tuple[int, int, bool]]:
     """Yield each piece's first offset, bytes, and whether it begins the segment."""
     size = RealDisk().file_size(f"{directory}/{name.file(LOG_SUFFIX)}")
-    parts = -(-size // split_bytes)
+    pieces = -(-size // split_bytes)
     begins = [name.base_offset]
-    if parts > 1:
+    if pieces > 1:
         index = read_index(directory, name)
-        for part in range(1, parts):
-            number = bisect_left(index.positions, size * part // parts)
+        for piece in range(1, pieces):
+            number = bisect_left(index.positions, size * piece // pieces)
             if number < len(index.offsets) and (at := name.base_offset + index.offsets[number] + 1) > begins[-1]:
                 begins.append(at)
     for at in begins:

@@ -80,18 +80,18 @@ def decode_in_halves(
     singly: Callable[[pyarrow.BinaryArray], tuple[list[pyarrow.Array], list[str | None]]],
 ) -> Decoded:
     """Columns of `values`, none of which is null. `together` raises UnreadableError, `singly` takes anything."""
-    parts: list[list[pyarrow.Array]] = []
+    decoded: list[list[pyarrow.Array]] = []
     reasons: list[str | None] = []
     any_bad = False
     # Ranges that are still to be read, the first one last.
     ranges = [(0, len(values))]
     while ranges:
         start, end = ranges.pop()
-        if start == end and parts:
+        if start == end and decoded:
             continue
         part = values.slice(start, end - start)
         try:
-            parts.append(together(part))
+            decoded.append(together(part))
             reasons += [None] * (end - start)
         except UnreadableError as problem:
             place = problem.place
@@ -106,13 +106,13 @@ def decode_in_halves(
                 ranges += [(middle, end), (start, middle)]
                 continue
             columns, why = singly(part)
-            parts.append(columns)
+            decoded.append(columns)
             reasons += why
             any_bad = any_bad or any(each is not None for each in why)
     said = reasons if any_bad else None
-    if len(parts) == 1:
-        return parts[0], said
-    return [pyarrow.concat_arrays(column) for column in zip(*parts, strict=True)], said
+    if len(decoded) == 1:
+        return decoded[0], said
+    return [pyarrow.concat_arrays(column) for column in zip(*decoded, strict=True)], said
 
 
 def read_singly(

@@ -148,7 +148,7 @@ class JsonDocuments:
         """Converts a token of `_token`. Raises LookupError, ValueError or InvalidOperation if it is of another type."""
         types = pyarrow.types
         if types.is_boolean(kind):
-            return lambda token, text: {"true": True, "false": False}[text] if token == "w" else _no()
+            return lambda token, text: {"true": True, "false": False}[text] if token == "w" else _unreadable()
         if types.is_integer(kind):
             return _integer(kind.bit_width)
         if types.is_floating(kind):
@@ -158,9 +158,9 @@ class JsonDocuments:
         if types.is_binary(kind):
             return _binary
         if types.is_date(kind):
-            return lambda token, text: _given(parse_date(text)) if token == "s" else _no()
+            return lambda token, text: _parsed(parse_date(text)) if token == "s" else _unreadable()
         if kind.tz is None:
-            return lambda token, text: _given(parse_local_timestamp(text)) if token == "s" else _no()
+            return lambda token, text: _parsed(parse_local_timestamp(text)) if token == "s" else _unreadable()
         return self._timestamp
 
     def _timestamp(self, token: str, text: str) -> int:
@@ -168,10 +168,10 @@ class JsonDocuments:
             micros = parse_timestamp(text, self._zone)
             if micros is None and "GMT" in text:
                 micros = parse_timestamp(text.replace("GMT", "", 1), self._zone)
-            return micros if micros is not None else int(_no())
-        seconds = int(text) if token == "n" else int(_no())
+            return micros if micros is not None else int(_unreadable())
+        seconds = int(text) if token == "n" else int(_unreadable())
         if not -(1 << 63) <= seconds < 1 << 63:
-            _no()
+            _unreadable()
         # Java's multiplication wraps round.
         return (seconds * 1_000_000 + (1 << 63)) % (1 << 64) - (1 << 63)
 
@@ -392,12 +392,12 @@ def _java_double(number: float) -> str:
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
-def _no() -> Any:
+def _unreadable() -> Any:
     raise ValueError
 
 
-def _given(value: Any) -> Any:
-    return _no() if value is None else value
+def _parsed(value: Any) -> Any:
+    return _unreadable() if value is None else value
 
 
 def _null_or_wrong(text: str, at: int, expected: str) -> tuple[None, int]:
@@ -442,11 +442,11 @@ def _integer(bits: int) -> Callable[[str, str], int]:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
 
     def convert(token: str, text: str) -> int:
-        value = int(text) if token == "n" else _no()
+        value = int(text) if token == "n" else _unreadable()
         if bits == 8 and high < value <= 0xFF:
             # JsonParser.getByteValue takes unsigned bytes, too.
             value -= 1 << 8
-        return value if low <= value <= high else int(_no())
+        return value if low <= value <= high else int(_unreadable())
 
     return convert
 
@@ -454,7 +454,7 @@ def _integer(bits: int) -> Callable[[str, str], int]:
 def _float(token: str, text: str) -> float:
     if token in "nf":
         return _LENIENT_FLOATS[text] if text in _LENIENT_FLOATS else float(text)
-    return _FLOATS[text] if token == "s" else float(_no())
+    return _FLOATS[text] if token == "s" else float(_unreadable())
 
 
 def _float32(token: str, text: str) -> float:
@@ -469,29 +469,29 @@ def _decimal(precision: int, scale: int) -> Callable[[str, str], Decimal]:
 
     def convert(token: str, text: str) -> Decimal:
         if token == "w":
-            _no()
+            _unreadable()
         if token == "s":
             text = text.replace(",", "")
             if _NUMBER.fullmatch(text.lstrip("+-").lstrip("0") or "0") is None and not re.fullmatch(
                 r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text
             ):
-                _no()
+                _unreadable()
         elif text in _LENIENT_FLOATS:
-            _no()
+            _unreadable()
         number = Decimal(text)
         exponent = int(number.as_tuple().exponent)
         if abs(exponent) > MOST_EXPONENT or (number and (number.adjusted() > precision or exponent < -MOST_POWER)):
-            _no()
+            _unreadable()
         number = number.quantize(unit, ROUND_HALF_UP, _WIDE) if number.adjusted() > -precision - 2 else Decimal(0)
-        return number if number.copy_abs() < limit else _no()
+        return number if number.copy_abs() < limit else _unreadable()
 
     return convert
 
 
 def _binary(token: str, text: str) -> bytes:
     if token != "s":
-        _no()
+        _unreadable()
     try:
         return base64.b64decode(_BETWEEN_BYTES.sub("", text).encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
-        return bytes(_no())
+        return bytes(_unreadable())

@@ -105,16 +105,16 @@ class RegistrySchemas:
 
     def _ask(self, path: str, what: str) -> dict[str, Any] | None:
         """Return the registry's answer, None where it has nothing there. Raises SchemaRegistryError."""
-        parts = urlsplit(self.url)
-        made = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
-        connection = made(parts.hostname or "", parts.port, timeout=self.timeout_ms / 1000)
+        split_url = urlsplit(self.url)
+        made = http.client.HTTPSConnection if split_url.scheme == "https" else http.client.HTTPConnection
+        shown = f"{split_url.scheme}://{split_url.hostname}{f':{split_url.port}' if split_url.port else ''}"
+        connection = made(split_url.hostname or "", split_url.port, timeout=self.timeout_ms / 1000)
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        if parts.username:
-            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        if split_url.username:
+            login = f"{unquote(split_url.username)}:{unquote(split_url.password or '')}"
             headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
         try:
-            connection.request("GET", parts.path.rstrip("/") + path, headers=headers)
+            connection.request("GET", split_url.path.rstrip("/") + path, headers=headers)
             response = connection.getresponse()
             body = response.read(MAX_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException, ssl.SSLError) as problem:
@@ -152,9 +152,9 @@ def _answer_of(body: bytes, shown: str) -> dict[str, Any]:
 
 def find_schemas(place: str, timeout_ms: int) -> Schemas:
     """The registry at an address, or the schemas in a folder: files named by id, `7.avsc`. Raises OptionError."""
-    parts = urlsplit(place)
-    if parts.scheme in ("http", "https"):
-        if not parts.hostname or not _has_valid_port(parts):
+    split_url = urlsplit(place)
+    if split_url.scheme in ("http", "https"):
+        if not split_url.hostname or not _has_valid_port(split_url):
             raise OptionError("option schemaRegistry: the address has no host, or no valid port; give http://host:port")
         return RegistrySchemas(place, timeout_ms)
     folder = Path(place.removeprefix("file://"))
@@ -165,9 +165,9 @@ def find_schemas(place: str, timeout_ms: int) -> Schemas:
     return _read_folder(folder)
 
 
-def _has_valid_port(parts: SplitResult) -> bool:
+def _has_valid_port(split_url: SplitResult) -> bool:
     try:
-        return parts.port is None or parts.port > 0
+        return split_url.port is None or split_url.port > 0
     except ValueError:
         return False
 

@@ -16,9 +16,9 @@ def batch_line(query: Query) -> str:
     last = query.last
     if last is None:
         return f"{query.label}: no batch yet"
-    parts = [f"{query.label}: batch {last.number}", f"{last.rows:,} rows in {span(last.seconds)}"]
-    parts.extend(_source(each) for each in last.sources if each.end)
-    return ", ".join(parts)
+    clauses = [f"{query.label}: batch {last.number}", f"{last.rows:,} rows in {span(last.seconds)}"]
+    clauses.extend(_source(each) for each in last.sources if each.end)
+    return ", ".join(clauses)
 
 
 def report(queries: Iterable[Query]) -> str:

@@ -17,7 +17,7 @@ class TopicIdentities:
     def __init__(self) -> None:
         self._ids: dict[str, set[UUID]] = {}
 
-    def made_anew(self, found: Mapping[TopicPartition, UUID | None], read: Collection[TopicPartition]) -> set[str]:
+    def recreated(self, found: Mapping[TopicPartition, UUID | None], read: Collection[TopicPartition]) -> set[str]:
         """The topics with partitions that were `read` whose id is none of those that they had.
 
         `found` has the ids of now, None where a broker knows none. A new id is accepted once nothing of its topic was

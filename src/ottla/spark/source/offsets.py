@@ -28,7 +28,9 @@ class OffsetJsonError(ValueError):
 def by_partition(topics: Mapping[str, Mapping[int, int]]) -> Offsets:
     """Offsets that are given by topic and partition number."""
     return {
-        TopicPartition(topic, number): offset for topic, parts in topics.items() for number, offset in parts.items()
+        TopicPartition(topic, number): offset
+        for topic, partitions in topics.items()
+        for number, offset in partitions.items()
     }
 
 

@@ -184,7 +184,7 @@ def _read_to(partitions: Iterable[TopicPartition], done: Offsets) -> str:
     return ", ".join(f"{each} was read to {done[each]}" for each in partitions)
 
 
-def check_not_made_anew(latest: Offsets, done: Offsets, *, fail: bool) -> None:
+def check_not_recreated(latest: Offsets, done: Offsets, *, fail: bool) -> None:
     """Check that the partitions read to `done` still exist and reach that far. Raises or warns as `check_retained`."""
     lost = [each for each, offset in done.items() if latest.get(each, -1) < offset]
     detail = ", ".join(

@@ -106,20 +106,22 @@ def _most_records(split: SplitOptions, record_bytes: float) -> int | None:
 def _into_tasks(ranges: Sequence[PartitionRange], tasks: int) -> list[PartitionRange]:
     """Split in proportion to size; ranges too small for two tasks stay whole, and the others share what is left."""
     total = sum(each.size for each in ranges)
-    whole = {each for each in ranges if _parts(each.size, total, tasks) == 1}
+    whole = {each for each in ranges if _task_count(each.size, total, tasks) == 1}
     left = sum(each.size for each in ranges if each not in whole)
     for_large = max(1, tasks - len(whole))
     return [
-        part for each in ranges for part in _split(each, 1 if each in whole else _parts(each.size, left, for_large))
+        part
+        for each in ranges
+        for part in _split(each, 1 if each in whole else _task_count(each.size, left, for_large))
     ]
 
 
-def _parts(size: int, total: int, tasks: int) -> int:
+def _task_count(size: int, total: int, tasks: int) -> int:
     """`tasks * size / total`, rounded half up, as Java's Math.round does."""
     return max(1, (2 * tasks * size + total) // (2 * total))
 
 
-def _split(whole: PartitionRange, parts: int) -> Sequence[PartitionRange]:
-    parts = min(parts, whole.size)
-    cuts = [whole.start + whole.size * part // parts for part in range(parts + 1)]
+def _split(whole: PartitionRange, tasks: int) -> Sequence[PartitionRange]:
+    tasks = min(tasks, whole.size)
+    cuts = [whole.start + whole.size * part // tasks for part in range(tasks + 1)]
     return [PartitionRange(whole.topic, whole.partition, low, high) for low, high in pairwise(cuts)]

@@ -36,7 +36,7 @@ from ottla.spark.source.partitions import (
     TopicIds,
     average_record_bytes,
     check_identities,
-    check_not_made_anew,
+    check_not_recreated,
     check_retained,
     check_selected,
     earliest_offsets,
@@ -75,7 +75,7 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
     @one_sentence
     def initialOffset(self) -> dict[str, dict[str, int]]:
         """Return a new query's start."""
-        return to_json(self._asked(lambda: starting_offsets(self._connected(), self._chosen(), self._options)))
+        return to_json(self._with_retries(lambda: starting_offsets(self._connected(), self._chosen(), self._options)))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return a limit by `maxOffsetsPerTrigger`, else `minOffsetsPerTrigger`: a limit of Spark's can hold one."""
@@ -87,7 +87,7 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
     @one_sentence
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of an `availableNow` query at what is there now."""
-        self._last_batch_ends_at = self._asked(self._newest)
+        self._last_batch_ends_at = self._with_retries(self._newest)
 
     @one_sentence
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
@@ -115,11 +115,11 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
         selected = {each: offset for each, offset in done.items() if selection.selects(each)}
         newest = self._last_batch_ends_at
         if newest is None:
-            newest = self._asked(lambda: self._newest_after(selected))
-        remade = self._identities.made_anew(self._found, done)
+            newest = self._with_retries(lambda: self._newest_after(selected))
+        remade = self._identities.recreated(self._found, done)
         check_identities(remade, done, fail=fail)
         newest = {each: offset for each, offset in newest.items() if each.topic not in remade}
-        check_not_made_anew(
+        check_not_recreated(
             newest, {each: offset for each, offset in selected.items() if each.topic not in remade}, fail=fail
         )
         return newest, bool(remade) or len(selected) < len(done)
@@ -140,7 +140,7 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
             started = starting_offsets(self._connected(), self._chosen(), self._options) if done is None else done
             return self._ranges(started, last)
 
-        return self._asked(planned)
+        return self._with_retries(planned)
 
     def _ranges(self, done: Offsets, last: Offsets) -> list[PartitionRange]:
         fail, split = self._options.fail_on_data_loss, self._options.split
@@ -175,7 +175,7 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
             self._client = connect(self._options.connection)
         return self._client
 
-    def _asked(self, work: Callable[[], T]) -> T:
+    def _with_retries(self, work: Callable[[], T]) -> T:
         return with_retries(self._options.retry, work)
 
     def _chosen(self) -> list[TopicPartition]:
@@ -195,7 +195,7 @@ class StreamReader(Versioned, DataSourceStreamReader, SupportsTriggerAvailableNo
             newest = self._newest()
         except UnknownTopicError:  # Of a topic that was read before there is more to say.
             there = existing_partitions(self._connected(), self._options.selection)
-            check_not_made_anew(latest_offsets(self._connected(), list(there)), done, fail=True)
+            check_not_recreated(latest_offsets(self._connected(), list(there)), done, fail=True)
             raise
         for _ in range(1, retry.attempts):
             if all(newest.get(each, -1) >= offset for each, offset in done.items()):

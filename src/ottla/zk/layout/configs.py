@@ -123,12 +123,12 @@ class ConfigChangeZnode:
         Raises `ZnodeDataError`.
         """
         value = load_any(path, data)
-        parts: list[Any]
+        segments: list[Any]
         with expected(path, "does not say whose settings changed"):
             if isinstance(value, str):
-                parts = ["topics", value]
+                segments = ["topics", value]
             else:
-                parts = [value["entity_path"]] if "entity_path" in value else [value[key] for key in _VERSION_1_KEYS]
-        if not all(isinstance(part, str) and part for part in parts):
+                segments = [value["entity_path"]] if "entity_path" in value else [value[key] for key in _VERSION_1_KEYS]
+        if not all(isinstance(segment, str) and segment for segment in segments):
             raise ZnodeDataError(f"{path} does not say whose settings changed")
-        return "/".join(parts)
+        return "/".join(segments)

@@ -56,10 +56,10 @@ class FakeController:
 
     def __init__(self, *script: ErrorCode | Exception | AlterPartitionResponse) -> None:
         self.script = deque(script)
-        self.asked: list[Topics] = []
+        self.requests: list[Topics] = []
 
     async def ask(self, topics: Topics) -> AlterPartitionResponse:
-        self.asked.append(topics)
+        self.requests.append(topics)
         await asyncio.sleep(0)
         answer = self.script.popleft() if self.script else ErrorCode.NONE
         if isinstance(answer, Exception):
@@ -102,7 +102,7 @@ def test_proposals_of_one_turn_are_one_request() -> None:
         for partition in led:
             proposals.propose(partition, proposed(1, 2))  # type: ignore[arg-type]
         await until(lambda: all(partition.accepted for partition in led), "all answers")
-        assert [sum(len(topic.partitions) for topic in asked) for asked in controller.asked] == [
+        assert [sum(len(topic.partitions) for topic in requests) for requests in controller.requests] == [
             PROPOSALS_PER_REQUEST,
             1,
         ]
@@ -129,7 +129,7 @@ def test_what_is_unknown_is_asked_again(trouble: ErrorCode | Exception | AlterPa
         proposals.propose(partition, proposed(1))  # type: ignore[arg-type]
         await until(lambda: partition.accepted, "the second answer")
         assert len(partition.refused) == 1
-        assert len(controller.asked) == 2
+        assert len(controller.requests) == 2
         await proposals.stop()
 
     running(body)
@@ -173,7 +173,7 @@ def test_what_the_partition_gives_up_is_not_repeated() -> None:
         later = Led(1)
         proposals.propose(later, proposed(1, 2))  # type: ignore[arg-type]
         await until(lambda: later.accepted, "the answer")
-        assert [[each.partition_index for each in topics[0].partitions] for topics in controller.asked] == [[0], [1]]
+        assert [[each.partition_index for each in topics[0].partitions] for topics in controller.requests] == [[0], [1]]
         await proposals.stop()
 
     running(body)
@@ -186,7 +186,7 @@ def test_nothing_is_sent_after_the_stop() -> None:
         await proposals.stop()
         proposals.propose(Led(), proposed(1))  # type: ignore[arg-type]
         await asyncio.sleep(0)
-        assert controller.asked == []
+        assert controller.requests == []
 
     running(body)
 
@@ -200,9 +200,9 @@ def test_the_request_names_the_registrations_of_the_replicas() -> None:
         partition = Led()
         proposals.propose(partition, IsrProposal(3, 5, (1, 2), {2: 77}))  # type: ignore[arg-type]
         await until(lambda: partition.accepted, "the answer")
-        (asked,) = controller.asked[0][0].partitions
-        assert [(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs] == [(1, -1), (2, 77)]
-        assert asked.new_isr == []
+        (proposal,) = controller.requests[0][0].partitions
+        assert [(each.broker_id, each.broker_epoch) for each in proposal.new_isr_with_epochs] == [(1, -1), (2, 77)]
+        assert proposal.new_isr == []
         await proposals.stop()
 
     running(body)
@@ -212,10 +212,10 @@ def test_topics_without_ids_are_named() -> None:
     """As Apache Kafka's: then all of a request are, in a version that has no broker epochs."""
 
     async def body() -> None:
-        asked: list[Topics] = []
+        requests: list[Topics] = []
 
         async def ask(topics: Topics) -> AlterPartitionResponse:
-            asked.append(topics)
+            requests.append(topics)
             answers = [
                 AlterPartitionResponseTopicData(
                     topic_name=topic.topic_name,
@@ -235,9 +235,9 @@ def test_topics_without_ids_are_named() -> None:
         for partition in (first, second):
             proposals.propose(partition, IsrProposal(3, 5, (1,), {2: 77}))  # type: ignore[arg-type]
         await until(lambda: first.accepted and second.accepted, "the answers")
-        assert len(asked) == 1
-        assert [(topic.topic_name, topic.partitions[0].new_isr) for topic in asked[0]] == [("old", [1]), ("t", [1])]
-        assert not any(topic.partitions[0].new_isr_with_epochs for topic in asked[0])
+        assert len(requests) == 1
+        assert [(topic.topic_name, topic.partitions[0].new_isr) for topic in requests[0]] == [("old", [1]), ("t", [1])]
+        assert not any(topic.partitions[0].new_isr_with_epochs for topic in requests[0])
         await proposals.stop()
 
     running(body)

@@ -128,7 +128,7 @@ def test_topics_that_the_controller_has_not_mentioned_yet_are_not_said_to_be_mis
         def errors(response: Any) -> dict[str, str]:
             return {topic.name: ErrorCode(topic.error_code).name for topic in response.topics}
 
-        asked = MetadataRequest(
+        request = MetadataRequest(
             topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name="u")], allow_auto_topic_creation=False
         )
         every = MetadataRequest(topics=None)
@@ -138,14 +138,17 @@ def test_topics_that_the_controller_has_not_mentioned_yet_are_not_said_to_be_mis
         # A controller that was just elected sends the live brokers first. Before, nothing is answered.
         assert await test.update_metadata({}) == 0
         for _ in range(2):
-            assert errors(await test.ask(asked, 12)) == {"t": "LEADER_NOT_AVAILABLE", "u": "UNKNOWN_TOPIC_OR_PARTITION"}
+            assert errors(await test.ask(request, 12)) == {
+                "t": "LEADER_NOT_AVAILABLE",
+                "u": "UNKNOWN_TOPIC_OR_PARTITION",
+            }
             assert errors(await test.ask(every, 12)) == {"t": "LEADER_NOT_AVAILABLE"}
         assert await test.update_metadata({T0: (2, 0, [2, 1])}) == 0
-        assert errors(await test.ask(asked, 12)) == {"t": "NONE", "u": "UNKNOWN_TOPIC_OR_PARTITION"}
+        assert errors(await test.ask(request, 12)) == {"t": "NONE", "u": "UNKNOWN_TOPIC_OR_PARTITION"}
         assert errors(await test.ask(every, 12)) == {"t": "NONE"}
         # Once it is deleted, it is missing.
         assert await test.update_metadata({T0: (-2, 1, [2, 1])}) == 0
-        assert errors(await test.ask(asked, 12))["t"] == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert errors(await test.ask(request, 12))["t"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
     run(tmp_path, scenario)
 
@@ -224,13 +227,13 @@ def test_a_topic_that_is_being_deleted_takes_and_gives_no_records(tmp_path: Path
             return ErrorCode(response.responses[0].partition_responses[0].error_code).name
 
         async def fetched() -> str:
-            asked = FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=1_000)])
-            response = await test.ask(FetchRequest(max_bytes=1_000, topics=[asked]), 12)
+            topic = FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=1_000)])
+            response = await test.ask(FetchRequest(max_bytes=1_000, topics=[topic]), 12)
             return ErrorCode(response.responses[0].partitions[0].error_code).name
 
         async def deleted() -> str:
-            asked = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
-            response = await test.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=1_000), 2)
+            topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
+            response = await test.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1_000), 2)
             return ErrorCode(response.topics[0].partitions[0].error_code).name
 
         assert await test.update_metadata({}) == 0

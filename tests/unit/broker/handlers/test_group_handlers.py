@@ -424,9 +424,9 @@ async def test_delete(broker: FakeBroker, version: int):
 @in_loop
 async def test_find_coordinator_makes_the_topic_and_then_answers(broker: FakeBroker, version: int):
     broker.groups.start()
-    asked = FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
+    request = FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
     for attempt in (1, 2):
-        context = ask(broker, find_coordinator, version, asked)
+        context = ask(broker, find_coordinator, version, request)
         assert len(context.tasks) == (1 if attempt == 1 else 0)
         await asyncio.gather(*context.tasks)
         found = context.answer.coordinators[0] if version >= 4 else context.answer

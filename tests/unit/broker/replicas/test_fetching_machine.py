@@ -47,11 +47,11 @@ class Machine(FetcherMachine):
 
     def round(self, now_ms: float = 0) -> FetchRound:
         """The next request, with its answer received."""
-        asked = self.planned(now_ms)
-        assert asked is not None
+        fetch = self.planned(now_ms)
+        assert fetch is not None
         self.check_invariants()
         assert self.received(ErrorCode.NONE, 7, now_ms)
-        return asked
+        return fetch
 
 
 @pytest.fixture
@@ -82,9 +82,9 @@ def test_a_session_names_what_changed(machine: Machine) -> None:
 
 def test_without_sessions_everything_is_named_each_time(machine: Machine) -> None:
     for _ in range(2):
-        asked = machine.planned(0)
-        assert asked is not None
-        assert asked.changed.keys() == {A, B}
+        fetch = machine.planned(0)
+        assert fetch is not None
+        assert fetch.changed.keys() == {A, B}
         assert machine.received(ErrorCode.NONE, 0, 0)
 
 
@@ -131,9 +131,9 @@ def test_a_leader_without_room_for_sessions_is_told_all_at_once(monkeypatch: pyt
     machine.follow(A, ID_A, 3, LogEnds(5, 2, 0), 4)
     machine.follow(B, ID_B, 3, LogEnds(0, -1, 0), 0)
     for keys, is_partial in (([A], True), ([A, B], False), ([A, B], False)):
-        asked = machine.planned(0)
-        assert asked is not None
-        assert (list(asked.changed), asked.is_partial) == (keys, is_partial)
+        fetch = machine.planned(0)
+        assert fetch is not None
+        assert (list(fetch.changed), fetch.is_partial) == (keys, is_partial)
         assert machine.received(ErrorCode.NONE, 0, 0)
 
 
@@ -178,8 +178,8 @@ def test_the_answer_of_an_older_role_is_dropped(machine: Machine) -> None:
     assert followed.position == ReplicaPosition(4, LogEnds(5, 2, 0))
     machine.forget(B)
     assert machine.answered(B, AGREED, 0) is None
-    asked = machine.round()
-    assert (set(asked.changed), asked.forgotten) == ({A}, [(B, ID_B)])
+    fetch = machine.round()
+    assert (set(fetch.changed), fetch.forgotten) == ({A}, [(B, ID_B)])
 
 
 def test_the_same_role_twice_changes_nothing(machine: Machine) -> None:
@@ -191,18 +191,18 @@ def test_the_same_role_twice_changes_nothing(machine: Machine) -> None:
 def test_a_topic_made_anew_is_forgotten_under_its_old_id(machine: Machine) -> None:
     machine.round()
     machine.follow(A, UUID(int=9), 0, LogEnds(0, -1, 0), 0)
-    asked = machine.round()
-    assert (set(asked.changed), asked.forgotten) == ({A}, [(A, ID_A)])
+    fetch = machine.round()
+    assert (set(fetch.changed), fetch.forgotten) == ({A}, [(A, ID_A)])
 
 
 def test_topics_without_ids_are_named_by_name(machine: Machine) -> None:
     assert machine.round().with_topic_ids
     old = ("old", 0)
     machine.follow(old, NO_TOPIC_ID, 1, LogEnds(0, -1, 0), 0)
-    asked = machine.round()
-    assert not asked.with_topic_ids
-    assert asked.session_epoch == 0, "a session has either ids or names"
-    assert asked.changed.keys() == {A, B, old}
+    fetch = machine.round()
+    assert not fetch.with_topic_ids
+    assert fetch.session_epoch == 0, "a session has either ids or names"
+    assert fetch.changed.keys() == {A, B, old}
     machine.forget(old)
     assert machine.round().with_topic_ids
 
@@ -223,8 +223,8 @@ def test_a_refused_partition_waits_and_the_others_go_on(machine: Machine, error:
     machine.round()
     assert machine.answered(A, PartitionAnswer(error), 100) is None
     machine.check_invariants()
-    asked = machine.round(100)
-    assert (asked.changed, asked.forgotten) == ({}, [(A, ID_A)])
+    fetch = machine.round(100)
+    assert (fetch.changed, fetch.forgotten) == ({}, [(A, ID_A)])
     assert machine.answered(A, AGREED, 100) is None
     assert machine.round(100 + BACKOFF_MS).changed.keys() == {A}
     assert machine.next_deadline_ms is None
@@ -340,7 +340,7 @@ def test_offsets_that_are_refused(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "own", "log_end", "offset"),
+    ("action", "own", "log_end", "offset"),
     [
         (TruncateByEpoch(3, 8), (3, 12), 20, 8),
         (TruncateByEpoch(3, 15), (3, 12), 20, 12),
@@ -350,8 +350,8 @@ def test_offsets_that_are_refused(machine: Machine) -> None:
         (TruncateByEpoch(3, 35), (3, 30), 20, 20),
     ],
 )
-def test_where_a_log_is_cut(asked: TruncateByEpoch, own: tuple[int, int], log_end: int, offset: int) -> None:
-    assert truncation_offset(asked, *own, log_end) == offset
+def test_where_a_log_is_cut(action: TruncateByEpoch, own: tuple[int, int], log_end: int, offset: int) -> None:
+    assert truncation_offset(action, *own, log_end) == offset
 
 
 def test_roles_change_while_a_session_is_begun() -> None:
@@ -369,14 +369,14 @@ def test_roles_change_while_a_session_is_begun() -> None:
     machine.follow(A, ID_A, 3, LogEnds(5, 2, 0), 4)
     machine.follow(B, NO_TOPIC_ID, 3, LogEnds(5, 2, 0), 4)
     assert sum(1 for _ in steps) >= 2, "it takes several turns of the loop"
-    asked = machine.plan()
-    assert asked is not None
-    named = dict(asked.changed)
+    fetch = machine.plan()
+    assert fetch is not None
+    named = dict(fetch.changed)
     assert machine.received(ErrorCode.NONE, 7, BACKOFF_MS)
-    while asked.is_partial:
-        asked = machine.round(BACKOFF_MS)
-        named |= asked.changed
-        assert not asked.forgotten
-        assert not asked.with_topic_ids
+    while fetch.is_partial:
+        fetch = machine.round(BACKOFF_MS)
+        named |= fetch.changed
+        assert not fetch.forgotten
+        assert not fetch.with_topic_ids
     assert named.keys() == {*keys[1:-1], A, B}
     machine.check_invariants()

@@ -30,7 +30,7 @@ REMOVED = LostRecords(False, 10, 20, 15, (3, 4), 2, 6, NOW_MS)
 
 def partition(end: int = 10, epoch: int = 4, told: int = 0, leader_epoch: int = 6) -> Any:
     log = SimpleNamespace(name="t-0", log_end_offset=end, leader_epoch=epoch)
-    return SimpleNamespace(topic="t", index=0, log=log, leader_epoch=leader_epoch, told_committed_end=told)
+    return SimpleNamespace(topic="t", index=0, log=log, leader_epoch=leader_epoch, reported_committed_end=told)
 
 
 def reports() -> LossReports:

@@ -34,7 +34,7 @@ def test_create_list_describe_delete(fake, with_cluster):
     described, before, after = with_cluster(fake, admin(work))
     assert [each.partition for each in described.partitions] == [0, 1, 2]
     assert (before, after) == (["a", "b"], ["a"])
-    [topic] = fake.asked(ApiKey.CREATE_TOPICS)[0].topics
+    [topic] = fake.requests_of(ApiKey.CREATE_TOPICS)[0].topics
     assert (topic.num_partitions, topic.replication_factor) == (3, -1)
     assert [(config.name, config.value) for config in topic.configs] == [("retention.ms", "5")]
 
@@ -62,7 +62,7 @@ def test_a_topic_that_is_there_already(fake, with_cluster):
 def test_creation_survives_a_lost_answer(fake, with_cluster, faults, fault):
     fake.faults[ApiKey.CREATE_TOPICS].append(faults.get(fault, fault))
     with_cluster(fake, admin(lambda a: a.create_topic("t")))
-    assert len(fake.asked(ApiKey.CREATE_TOPICS)) == 2
+    assert len(fake.requests_of(ApiKey.CREATE_TOPICS)) == 2
 
 
 @pytest.mark.parametrize("fault", ["DROP", "DROP_AFTER"])
@@ -92,7 +92,7 @@ def test_it_returns_when_all_partitions_have_leaders(fake, with_cluster):
         await admin.create_topic("t", 1)
 
     with_cluster(fake, admin(work))
-    assert fake.asked(ApiKey.METADATA)[-1].topics[0].name == "t"
+    assert fake.requests_of(ApiKey.METADATA)[-1].topics[0].name == "t"
 
 
 def test_refusals_carry_the_brokers_words(fake, with_cluster):
@@ -122,4 +122,6 @@ def test_many_partitions_of_a_topic_that_is_not_there_are_looked_for_once(fake, 
         with_cluster(fake, lambda cluster: PartitionAdmin(cluster).list_offsets({there: LATEST, **wanted}))
     assert caught.value.errors.keys() == wanted.keys()
     assert caught.value.values[there].offset == 0
-    assert len([each for each in fake.asked(ApiKey.METADATA) if each.topics is None]) <= 2  # looks for similar names
+    assert (
+        len([each for each in fake.requests_of(ApiKey.METADATA) if each.topics is None]) <= 2
+    )  # looks for similar names

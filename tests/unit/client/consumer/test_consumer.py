@@ -128,7 +128,7 @@ def test_the_next_fetch_is_under_way_while_records_are_worked_on(fake, consumer)
     fake.fill(p, 10)
     consumer.assign([p])
     assert consumer.poll(1000)
-    seen = len(fake.asked(ApiKey.FETCH))
+    seen = len(fake.requests_of(ApiKey.FETCH))
     assert seen >= 1
 
 

@@ -152,7 +152,7 @@ def test_a_partition_out_of_range_that_is_sought_elsewhere_does_not_wait(fakes, 
     consumer = open_consumer(auto_offset_reset="none")
     consumer.assign([p])
     consumer.seek(p, 500)
-    wait_until(lambda: consumer.poll(10) or fakes.asked(ApiKey.LIST_OFFSETS), "the look at the offsets")
+    wait_until(lambda: consumer.poll(10) or fakes.requests_of(ApiKey.LIST_OFFSETS), "the look at the offsets")
     consumer.seek(p, 3)
     watch = Stopwatch()
     assert offsets(read(consumer, 7)) == list(range(3, 10))
@@ -230,17 +230,17 @@ def test_a_refusal_reaches_the_caller(fakes, open_consumer):
 def test_a_follower_is_read_from_and_left_when_it_fails(fakes, open_consumer):
     [p] = fakes.topic("t", 0)
     fakes.fill(p, 20)
-    asked = []
+    requests = []
 
     def fetch(node, request, code):
-        asked.append((node, request.rack_id))
-        if node == 0 and len(asked) == 1:
+        requests.append((node, request.rack_id))
+        if node == 0 and len(requests) == 1:
             answer = original(node, request, code)
             data = answer.responses[0].partitions[0]
             data.preferred_read_replica, data.records = 1, b""
             return answer
         if node == 1:
-            if len([each for each in asked if each[0] == 1]) > 1:
+            if len([each for each in requests if each[0] == 1]) > 1:
                 return DROP
             fakes.leaders[p] = 1
             try:
@@ -254,10 +254,10 @@ def test_a_follower_is_read_from_and_left_when_it_fails(fakes, open_consumer):
     consumer = open_consumer(client_rack="here")
     consumer.assign([p])
     assert offsets(read(consumer, 20)) == list(range(20))
-    assert asked[:2] == [(0, "here"), (1, "here")]
+    assert requests[:2] == [(0, "here"), (1, "here")]
     fakes.fill(p, 10)
     assert offsets(read(consumer, 10)) == list(range(20, 30))
-    assert {node for node, _ in asked[2:]} == {0, 1}
+    assert {node for node, _ in requests[2:]} == {0, 1}
 
 
 @pytest.mark.spec("C1", "R2")
@@ -271,7 +271,7 @@ def test_a_follower_that_lacks_the_offset_sends_the_consumer_back_to_the_leader(
     consumer.assign([p])
     consumer.seek(p, 15)
     assert offsets(read(consumer, 5)) == list(range(15, 20))
-    assert {request.rack_id for request in fakes.asked(ApiKey.FETCH)} == {"here", ""}
+    assert {request.rack_id for request in fakes.requests_of(ApiKey.FETCH)} == {"here", ""}
 
 
 @pytest.mark.spec("C1", "R2")
@@ -298,7 +298,7 @@ def test_a_follower_that_the_metadata_does_not_have_is_not_asked_for_again_and_a
     consumer = open_consumer(client_rack="here")
     consumer.assign([p])
     assert offsets(read(consumer, 20)) == list(range(20))
-    assert len(fakes.asked(ApiKey.FETCH)) < 20
+    assert len(fakes.requests_of(ApiKey.FETCH)) < 20
 
 
 @pytest.mark.spec("C1", "R2")
@@ -337,7 +337,7 @@ def test_a_truncated_log(fakes, open_consumer, reset):
         assert error.positions == {p: OffsetAndMetadata(18, "", 2)}
         consumer.seek(p, error.divergent_offsets[p].offset)
     assert offsets(read(consumer, 5)) == [15, 16, 17, 18, 19]
-    assert fakes.asked(ApiKey.OFFSET_FOR_LEADER_EPOCH)[0].topics[0].partitions[0].leader_epoch == 2
+    assert fakes.requests_of(ApiKey.OFFSET_FOR_LEADER_EPOCH)[0].topics[0].partitions[0].leader_epoch == 2
 
 
 @pytest.mark.spec("C1")
@@ -349,7 +349,7 @@ def test_nobody_is_asked_while_a_partition_has_no_leader(fakes, open_consumer):
     assert not consumer.poll(150)
     assert watch.seconds() < SOON_S
     assert time.monotonic() - started > 0.14
-    assert fakes.asked(ApiKey.FETCH) == []
+    assert fakes.requests_of(ApiKey.FETCH) == []
     fakes.leaders[p] = 1
     fakes.fill(p, 10)
     assert offsets(read(consumer, 10)) == list(range(10))
@@ -466,7 +466,7 @@ def test_two_threads_in_one_consumer(fakes):
 
         thread = threading.Thread(target=wait)
         thread.start()
-        wait_until(lambda: fakes.asked(ApiKey.FETCH), "the first fetch")
+        wait_until(lambda: fakes.requests_of(ApiKey.FETCH), "the first fetch")
         for call in (lambda: consumer.poll(0), consumer.close, consumer.assignment, lambda: consumer.seek(p, 0)):
             with pytest.raises(ConcurrentUseError, match=r"another thread .* only wakeup"):
                 call()

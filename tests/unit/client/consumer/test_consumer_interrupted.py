@@ -39,7 +39,7 @@ def pressed(fakes, api_key):
 
     def press():
         deadline = time.monotonic() + PRESSED_AFTER_S
-        while not fakes.asked(api_key) and time.monotonic() < deadline:
+        while not fakes.requests_of(api_key) and time.monotonic() < deadline:
             if over.wait(POLL_INTERVAL_S):
                 return
         watches.append(Stopwatch())

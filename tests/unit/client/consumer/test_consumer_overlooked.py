@@ -54,8 +54,10 @@ def test_what_was_fetched_ahead_is_fetched_once(fakes, open_consumer):
     consumer = open_consumer(max_poll_records=7, max_partition_fetch_bytes=2 * one)
     consumer.assign([p])
     assert read(consumer, 400) == list(range(400))
-    asked = [each.fetch_offset for one in fakes.asked(ApiKey.FETCH) for t in one.topics for each in t.partitions]
-    ahead = [each for each in asked if each < 400]
+    offsets = [
+        each.fetch_offset for one in fakes.requests_of(ApiKey.FETCH) for t in one.topics for each in t.partitions
+    ]
+    ahead = [each for each in offsets if each < 400]
     assert ahead == sorted(set(ahead))
 
 
@@ -158,7 +160,7 @@ def test_a_topic_that_only_others_read_and_is_gone_is_not_asked_for_all_the_time
         await metadata.close()
 
     with_cluster(virtual_fakes, work, retry_backoff_ms=5, retry_backoff_max_ms=1000)
-    assert len(virtual_fakes.asked(ApiKey.METADATA)) <= 3
+    assert len(virtual_fakes.requests_of(ApiKey.METADATA)) <= 3
 
 
 @pytest.mark.spec("C3")
@@ -183,7 +185,7 @@ def test_a_commit_with_a_text_that_no_request_can_hold(fakes, open_consumer):
             InvalidArgumentError, match="the text with the offset of t-0 has 40000 bytes, and a string of"
         ):
             commit({p: OffsetAndMetadata(5, "x" * 40_000)})
-    assert not fakes.asked(ApiKey.OFFSET_COMMIT)
+    assert not fakes.requests_of(ApiKey.OFFSET_COMMIT)
 
 
 @pytest.mark.spec("C3")
@@ -241,8 +243,8 @@ def test_partitions_do_not_wait_for_offsets_of_others_that_are_gone(fakes, open_
     original = fakes.on_offset_fetch
 
     def unstable(node, request, code):
-        asked = request.topics[0].partition_indexes
-        return original(node, request, ErrorCode.UNSTABLE_OFFSET_COMMIT if p.partition in asked else code)
+        indexes = request.topics[0].partition_indexes
+        return original(node, request, ErrorCode.UNSTABLE_OFFSET_COMMIT if p.partition in indexes else code)
 
     fakes.on_offset_fetch = unstable
     consumer = open_consumer(group_id="g")
@@ -292,10 +294,10 @@ def test_a_new_leader_is_not_asked_with_the_epoch_of_the_old_one(fakes, open_con
     consumer.assign([p])
     assert read(consumer, 10) == list(range(10))
     assert not consumer.poll(1)
-    asked = len(fakes.asked(ApiKey.FETCH))
+    before = len(fakes.requests_of(ApiKey.FETCH))
     fakes.leaders[p] = 1
     fakes.leader_epochs[p] = 1
-    wait_until(lambda: len(fakes.asked(ApiKey.FETCH)) > asked, "a fetch that the old leader refuses")
+    wait_until(lambda: len(fakes.requests_of(ApiKey.FETCH)) > before, "a fetch that the old leader refuses")
     time.sleep(0.3)  # sleep: the caller works; time for many fetches
     assert len(refused) <= 2, "that of the old leader, and one before its answer was there"
     fakes.fill(p, 10)

@@ -118,8 +118,8 @@ def test_what_was_to_be_committed_before_the_partitions_were_lost_is_not_committ
         membership.request_rejoin("others join")
         membership._join_due_ms = 0
         await made.poll(0)
-        await asyncio.to_thread(wait_until, lambda: fake.asked(ApiKey.OFFSET_COMMIT), "the commit")
-        await asyncio.to_thread(wait_until, lambda: fake.asked(ApiKey.FIND_COORDINATOR), "the search")
+        await asyncio.to_thread(wait_until, lambda: fake.requests_of(ApiKey.OFFSET_COMMIT), "the commit")
+        await asyncio.to_thread(wait_until, lambda: fake.requests_of(ApiKey.FIND_COORDINATOR), "the search")
         await asyncio.to_thread(wait_until, lambda: membership.lookup.is_known, "the coordinator")
         membership.kicked_out(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat")
         await made.poll(0)
@@ -182,7 +182,7 @@ def test_a_callback_that_fails_in_close_does_not_keep_the_member_from_leaving(fa
         with pytest.raises(ValueError, match="broken"):
             await made.close(2000)
         assert not made.membership.is_active
-        assert len(fake.asked(ApiKey.LEAVE_GROUP)) == 1
+        assert len(fake.requests_of(ApiKey.LEAVE_GROUP)) == 1
 
     fake.on_leave_group = lambda node, request, code: LeaveGroupResponse()
     with_cluster(fake, work)
@@ -201,10 +201,10 @@ def test_a_join_that_hangs_is_made_again_when_a_commit_finds_the_coordinator_los
         made = ConsumerCoordinator(cluster, config, subscriptions, metadata, lambda: None)
         subscriptions.subscribe(["a"])
 
-        await poll_until(made, lambda: fakes.asked(ApiKey.JOIN_GROUP))
+        await poll_until(made, lambda: fakes.requests_of(ApiKey.JOIN_GROUP))
         fakes.coordinator = 1
         assert await made.commits.fetch_committed([A0], 3000) == {A0: None}
-        await poll_until(made, lambda: len(fakes.asked(ApiKey.JOIN_GROUP)) == 2)
+        await poll_until(made, lambda: len(fakes.requests_of(ApiKey.JOIN_GROUP)) == 2)
         assert [node for node, api_key, _ in fakes.requests if api_key is ApiKey.JOIN_GROUP] == [0, 1]
         assert not cluster._connections.keys() & {(0, COORDINATOR), (0, JOIN)}
         await made.close(0)

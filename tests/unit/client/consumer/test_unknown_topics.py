@@ -30,10 +30,10 @@ class Cluster:
         self.settings = SimpleNamespace(unknown_topic_timeout_ms=PATIENCE_MS)
         self.metadata = SimpleNamespace(errors={})
         self.similar = {}
-        self.asked = []
+        self.requested = []
 
     async def nearest_topics(self, names):
-        self.asked.append(list(names))
+        self.requested.append(list(names))
         if self.similar is None:
             raise BrokerUnreachableError("gone")
         return self.similar
@@ -98,7 +98,7 @@ def test_many_topics_at_once_are_counted(messages):
     noted(unknown, *topics)
     cluster.clock.advance(PATIENCE_MS)
     noted(unknown, *topics)
-    assert cluster.asked == [topics[:MAX_NAMED]]
+    assert cluster.requested == [topics[:MAX_NAMED]]
     assert len(messages()) == MAX_NAMED + 1
     assert "check its name, or create it first" in messages()[0]
     assert messages()[-1] == "100 more topics to read do not exist"

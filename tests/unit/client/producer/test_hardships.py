@@ -212,11 +212,11 @@ def test_a_topic_that_is_gone_is_not_asked_for_over_and_over(fake):
             async with asyncio.timeout(60):
                 while "t" in producer._delegate.cluster.metadata.topics:
                     await (await producer.send("other", b"v"))
-            before = len(fake.asked(ApiKey.METADATA))
+            before = len(fake.requests_of(ApiKey.METADATA))
             for _ in range(20):
                 await asyncio.sleep(0.01)  # sleep: more than retry.backoff.ms
                 await (await producer.send("other", b"v"))
-            return len(fake.asked(ApiKey.METADATA)) - before
+            return len(fake.requests_of(ApiKey.METADATA)) - before
 
     assert asyncio.run(work()) <= 2
     assert len(values(fake, other)) > 20

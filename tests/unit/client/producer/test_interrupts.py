@@ -135,4 +135,4 @@ def test_a_callback_that_would_wait_for_itself_is_reported(fake):
     with Producer(bootstrap_servers=fake.bootstrap, **SETTINGS) as producer:
         producer.send("t", b"v", callback=send_more).result(60)
     assert ["would have to wait" in each for each in told] == [True]
-    assert len(fake.asked(ApiKey.PRODUCE)) == 2
+    assert len(fake.requests_of(ApiKey.PRODUCE)) == 2

@@ -129,9 +129,9 @@ def test_up_to_five_requests_are_on_their_way_and_numbered_without_gaps(virtual_
         await (await producer.send("t", b"first"))
         virtual_fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 5)
         futures = await send_numbers(producer, 100)
-        await until(lambda: len(virtual_fake.asked(ApiKey.PRODUCE)) == 6)
+        await until(lambda: len(virtual_fake.requests_of(ApiKey.PRODUCE)) == 6)
         await asyncio.sleep(0.05)  # sleep: virtual; no further request comes
-        assert len(virtual_fake.asked(ApiKey.PRODUCE)) == 6
+        assert len(virtual_fake.requests_of(ApiKey.PRODUCE)) == 6
         await asyncio.gather(*futures)
 
     producing(virtual_fake, work, batch_size=200, request_timeout_ms=2000)
@@ -303,7 +303,7 @@ def test_acks(fake, acks):
     offsets = producing(fake, work, acks=acks)
     assert offsets == ([-1] * 100 if acks == 0 else list(range(100)))
     wait_until(lambda: len(values(fake, p)) == 100, "all to arrive, of which with acks=0 nobody tells")
-    assert {request.acks for request in fake.asked(ApiKey.PRODUCE)} == {0: {0}, 1: {1}, "all": {-1}}[acks]
+    assert {request.acks for request in fake.requests_of(ApiKey.PRODUCE)} == {0: {0}, 1: {1}, "all": {-1}}[acks]
 
 
 @pytest.mark.spec("P4")
@@ -325,7 +325,7 @@ def test_requests_have_a_limit(fake):
             await producer.send("t", bytes(300), partition=partition)
 
     producing(fake, work, linger_ms=50, max_request_size=1300)
-    assert {len(request.topic_data[0].partition_data) for request in fake.asked(ApiKey.PRODUCE)} == {2}
+    assert {len(request.topic_data[0].partition_data) for request in fake.requests_of(ApiKey.PRODUCE)} == {2}
 
 
 @pytest.mark.slow
@@ -355,12 +355,12 @@ def test_the_leader_that_an_error_names_is_sent_to_at_once(fakes):
     """KIP-951: without the pause before another attempt, and without asking for metadata first."""
     [p] = fakes.topic("t", 0)
     fakes.leader_epochs[p] = 3
-    on_metadata, asked = fakes.on_metadata, []
+    on_metadata, requests = fakes.on_metadata, []
 
     def metadata(node, request, code):
         answer = on_metadata(node, request, code)
-        asked.append(request)
-        if len(asked) > 2:  # the topic was asked for; from now on the metadata are old
+        requests.append(request)
+        if len(requests) > 2:  # the topic was asked for; from now on the metadata are old
             for topic in answer.topics:
                 topic.partitions[0].leader_id, topic.partitions[0].leader_epoch = 0, 3
         return answer

@@ -119,10 +119,10 @@ def test_what_is_on_its_way_waits_for_its_answer_after_the_pause(virtual_fakes):
             lambda request: Later(virtual_fakes.on_produce(0, request, None), 2.0),
         ]
         waiting = [await producer.send("t", b"second", partition=0)]
-        await until(lambda: len(virtual_fakes.asked(ApiKey.PRODUCE)) == 1, "the first request")
+        await until(lambda: len(virtual_fakes.requests_of(ApiKey.PRODUCE)) == 1, "the first request")
         waiting.append(await producer.send("t", b"third", partition=1))
         assert [(await future).offset for future in waiting] == [1, 1]
-        assert len(virtual_fakes.asked(ApiKey.PRODUCE)) == 2
+        assert len(virtual_fakes.requests_of(ApiKey.PRODUCE)) == 2
 
     producing(virtual_fakes, work, request_timeout_ms=1000, delivery_timeout_ms=20_000)
 

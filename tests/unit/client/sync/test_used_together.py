@@ -28,10 +28,10 @@ def test_a_call_that_waits_is_ended_by_close(fake, faults):
             admin.list_topics()
         errors.append(caught.value)
 
-    before = len(fake.asked(ApiKey.METADATA))
+    before = len(fake.requests_of(ApiKey.METADATA))
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
-    wait_until(lambda: len(fake.asked(ApiKey.METADATA)) > before, "the question")
+    wait_until(lambda: len(fake.requests_of(ApiKey.METADATA)) > before, "the question")
     admin.close()
     asking.join(PATIENCE_S)
     assert errors

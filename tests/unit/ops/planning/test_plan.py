@@ -28,9 +28,9 @@ def partitions(*replicas: tuple[int, ...], size: int = 100) -> list[PlannedParti
 
 
 def made(
-    known: list[PlannedBroker], given: list[PlannedPartition], goal: PlanGoal
+    known: list[PlannedBroker], placed: list[PlannedPartition], goal: PlanGoal
 ) -> tuple[ReassignmentPlan, dict[int, tuple[int, ...]]]:
-    found = plan(known, given, goal)
+    found = plan(known, placed, goal)
     assert isinstance(found, ReassignmentPlan)
     return found, {each.partition: each.after for each in found.moves}
 
@@ -51,15 +51,15 @@ def test_leaders_are_evened_out_without_moving_a_byte() -> None:
 
 def test_leaders_are_handed_on_along_a_path() -> None:
     """Broker 0 leads too much, and only by way of broker 1 can broker 2 get something to lead."""
-    given = partitions((0, 1), (0, 1), (0, 1), (0, 1), (1, 2), (1, 2))
-    found, _ = made(brokers(3), given, PlanGoal(even=True, tolerance=0))
+    placed = partitions((0, 1), (0, 1), (0, 1), (0, 1), (1, 2), (1, 2))
+    found, _ = made(brokers(3), placed, PlanGoal(even=True, tolerance=0))
     assert found.moved_bytes == 0 or [found.after[each].leaders for each in range(3)] == [2, 2, 2]
     assert [found.after[each].leaders for each in range(3)] == [2, 2, 2]
 
 
 def test_an_added_broker_takes_its_share_and_nobody_else_gets_anything() -> None:
-    given = partitions((0, 1), (1, 2), (2, 0), (0, 1), (1, 2), (2, 0))
-    found, moves = made(brokers(4), given, PlanGoal(add=(3,)))
+    placed = partitions((0, 1), (1, 2), (2, 0), (0, 1), (1, 2), (2, 0))
+    found, moves = made(brokers(4), placed, PlanGoal(add=(3,)))
     assert found.after[3].replicas == 3
     assert all(each.added in ((), (3,)) for each in found.moves)
     assert found.moved_bytes == 300
@@ -67,16 +67,16 @@ def test_an_added_broker_takes_its_share_and_nobody_else_gets_anything() -> None
 
 
 def test_an_emptied_broker_has_nothing_in_the_end() -> None:
-    given = partitions((0, 1), (1, 2), (2, 0), (0, 3))
-    found, moves = made(brokers(4), given, PlanGoal(empty=(0,)))
+    placed = partitions((0, 1), (1, 2), (2, 0), (0, 3))
+    found, moves = made(brokers(4), placed, PlanGoal(empty=(0,)))
     assert found.after[0] == BrokerLoad()
     assert found.moved_bytes == 300, "each of its replicas is copied once"
     assert set(moves) == {0, 2, 3}
 
 
 def test_a_broker_is_replaced_by_one_that_is_added() -> None:
-    given = partitions((0, 1), (1, 2), (2, 0))
-    found, moves = made(brokers(4), given, PlanGoal(empty=(0,), add=(3,)))
+    placed = partitions((0, 1), (1, 2), (2, 0))
+    found, moves = made(brokers(4), placed, PlanGoal(empty=(0,), add=(3,)))
     assert found.after[3].replicas == found.before[0].replicas
     assert {frozenset(each) for each in moves.values()} == {frozenset((3, 1)), frozenset((3, 2))}
 
@@ -104,23 +104,23 @@ def test_more_replicas_go_to_racks_without_one() -> None:
 
 
 def test_fewer_replicas_leave_the_leader_and_the_racks() -> None:
-    given = [PlannedPartition("t", 0, (0, 3, 1), 100, leader=3)]
-    _, moves = made(brokers(6, "abc"), given, PlanGoal(replication_factor=2))
+    placed = [PlannedPartition("t", 0, (0, 3, 1), 100, leader=3)]
+    _, moves = made(brokers(6, "abc"), placed, PlanGoal(replication_factor=2))
     assert moves == {0: (3, 1)}
 
 
 def test_replicas_on_a_dead_broker_are_replaced_where_a_partition_changes() -> None:
     known = [*brokers(4)[:3], PlannedBroker(3, is_alive=False), PlannedBroker(4)]
-    given = [
+    placed = [
         PlannedPartition("t", 0, (0, 3), 100, 0, (0,)),
         PlannedPartition("t", 1, (3,), 100, -1, (3,)),
         PlannedPartition("t", 2, (1, 2), 100, 1, is_moving=True),
     ]
-    found, moves = made(known, given, PlanGoal(empty=(3, 1)))
+    found, moves = made(known, placed, PlanGoal(empty=(3, 1)))
     assert set(moves) == {0}
     assert 3 not in moves[0]
     assert found.left == {("t", 1): Left.OFFLINE, ("t", 2): Left.MOVING}
-    untouched, _ = made(known, given, PlanGoal(even=True))
+    untouched, _ = made(known, placed, PlanGoal(even=True))
     assert ("t", 0) not in {(each.topic, each.partition) for each in untouched.moves}
 
 
@@ -156,14 +156,14 @@ def test_refusals(goal: PlanGoal, message: str) -> None:
 
 def test_shares_by_capacity() -> None:
     known = [PlannedBroker(0, None, 1000), PlannedBroker(1, None, 3000)]
-    given = partitions(*[(0,)] * 8, size=10)
-    found, _ = made(known, given, PlanGoal(even=True, by_capacity=True))
+    placed = partitions(*[(0,)] * 8, size=10)
+    found, _ = made(known, placed, PlanGoal(even=True, by_capacity=True))
     assert [found.after[each].replicas for each in (0, 1)] == [2, 6]
 
 
 def test_rates_decide_over_leaders_where_they_are_known() -> None:
-    given = [PlannedPartition("t", at, (0, 1), 100, 0, rate=rate) for at, rate in enumerate((90.0, 10.0, 80.0, 20.0))]
-    found, _ = made(brokers(2), given, PlanGoal(even=True))
+    placed = [PlannedPartition("t", at, (0, 1), 100, 0, rate=rate) for at, rate in enumerate((90.0, 10.0, 80.0, 20.0))]
+    found, _ = made(brokers(2), placed, PlanGoal(even=True))
     assert [found.after[each].leader_load for each in range(2)] == pytest.approx([100, 100], rel=0.1)
 
 
@@ -171,16 +171,16 @@ def test_rates_decide_over_leaders_where_they_are_known() -> None:
 
 
 def test_batches_use_brokers_evenly_and_keep_to_the_limit() -> None:
-    given = partitions(*[(0,)] * 4, *[(1,)] * 4)
-    found, _ = made(brokers(4), given, PlanGoal(empty=(0, 1)))
+    placed = partitions(*[(0,)] * 4, *[(1,)] * 4)
+    found, _ = made(brokers(4), placed, PlanGoal(empty=(0, 1)))
     steps = batches(found, brokers(4), at_once=2)
     assert [len(each) for each in steps] == [2, 2, 2, 2]
     assert all({move.source for move in each} == {0, 1} for each in steps)
 
 
 def test_orders_come_last_and_a_batch_waits_for_room() -> None:
-    given = [*partitions((0, 1), size=60), PlannedPartition("t", 1, (1, 2), 60, 1), PlannedPartition("u", 0, (0, 2))]
-    found, _ = made(brokers(3), given, PlanGoal(even=True))
+    placed = [*partitions((0, 1), size=60), PlannedPartition("t", 1, (1, 2), 60, 1), PlannedPartition("u", 0, (0, 2))]
+    found, _ = made(brokers(3), placed, PlanGoal(even=True))
     assert all(each.added for step in batches(found, brokers(3))[:-1] for each in step)
 
 

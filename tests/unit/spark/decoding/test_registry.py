@@ -23,7 +23,7 @@ def test_each_schema_is_asked_for_once(registry: PlayedRegistry) -> None:
     schemas = find_schemas(registry.address + "/api/", 5_000)
     found = SchemaText('{"type": "string"}')
     assert [schemas.get(7), schemas.get(7), schemas.get(8), schemas.get(8)] == [found, found, None, None]
-    assert registry.asked == ["/api/schemas/ids/7", "/api/schemas/ids/8"]
+    assert registry.paths == ["/api/schemas/ids/7", "/api/schemas/ids/8"]
     assert registry.authorizations == [None, None]
 
 
@@ -53,7 +53,7 @@ def test_references_come_with_a_schema_each_once_and_behind_those_it_uses(regist
     }
     found = find_schemas(registry.address, 5_000).get(7)
     assert found == SchemaText('{"type": "string"}', ("town", "place"))
-    assert registry.asked.count("/subjects/town%2Fx/versions/1") == 1
+    assert registry.paths.count("/subjects/town%2Fx/versions/1") == 1
 
 
 def test_references_without_a_subject_are_named(registry: PlayedRegistry) -> None:

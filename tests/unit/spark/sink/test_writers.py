@@ -94,7 +94,7 @@ def test_records_keep_partition_key_value_time_headers_and_order(cluster) -> Non
     second = ("t", b"v", None, None, None, ())
     assert cluster.sent == [first, second, first, second]
     assert cluster.flushed == 1, "acknowledged before the task ends"
-    assert [future.asked for future in cluster.futures] == [1, 1], "failures are heard of"
+    assert [future.calls for future in cluster.futures] == [1, 1], "failures are heard of"
 
 
 def test_strings_are_sent_as_utf_8(cluster) -> None:

@@ -124,7 +124,7 @@ def test_times_per_partition_are_asked_for_together(cluster) -> None:
     cluster.times = {A0: 7, A1: 9}
     options = _options(startingOffsetsByTimestamp='{"a": {"0": 1000, "1": 1000}}')
     assert starting_offsets(cluster.connect(), [A0, A1], options) == {A0: 7, A1: 9}
-    assert cluster.asked == 1
+    assert cluster.calls == 1
 
 
 def test_a_time_within_an_open_transaction_starts_where_that_begins(cluster) -> None:

@@ -51,9 +51,9 @@ def test_a_stream_refuses_wrong_options_when_it_is_asked_something() -> None:
         lambda: reader.partitions({}, {}),
         lambda: reader.read(PartitionRange("a", 0, 0, 1)),
     )
-    for asked in refused:
+    for call in refused:
         with pytest.raises(OptionError, match="option startingOffsets: not JSON"):
-            asked()
+            call()
     reader.stop()
 
 
@@ -299,10 +299,10 @@ def test_available_now_does_not_wait_for_more(cluster) -> None:
 def test_a_leader_that_knows_less_is_asked_again(cluster) -> None:
     cluster.holds("a", (0, 3))
     reader = _stream(**{"fetchOffset.numRetries": "4"})
-    before = cluster.asked
+    before = cluster.calls
     with pytest.raises(DataLossError, match="was read to 8, ends at 3"):
         reader.latestOffset({"a": {"0": 8}}, ALL)
-    assert cluster.asked - before == 4
+    assert cluster.calls - before == 4
 
 
 def test_offsets_are_looked_up_again_where_the_cluster_does_not_answer(cluster) -> None:

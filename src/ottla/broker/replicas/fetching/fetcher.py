@@ -86,7 +86,7 @@ class FetcherContext(NamedTuple):
     is_in_sync: Callable[[Partition], bool]
 
 
-class CopyAnew(NamedTuple):
+class CopyAgain(NamedTuple):
     """Remove the records from this offset on, where some are missing: the leader has them all."""
 
     offset: int
@@ -143,7 +143,7 @@ class ReplicaFetcher:
         if hosted.gap_offset is not None and followed is not None:
             # Records without leader epochs are cut at the high watermark; that may lie before the gap.
             first_cut = hosted.gap_offset if followed.first_cut is None else followed.first_cut
-            self._act(key, epoch, CopyAnew(min(hosted.gap_offset, first_cut)), None)
+            self._act(key, epoch, CopyAgain(min(hosted.gap_offset, first_cut)), None)
         self._wake.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -349,7 +349,7 @@ class ReplicaFetcher:
         return error not in NOT_HEARD_OF_YET or self.machine.is_patient(key)
 
     def _act(
-        self, key: PartitionKey, leader_epoch: int, action: Action | CopyAnew, data: PartitionData | None
+        self, key: PartitionKey, leader_epoch: int, action: Action | CopyAgain, data: PartitionData | None
     ) -> Partition | None:
         """Do what the machine decided, if the replica still has this role; returns the partition then."""
         partition = self._broker.replicas.get(*key)
@@ -362,9 +362,9 @@ class ReplicaFetcher:
                 self._take_records(key, partition, data)
             elif isinstance(action, StartAt):
                 log.warning("%s: begins again at %d, the start of the leader's log", hosted.name, action.offset)
-                self._broker.logs.begin_anew(hosted, action.offset)
+                self._broker.logs.truncate_fully(hosted, action.offset)
                 self._moved_back(key, partition)
-            elif isinstance(action, CopyAnew):
+            elif isinstance(action, CopyAgain):
                 end = hosted.log_end_offset
                 log.warning("%s: copied again from %d to %d, records are missing", hosted.name, action.offset, end)
                 self._broker.logs.truncate(hosted, action.offset)

@@ -18,7 +18,7 @@ def without_returning(records: pyarrow.RecordBatch, target_alias: str) -> pyarro
     import pyarrow.compute as compute
 
     headers = records.column("headers")
-    has_been = _says(headers.flatten(), target_alias)
+    has_been = _names_cluster(headers.flatten(), target_alias)
     if not compute.any(has_been).as_py():
         return records
     rows = compute.list_parent_indices(headers).filter(has_been)
@@ -54,10 +54,10 @@ def sent_by(records: pyarrow.RecordBatch, source_alias: str) -> int:
     """How many of the target's records came from this source."""
     import pyarrow.compute as compute
 
-    return int(compute.sum(_says(records.column("headers").flatten(), source_alias)).as_py() or 0)
+    return int(compute.sum(_names_cluster(records.column("headers").flatten(), source_alias)).as_py() or 0)
 
 
-def _says(headers: pyarrow.StructArray, alias: str) -> pyarrow.BooleanArray:
+def _names_cluster(headers: pyarrow.StructArray, alias: str) -> pyarrow.BooleanArray:
     """Which headers say that the record has been at this cluster."""
     import pyarrow.compute as compute
 

@@ -130,7 +130,9 @@ class QueryCheckpoint:
 
 
 def _end_offsets(document: Mapping[str, Mapping[str, int]]) -> EndOffsets:
-    return {topic: {int(number): int(end) for number, end in parts.items()} for topic, parts in document.items()}
+    return {
+        topic: {int(number): int(end) for number, end in partitions.items()} for topic, partitions in document.items()
+    }
 
 
 def offsets_as_json(offsets: EndOffsets) -> dict[str, dict[str, int]]:

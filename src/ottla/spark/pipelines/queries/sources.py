@@ -79,7 +79,7 @@ def with_watermark(frame: DataFrame, column: str | None, delay: str | None) -> D
     return frame if column is None or delay is None else frame.withWatermark(column, delay)
 
 
-def check_told_apart(sources: Sequence[SourceSettings]) -> None:
+def check_one_source_per_topic(sources: Sequence[SourceSettings]) -> None:
     """Refuse two sources that read one topic: Spark's log names topics only. Raises PipelineSettingsError."""
     seen: dict[str, str] = {}
     for source in sources:

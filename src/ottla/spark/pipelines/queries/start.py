@@ -16,9 +16,8 @@ from ottla.spark.pipelines.errors import PipelineSettingsError
 from ottla.spark.pipelines.queries.batches import BatchFunction
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.schemas import schema_in_use
-from ottla.spark.pipelines.queries.sources import check_told_apart, read_options, source_view, with_watermark
-from ottla.spark.pipelines.queries.starting import decide_start, starting_option
-from ottla.spark.pipelines.queries.state import step_with_state
+from ottla.spark.pipelines.queries.sources import check_one_source_per_topic, read_options, source_view, with_watermark
+from ottla.spark.pipelines.queries.starting import decide_start, starting_option, step_with_state
 from ottla.spark.pipelines.queries.static_table_source import table_view
 from ottla.spark.pipelines.settings.model import (
     NewFields,
@@ -44,7 +43,7 @@ def start_pipeline(
     """
     if settings.kind is PipelineKind.mirror or not settings.sources:
         raise PipelineSettingsError(f"pipeline {settings.name} has no source to run a query on")
-    check_told_apart(settings.sources)
+    check_one_source_per_topic(settings.sources)
     step = step_with_state(settings) if settings.new_fields is NewFields.add else None
     if step is not None:
         raise PipelineSettingsError(

@@ -18,8 +18,7 @@ from ottla.spark.errors import SparkRefusal
 from ottla.spark.pipelines.errors import CheckpointMismatchError, PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint, offsets_as_json, offsets_of_json
 from ottla.spark.pipelines.queries.sources import by_source, read_options
-from ottla.spark.pipelines.queries.state import step_with_state
-from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSettings
+from ottla.spark.pipelines.settings.model import PipelineSettings, SourceSettings, StepSettings
 from ottla.spark.pipelines.tables.contract import EndOffsets, LastCommit
 from ottla.spark.source.offsets import EARLIEST
 from ottla.spark.source.options import parse_read_options
@@ -193,3 +192,36 @@ def _offsets(document: object) -> dict[str, EndOffsets]:
     if not isinstance(document, Mapping):
         raise PipelineError(f"{document!r} is not offsets by source; start with another checkpoint")
     return {str(name): offsets_of_json(each) for name, each in document.items()}
+
+
+def step_with_state(settings: PipelineSettings) -> str | None:
+    """The first step that keeps state, None where there is none. SQL that cannot be read counts as if it did.
+
+    Raises MissingExtraError.
+    """
+    streams = {each.name.lower() for each in settings.sources}
+    for step in settings.steps:
+        if step.deduplicate_by or _keeps_state(step, streams):
+            return step.name
+        streams.add(step.name.lower())
+    return None
+
+
+def _keeps_state(step: StepSettings, streams: set[str]) -> bool:
+    from ottla.records.extras import require_extra
+
+    require_extra("a look at a pipeline's SQL", "pipelines", "sqlglot")
+    import sqlglot
+    import sqlglot.errors
+    from sqlglot import expressions
+
+    try:
+        tree = sqlglot.parse_one(step.sql, dialect="spark")
+    except sqlglot.errors.SqlglotError:
+        return True
+    if tree.find(expressions.Group, expressions.Distinct, expressions.AggFunc) is not None:
+        return True
+    read = [each for each in tree.find_all(expressions.Table) if each.name.lower() in streams]
+    if tree.find(expressions.Union) is not None and tree.find(expressions.Join) is None:
+        return False
+    return len(read) > 1

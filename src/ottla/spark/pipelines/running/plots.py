@@ -54,8 +54,8 @@ def draw(samples: Sequence[BatchSample]) -> list[str]:
     drawn = []
     with matplotlib.rc_context(_STYLE):
         for title, unit, value in PLOTS:
-            points = [(each.at_s - samples[0].at_s, value(each)) for each in samples]
-            known = [(at, found) for at, found in points if found is not None]
+            series = [(each.at_s - samples[0].at_s, value(each)) for each in samples]
+            known = [(at, found) for at, found in series if found is not None]
             if not known:
                 continue
             figure, axes = plt.subplots(figsize=(8.6, 3.6), layout="constrained")
@@ -67,8 +67,8 @@ def draw(samples: Sequence[BatchSample]) -> list[str]:
     return drawn
 
 
-def _plot(axes: Axes, title: str, unit: str, points: Sequence[tuple[float, float]]) -> None:
-    axes.plot([at for at, _ in points], [found for _, found in points], color=_COLOUR, linewidth=1.6, marker=".")
+def _plot(axes: Axes, title: str, unit: str, series: Sequence[tuple[float, float]]) -> None:
+    axes.plot([at for at, _ in series], [found for _, found in series], color=_COLOUR, linewidth=1.6, marker=".")
     axes.set_title(title)
     axes.set_ylabel(unit)
     axes.set_xlabel("seconds since the first batch")

@@ -135,17 +135,17 @@ def live_line(query: Query, at_s: float) -> str:
     if batch is None:
         return f"{query.label}: {query.state}, no batch yet"
     found = sample(batch, at_s)
-    parts = [
+    clauses = [
         f"{query.label}: batch {found.number}",
         f"{found.rows:,} rows in {span(found.seconds)}",
         f"{found.rows_per_second:,.0f} rows/s",
         _lag(found),
     ]
     if batch.watermark_s is not None:
-        parts.append(f"watermark {datetime.fromtimestamp(batch.watermark_s, UTC):%Y-%m-%d %H:%M:%S}Z")
+        clauses.append(f"watermark {datetime.fromtimestamp(batch.watermark_s, UTC):%Y-%m-%d %H:%M:%S}Z")
     if found.state_rows:
-        parts.append(f"state {found.state_rows:,} rows, {size(found.state_bytes)}")
-    return ", ".join(parts)
+        clauses.append(f"state {found.state_rows:,} rows, {size(found.state_bytes)}")
+    return ", ".join(clauses)
 
 
 def _lag(found: BatchSample) -> str:

@@ -56,7 +56,7 @@ class StopWish:
 class Ending:
     """How a query ended: by itself (`available_now`), because it was asked to, or by an exception."""
 
-    was_asked: bool = False
+    was_stopped: bool = False
     failure: Exception | None = None
 
 
@@ -99,10 +99,10 @@ class PipelineRunner:
         try:
             while not query.awaitTermination(_seconds(POLL_S)):
                 self._on_poll()
-                if self._wish.after_batch or self._is_asked():
+                if self._wish.after_batch or self._is_stop_requested():
                     self._change(RunState.stopping)
                     self._end_after_batch(query)
-                    return Ending(was_asked=True)
+                    return Ending(was_stopped=True)
         except Exception as failure:  # Whatever Spark raises for a query that failed; the caller reports it.
             return Ending(failure=failure)
         return Ending()
@@ -126,7 +126,7 @@ class PipelineRunner:
         while not self._has_closed.wait(BEAT_INTERVAL_S):
             self._beat()
 
-    def _is_asked(self) -> bool:
+    def _is_stop_requested(self) -> bool:
         if self._now_s() - self._looked_at_s < STOP_LOOK_S:
             return False
         self._looked_at_s = self._now_s()

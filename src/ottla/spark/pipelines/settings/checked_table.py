@@ -185,7 +185,7 @@ def _is_plain(value: object) -> bool:
 
 def _milliseconds(text: str) -> int | None:
     """A duration such as "1 hour 30 minutes" in ms; None where it is none, or nothing."""
-    parts = _DURATION.findall(text)
-    if not parts or _DURATION.sub("", text).strip():
+    amounts = _DURATION.findall(text)
+    if not amounts or _DURATION.sub("", text).strip():
         return None
-    return sum(int(number) * _UNITS_MS[unit] for number, unit in parts) or None
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in amounts) or None

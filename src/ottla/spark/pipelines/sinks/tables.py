@@ -57,7 +57,7 @@ class TableSink(BatchSink):
 
     def stage(self, frame: DataFrame, batch: BatchInWork) -> StagedRows:
         """Write the files of one batch where no reader looks; gives what was left out. Raises PipelineError."""
-        with self._while_it_is_ours():
+        with self._unless_superseded():
             staging = self._opened().staging(batch.query_id, batch.batch_id)
             return self._stage(frame, batch, staging)
 
@@ -97,7 +97,7 @@ class TableSink(BatchSink):
         if not commit.files and (not self._keep_offsets or batch.start_offsets == batch.end_offsets):
             return
         table = self._opened()
-        with self._while_it_is_ours():
+        with self._unless_superseded():
             if table.commit(commit):
                 crash_points.reach(crash_points.TABLE_COMMITTED)
             # By the number in the checkpoint, so that runs of few batches each come to it, too.
@@ -105,7 +105,7 @@ class TableSink(BatchSink):
                 table.compact(commit.watermark_ms)
 
     @contextmanager
-    def _while_it_is_ours(self) -> Iterator[None]:
+    def _unless_superseded(self) -> Iterator[None]:
         """Work in the table. What fails since another driver has taken over, and removed files, is that driver's doing.
 
         Raises SupersededError then.

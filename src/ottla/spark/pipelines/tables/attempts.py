@@ -74,7 +74,7 @@ class AttemptFolders:
     def committed(self, query_id: str, batch_id: int, kept: Collection[str]) -> None:
         """After the commit: remove what else was written for the batch; `kept` are paths relative to the table."""
         self._open.pop((query_id, batch_id), None)
-        with _only_told("what failed attempts left"):
+        with _only_logged("what failed attempts left"):
             for path in self._files(self._of_batch(query_id, batch_id)):
                 if path not in kept:
                     self.filesystem.delete_file(f"{self._root}/{path}")
@@ -83,7 +83,7 @@ class AttemptFolders:
         """Remove the newest attempt, which was not committed and never will be."""
         attempt = self._open.pop((query_id, batch_id), None)
         if attempt is not None:
-            with _only_told("an attempt that was not committed"):
+            with _only_logged("an attempt that was not committed"):
                 self._remove(attempt.folder)
 
     def remove_never_committed(self, last_batches: Mapping[str, int]) -> int:
@@ -135,7 +135,7 @@ class AttemptFolders:
 
 
 @contextmanager
-def _only_told(what: str) -> Iterator[None]:
+def _only_logged(what: str) -> Iterator[None]:
     """Log errors of removing files that readers do not see: they do not harm the batch."""
     try:
         yield

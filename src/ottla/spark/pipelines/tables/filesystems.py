@@ -96,16 +96,16 @@ def below(url: str, relative: str) -> str:
     """The URL (or path) of what stands at this relative path under the folder `url`."""
     if not scheme_of(url):
         return f"{url.rstrip('/')}/{relative}"
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{relative}"))
+    split_url = urlsplit(url)
+    return urlunsplit(split_url._replace(path=f"{split_url.path.rstrip('/')}/{relative}"))
 
 
 def shown(url: str) -> str:
     """The URL as messages may show it: without user, password and query."""
     if not scheme_of(url):
         return url
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+    split_url = urlsplit(url)
+    return urlunsplit(split_url._replace(netloc=split_url.netloc.rpartition("@")[2], query=""))
 
 
 def filesystem_error(url: str, error: Exception) -> PipelineError:
@@ -125,20 +125,20 @@ def filesystem_error(url: str, error: Exception) -> PipelineError:
 def _arrows_own(fs: Any, scheme: str, url: str, options: Mapping[str, str]) -> tuple[Any, str]:
     if scheme.startswith("s3"):
         return _s3(fs, "s3" + url[len(scheme) :], options)
-    parts = urlsplit(url)
-    path = (parts.netloc.rpartition("@")[2] + unquote(parts.path)).strip("/")
+    split_url = urlsplit(url)
+    path = (split_url.netloc.rpartition("@")[2] + unquote(split_url.path)).strip("/")
     if not options or scheme in ("hdfs", "viewfs"):
         filesystem, path = fs.FileSystem.from_uri(url)
         return filesystem, path
     if scheme in ("gs", "gcs"):
         return fs.GcsFileSystem(**_typed(options)), path
-    container = parts.netloc.partition("@")[0]
-    return fs.AzureFileSystem(**_typed(options)), f"{container}/{unquote(parts.path).strip('/')}"
+    container = split_url.netloc.partition("@")[0]
+    return fs.AzureFileSystem(**_typed(options)), f"{container}/{unquote(split_url.path).strip('/')}"
 
 
 def _s3(fs: Any, url: str, options: Mapping[str, str]) -> tuple[Any, str]:
-    parts = urlsplit(url)
-    if parts.query or "@" in parts.netloc:  # pyarrow's own way to say all in the URL
+    split_url = urlsplit(url)
+    if split_url.query or "@" in split_url.netloc:  # pyarrow's own way to say all in the URL
         filesystem, path = fs.FileSystem.from_uri(url)
         return filesystem, path
     unknown = sorted(set(options) - set(S3_OPTIONS))
@@ -146,15 +146,15 @@ def _s3(fs: Any, url: str, options: Mapping[str, str]) -> tuple[Any, str]:
         raise PipelineSettingsError(
             f"storage_options {', '.join(unknown)}: S3 knows {', '.join(S3_OPTIONS)}; leave the others out"
         )
-    if not parts.netloc:
+    if not split_url.netloc:
         raise PipelineSettingsError(f"{url} names no bucket; write s3://BUCKET/FOLDER")
     typed = _typed(options)
     endpoint = options.get("endpoint_override")
     if endpoint and "://" in endpoint:
         typed["scheme"], _, typed["endpoint_override"] = endpoint.partition("://")
     if "region" not in typed:
-        typed["region"] = "us-east-1" if endpoint else fs.resolve_s3_region(parts.netloc)
-    return fs.S3FileSystem(**typed), parts.netloc + unquote(parts.path)
+        typed["region"] = "us-east-1" if endpoint else fs.resolve_s3_region(split_url.netloc)
+    return fs.S3FileSystem(**typed), split_url.netloc + unquote(split_url.path)
 
 
 def _by_fsspec(fs: Any, scheme: str, url: str, options: Mapping[str, str]) -> tuple[Any, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.queries.inspection import BatchRange, later_of
-from ottla.spark.pipelines.queries.sources import by_source, check_told_apart, read_options
+from ottla.spark.pipelines.queries.sources import by_source, check_one_source_per_topic, read_options
 from ottla.spark.pipelines.settings.model import SourceSettings
 
 ORDERS = SourceSettings(name="orders", bootstrap_servers="b:9092", group_id="g", topics=("a", "b"))
@@ -52,9 +52,9 @@ def test_entries_of_the_log_belong_to_the_source_of_their_topics() -> None:
 
 
 def test_two_sources_of_one_topic_are_refused() -> None:
-    check_told_apart((ORDERS, OTHERS))
+    check_one_source_per_topic((ORDERS, OTHERS))
     with pytest.raises(PipelineSettingsError, match="sources orders and again both read topic b"):
-        check_told_apart((ORDERS, replace(ORDERS, name="again", topics=("b",))))
+        check_one_source_per_topic((ORDERS, replace(ORDERS, name="again", topics=("b",))))
 
 
 def test_a_batch_covers_what_its_offsets_say() -> None:

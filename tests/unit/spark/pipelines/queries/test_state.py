@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.spark.pipelines.queries.state import step_with_state
+from ottla.spark.pipelines.queries.starting import step_with_state
 from ottla.spark.pipelines.settings.model import PipelineKind, PipelineSettings, SourceSettings, StepSettings
 
 

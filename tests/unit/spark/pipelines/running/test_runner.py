@@ -61,7 +61,7 @@ def _waits(query: PlayedQuery) -> bool:
 def test_a_query_that_ends_by_itself(tmp_path: Path) -> None:
     runner = _runner(tmp_path)
     ending = runner.follow(PlayedQuery([_waits, lambda query: True]))
-    assert (ending.was_asked, ending.failure) == (False, None)
+    assert (ending.was_stopped, ending.failure) == (False, None)
     assert _state(tmp_path) is RunState.running
     runner.close(failed=False)
     assert _state(tmp_path) is RunState.stopped
@@ -90,7 +90,7 @@ def test_a_stop_from_elsewhere_waits_for_the_batch_in_work(tmp_path: Path) -> No
         return False
 
     query = PlayedQuery([ask, *[_waits] * 10, end_batch])
-    assert runner.follow(query).was_asked
+    assert runner.follow(query).was_stopped
     assert query.stopped_after == 5
 
 
@@ -99,7 +99,7 @@ def test_a_query_that_waits_is_stopped_at_once(tmp_path: Path) -> None:
     wish.ask()
     query = PlayedQuery([_waits])
     query.status = {"isTriggerActive": False}
-    assert _runner(tmp_path, wish).follow(query).was_asked
+    assert _runner(tmp_path, wish).follow(query).was_stopped
     assert (query.stopped_after, query.looks) == (4, 1)
 
 
@@ -114,7 +114,7 @@ def test_a_first_batch_counts_as_one(tmp_path: Path) -> None:
         return False
 
     query._steps.append(end_batch)
-    assert _runner(tmp_path, wish).follow(query).was_asked
+    assert _runner(tmp_path, wish).follow(query).was_stopped
     assert query.stopped_after == 0
 
 
@@ -123,7 +123,7 @@ def test_asked_twice_it_does_not_wait(tmp_path: Path) -> None:
     wish.ask()
     wish.ask()
     query = PlayedQuery([_waits])
-    assert _runner(tmp_path, wish).follow(query).was_asked
+    assert _runner(tmp_path, wish).follow(query).was_stopped
     assert query.looks == 1
 
 

@@ -34,7 +34,7 @@ class PlayedBuilder:
     """Remembers what a session is asked for, and gives that."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, str] = {}
+        self.arguments: dict[str, str] = {}
 
     def appName(self, name: str) -> Self:  # noqa: N802
         return self
@@ -43,11 +43,11 @@ class PlayedBuilder:
         return self.config("remote", url)
 
     def config(self, name: str, value: str) -> Self:
-        self.asked[name] = value
+        self.arguments[name] = value
         return self
 
     def getOrCreate(self) -> dict[str, str]:  # noqa: N802
-        return self.asked
+        return self.arguments
 
 
 @pytest.fixture
@@ -90,9 +90,11 @@ EVENTS = SourceSettings(
 PLAIN = "SELECT id, at AS day FROM events WHERE id > 3"
 
 
-def _asked(folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str = PLAIN, **settings: Any) -> dict[str, Any]:
+def _session_arguments(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str = PLAIN, **settings: Any
+) -> dict[str, Any]:
     """What is asked of a local session for an archive with this SQL."""
-    monkeypatch.setattr(local, "session", lambda name, **asked: asked)
+    monkeypatch.setattr(local, "session", lambda name, **arguments: arguments)
     monkeypatch.setattr(sessions, "use_if_known", lambda session, conf: session.update(checked=conf))
     archive = PipelineSettings(
         **{
@@ -112,8 +114,8 @@ def _asked(folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str = PLAIN, **se
 def test_a_local_session_has_the_cores_and_the_memory_of_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = _asked(tmp_path, monkeypatch, spark=SparkSettings(master="local[3]", memory="2g"))
-    assert (asked["cores"], asked["memory"]) == (3, "2g")
+    arguments = _session_arguments(tmp_path, monkeypatch, spark=SparkSettings(master="local[3]", memory="2g"))
+    assert (arguments["cores"], arguments["memory"]) == (3, "2g")
 
 
 @pytest.mark.parametrize(
@@ -127,9 +129,9 @@ def test_a_local_session_has_the_cores_and_the_memory_of_the_settings(
 def test_java_compiles_once_where_rows_stay_out_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, settings: dict[str, Any]
 ) -> None:
-    asked = _asked(tmp_path, monkeypatch, sql, **settings)
-    assert asked["java_computes"] is False
-    assert asked["checked"].keys() == {FILE_MANAGER, LOCAL_FILES} <= asked["conf"].keys()
+    arguments = _session_arguments(tmp_path, monkeypatch, sql, **settings)
+    assert arguments["java_computes"] is False
+    assert arguments["checked"].keys() == {FILE_MANAGER, LOCAL_FILES} <= arguments["conf"].keys()
 
 
 @pytest.mark.parametrize(
@@ -149,9 +151,9 @@ def test_java_compiles_once_where_rows_stay_out_of_it(
 def test_java_compiles_twice_where_rows_go_through_it_or_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, settings: dict[str, Any]
 ) -> None:
-    asked = _asked(tmp_path, monkeypatch, sql, **settings)
-    assert asked["java_computes"] is True
-    assert not {FILE_MANAGER, LOCAL_FILES} & asked["conf"].keys()
+    arguments = _session_arguments(tmp_path, monkeypatch, sql, **settings)
+    assert arguments["java_computes"] is True
+    assert not {FILE_MANAGER, LOCAL_FILES} & arguments["conf"].keys()
 
 
 @pytest.mark.usefixtures("played")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.running.packing import pack_environment
-from ottla.spark.pipelines.running.submitting import SubmitOptions, shown, submit_line
+from ottla.spark.pipelines.running.submitting import SubmitOptions, pack_environment, shown, submit_line
 from ottla.spark.pipelines.settings.file import load_pipeline
 from ottla.spark.pipelines.settings.model import PipelineSettings
 

@@ -12,7 +12,7 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from ottla.spark.pipelines.tables.contract import LastCommit
-from ottla.spark.pipelines.tables.iceberg import expiry, manifests
+from ottla.spark.pipelines.tables.iceberg import expiry
 from support.staged_tables import Lake, numbered, stage
 
 pytestmark = [pytest.mark.spec("D3"), pytest.mark.slow]
@@ -241,7 +241,7 @@ def test_what_a_commit_reads_and_writes_does_not_grow(lake: Lake, monkeypatch: p
     monkeypatch.setattr(expiry, "KEPT_AT_MOST", 10)
     monkeypatch.setattr(expiry, "KEPT_SNAPSHOTS", 5)
     monkeypatch.setattr(expiry, "AT_LEAST", 5)
-    monkeypatch.setattr(manifests, "NAMES_AT_MOST", 3)
+    monkeypatch.setattr(expiry, "NAMES_AT_MOST", 3)
     at_once(monkeypatch)
     loads = 0
     real = SqlCatalog.load_table

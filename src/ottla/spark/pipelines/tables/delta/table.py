@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
 import deltalake
+import pyarrow
+import pyarrow.compute as pc
 from deltalake.transaction import create_table_with_add_actions
 
 from ottla.spark.pipelines.errors import PipelineError
@@ -15,13 +19,13 @@ from ottla.spark.pipelines.settings.model import TableSinkSettings
 from ottla.spark.pipelines.tables.attempts import Attempt, AttemptFolders
 from ottla.spark.pipelines.tables.contract import BatchCommit, Staging
 from ottla.spark.pipelines.tables.delta import schemas, state
-from ottla.spark.pipelines.tables.delta.compaction import live_names, own_files
-from ottla.spark.pipelines.tables.delta.files import add_actions, replacements
+from ottla.spark.pipelines.tables.delta.files import add_actions, partition_text, replacements
 from ottla.spark.pipelines.tables.delta.location import DeltaLocation
 from ottla.spark.pipelines.tables.delta.log import TransactionLog
-from ottla.spark.pipelines.tables.log_table import LogTable, PartitionFiles, Replacement
+from ottla.spark.pipelines.tables.log_table import LogTable, OldFile, PartitionFiles, Replacement
 from ottla.spark.pipelines.tables.pipeline_state import EMPTY
 
+_PARTITION: Final = "partition."
 #: Attempts to read the log while it is cleaned up or the table recreated.
 _MAX_READS: Final = 10
 _CONSTRAINTS: Final = "delta.constraints."
@@ -168,3 +172,40 @@ def _check_writable(table: deltalake.DeltaTable, sink: TableSinkSettings, where:
 
 def _names(columns: object) -> str:
     return ", ".join(map(str, columns)) if isinstance(columns, list | tuple) and columns else "nothing"
+
+
+def live_names(table: deltalake.DeltaTable) -> set[str]:
+    """The files of the table's version, relative to it."""
+    return {unquote(path) for path in _actions(table).column("path").to_pylist()}
+
+
+def own_files(table: deltalake.DeltaTable, own_folder: str) -> Iterator[PartitionFiles]:
+    """Yield the files in `own_folder`, oldest first; none of tables with deletion vectors.
+
+    Small ones are replaced by larger ones, rows unchanged, not by deltalake's own optimize, which retries its commit
+    after a conflict, whatever its options: where two compact the same files, rows are there twice (seen with 1.6.6).
+    Here the commit is made at the version in which the files were seen, or not at all.
+    """
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        return
+    columns = table.metadata().partition_columns
+    actions = _actions(table)
+    actions = actions.take(_oldest_first(actions))
+    values = [actions.column(_PARTITION + column).to_pylist() for column in columns]
+    files: dict[tuple[Any, ...], list[OldFile]] = defaultdict(list)
+    for number, (path, size) in enumerate(
+        zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
+    ):
+        if path.startswith(own_folder):
+            files[tuple(column[number] for column in values)].append(OldFile(unquote(path), size))
+    for partition, found in files.items():
+        texts = dict(zip(columns, map(partition_text, partition), strict=True))
+        yield PartitionFiles(texts, found, texts)
+
+
+def _actions(table: deltalake.DeltaTable) -> Any:
+    return pyarrow.table(table.get_add_actions(flatten=True))
+
+
+def _oldest_first(actions: Any) -> Any:
+    return pc.sort_indices(actions, sort_keys=[("modification_time", "ascending"), ("path", "ascending")])

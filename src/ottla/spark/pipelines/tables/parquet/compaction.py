@@ -75,7 +75,7 @@ class FolderCompactor:
         self._open: set[str] | None = None
         #: Old folders, hidden now, with the time of their exchange.
         self._replaced: deque[tuple[float, str]] = deque()
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def note(self, folders: set[str]) -> None:
         """These folders got files."""
@@ -97,13 +97,13 @@ class FolderCompactor:
         replaced = size = 0
         for folder in passed[:_FOLDERS_AT_ONCE]:
             try:
-                files, bytes_of_them = self._compact_folder(folder)
+                files, written_bytes = self._compact_folder(folder)
             except CannotMerge as error:
                 self._say_once(folder, f"{folder} is not compacted: {error}")
-                files = bytes_of_them = 0
+                files = written_bytes = 0
             self._open.discard(folder)
             replaced += files
-            size += bytes_of_them
+            size += written_bytes
             if size >= _BYTES_AT_ONCE or not self._is_possible:
                 break
         return replaced
@@ -191,8 +191,8 @@ class FolderCompactor:
         return sorted(files, key=lambda file: file.name)
 
     def _say_once(self, about: str, message: str) -> None:
-        if about not in self._said and len(self._said) < FOLDERS_AT_MOST:
-            self._said.add(about)
+        if about not in self._reported and len(self._reported) < FOLDERS_AT_MOST:
+            self._reported.add(about)
             _log.warning("%s: %s", self._place, message)
 
 
