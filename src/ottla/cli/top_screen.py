@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import signal
 import sys
 from collections import deque
@@ -25,9 +26,11 @@ EVENT_LINES = 6
 """The last rebalances, at the foot of the screen."""
 LINES_AROUND = 5
 """Of the screen: head, keys, an empty line, the headings of the table, and an empty line below it."""
+END = "q"
 MOST_KEYS = 64
 """Bytes that are read at once from the keyboard."""
-ESCAPE = "\x1b"
+_SEQUENCE = re.compile(r"\x1b(?:[\[O][0-9;]*.?)?")
+"""An arrow, a function key."""
 
 
 class TopScreen:
@@ -94,7 +97,7 @@ async def watch(looks: ClusterLooks, interval_s: float) -> int:
         if not ended.done():
             ended.set_result(None)
 
-    with Live(screen.draw(), console=console, screen=True, auto_refresh=False) as live:
+    with Live(console=console, screen=True, auto_refresh=False) as live:
 
         def redraw() -> None:
             live.update(screen.draw(), refresh=True)
@@ -103,7 +106,7 @@ async def watch(looks: ClusterLooks, interval_s: float) -> int:
             for key in keys:
                 screen.press(key)
             redraw()
-            if not keys or "q" in keys:
+            if END in keys:
                 end()
 
         async def look_on() -> None:
@@ -115,9 +118,9 @@ async def watch(looks: ClusterLooks, interval_s: float) -> int:
                     screen.fail(str(problem))
                 redraw()
 
-        redraw()
-        looking = asyncio.create_task(look_on())
         with _keys_and_signals(loop, pressed, {"SIGTERM": end, "SIGWINCH": redraw}):
+            redraw()
+            looking = asyncio.create_task(look_on())
             try:
                 await asyncio.wait((looking, ended), return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -131,7 +134,7 @@ async def watch(looks: ClusterLooks, interval_s: float) -> int:
 def _keys_and_signals(
     loop: asyncio.AbstractEventLoop, pressed: Callable[[str], None], handlers: Mapping[str, Callable[[], None]]
 ) -> Iterator[None]:
-    """Keys as they are pressed, where standard input is a terminal; an empty text at its end. And these signals."""
+    """Keys as they are pressed, where standard input is a terminal; END where it is closed. And these signals."""
     if sys.platform == "win32":  # Ctrl-C ends it there
         yield
         return
@@ -140,8 +143,7 @@ def _keys_and_signals(
 
     def read() -> None:
         keys = os.read(keyboard, MOST_KEYS).decode(errors="replace")
-        if not keys.startswith(ESCAPE):  # an arrow or a function key
-            pressed(keys)
+        pressed(_SEQUENCE.sub("", keys) if keys else END)
 
     keyboard = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
     before = None if keyboard is None else termios.tcgetattr(keyboard)

@@ -67,9 +67,9 @@ def rebalance_line(record: RebalanceRecord) -> str:
     facts = [
         *causes,
         *([count(more, "more cause")] if more > 0 else []),
-        f"generation {evidence['generation']} {printable(evidence['outcome'])}",
-        f"{count(evidence['moved_count'], 'partition')} changed hands",
         f"longest pause {duration(record.longest_pause_ms)}",
+        f"{count(evidence['moved_count'], 'partition')} changed hands",
+        f"generation {evidence['generation']} {printable(evidence['outcome'])}",
     ]
     return f"{printable(record.group)}: {', '.join(facts)}"
 
