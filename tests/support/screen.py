@@ -60,7 +60,7 @@ class Screen:
     @property
     def echoes(self) -> bool:
         """Whether the terminal shows what is typed, and passes it on by the line: the usual mode of a shell."""
-        modes = termios.tcgetattr(self._theirs)[3]
+        modes: int = termios.tcgetattr(self._theirs)[3]
         return modes & (termios.ECHO | termios.ICANON) == termios.ECHO | termios.ICANON
 
     def press(self, keys: str) -> None:

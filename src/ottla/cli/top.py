@@ -21,7 +21,7 @@ COMMAND = Command("ottla top")
 def top(
     shared: ClusterOptions,
     once: Annotated[
-        bool, typer.Option("--once", help="Look twice, print the tables and end; so it is where no terminal is.")
+        bool, typer.Option("--once", help="Look twice, print the tables, and end; also done outside a terminal.")
     ] = False,
     interval_s: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)] = 2.0,
 ) -> None:

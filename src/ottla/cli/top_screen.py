@@ -141,7 +141,7 @@ def _keys_and_signals(
     import termios
     import tty
 
-    def read() -> None:
+    def read(keyboard: int) -> None:
         keys = os.read(keyboard, MOST_KEYS).decode(errors="replace")
         pressed(_SEQUENCE.sub("", keys) if keys else END)
 
@@ -152,7 +152,7 @@ def _keys_and_signals(
     try:
         if keyboard is not None:
             tty.setcbreak(keyboard)
-            loop.add_reader(keyboard, read)
+            loop.add_reader(keyboard, read, keyboard)
         yield
     finally:
         for name in handlers:

@@ -14,8 +14,10 @@ from typer.testing import CliRunner, Result
 
 from ottla.cli.main import app
 from ottla.cli.top_screen import TopScreen
+from ottla.client.errors import ClientError
 from ottla.client.groups import GroupDescription
 from ottla.client.model import Node
+from ottla.ops import cluster_look
 from ottla.ops.cluster_view import (
     BrokerPresence,
     BrokerRates,
@@ -170,3 +172,36 @@ def test_no_cluster() -> None:
     done = CliRunner().invoke(app, ["top", "-b", "127.0.0.1:1", "--timeout", "1"])
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("ottla top: ")
+
+
+class ScriptedLooks:
+    """Looks that succeed or fail, one after the other, and Ctrl-C at their end."""
+
+    def __init__(self, *found: ClusterRates | ClientError) -> None:
+        self._found = iter(found)
+
+    async def next(self) -> ClusterRates:
+        found = next(self._found, None)
+        if found is None:
+            raise KeyboardInterrupt
+        if isinstance(found, ClientError):
+            raise found
+        return found
+
+
+def test_json_of_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that is away is reported once, and waited for."""
+    away, there = ClientError("it is away"), rates(group("a", 5, -1.0))
+    monkeypatch.setattr(cluster_look, "ClusterLooks", lambda cluster: ScriptedLooks(there, away, away, there))
+    done = CliRunner().invoke(app, ["top", "--json", "--interval", "0.1"])
+    assert (done.exit_code, done.stderr) == (130, "ottla top: it is away; trying again\n")
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first == second
+    assert first["groups"] == [
+        {
+            "group": "a", "state": "Stable", "member_count": 0, "coordinator": 1, "lag": 5, "consumed_per_s": 120.0,
+            "lag_per_s": -1.0, "catch_up_ms": 5000.0,
+        }
+    ]  # fmt: skip
+    assert first["state_changes"] == [{"group": "billing", "before": "Stable", "state": "PreparingRebalance"}]
+    assert [each["state"] for each in first["brokers"]] == ["up", "not there"]
