@@ -1,13 +1,16 @@
-"""`ottla top` in a terminal."""
+"""`ottla top`, once and in a terminal."""
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from ottla.cli.main import app
 from ottla.client.sync import Consumer
 from ottla.testing import Broker
 from support.screen import Screen, drawn
@@ -20,6 +23,36 @@ pytestmark = [pytest.mark.slow, pytest.mark.spec("U2", "G10")]
 def broker() -> Iterator[Broker]:
     with Broker({"orders": 2}, settings={"group.initial.rebalance.delay.ms": 0}) as broker:
         yield broker
+
+
+def top(broker: Broker, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["top", "--interval", "0.1", "-b", broker.bootstrap_servers, *arguments])
+
+
+def test_once(broker: Broker) -> None:
+    """Also where no terminal is."""
+    broker.send("orders", b"record")
+    for arguments in ((), ("--once",)):
+        done = top(broker, *arguments)
+        assert (done.exit_code, done.stderr) == (0, "")
+        head, _, brokers, _, _, topics, *rest = done.stdout.splitlines()
+        assert head.startswith("1 broker · controller ")
+        assert (brokers.split()[:3], topics.split()[:3]) == (
+            ["BROKER", "ADDRESS", "LEADS"],
+            ["TOPIC", "PARTITIONS", "RECORDS/S"],
+        )
+        assert [line.split()[:3] for line in rest if line.startswith("orders")] == [["orders", "2", "0"]]
+
+
+def test_json(broker: Broker) -> None:
+    done = top(broker, "--once", "--json")
+    [row] = map(json.loads, done.stdout.splitlines())
+    assert [(each["state"], each["is_controller"], each["records_per_s"]) for each in row["brokers"]] == [
+        ("up", True, 0)
+    ]
+    [orders] = [each for each in row["topics"] if each["topic"] == "orders"]
+    assert (orders["partitions"], orders["records_per_s"], orders["under_replicated"]) == (2, 0, 0)
+    assert row["group_count"] == len(row["groups"])
 
 
 def member(broker: Broker) -> Consumer:

@@ -54,7 +54,7 @@ class ClusterLook:
     at_ms: int
     status: ClusterStatus
     nodes: Mapping[int, Node]
-    ends: Mapping[TopicPartition, DatedOffset] = field(default_factory=dict)
+    ends: dict[TopicPartition, DatedOffset] = field(default_factory=dict)
     groups: Mapping[str, GroupLook] = field(default_factory=dict)
     group_count: int = 0
     silent: frozenset[int] = frozenset()
@@ -165,7 +165,7 @@ def _total(values: Iterable[float | None]) -> float | None:
 
 def _records_per_s(looks: Sequence[ClusterLook]) -> dict[TopicPartition, float]:
     """By partition. An end that went back is that of another log: its topic was created again, or records were lost."""
-    first = ChainMap(*(dict(each.ends) for each in looks))
+    first = ChainMap(*(each.ends for each in looks))
     found: dict[TopicPartition, float] = {}
     for partition, (end, at_ms) in looks[-1].ends.items():
         before = first[partition]

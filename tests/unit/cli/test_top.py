@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from rich.console import Console
 from rich.live import Live
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from ottla.cli.main import app
 from ottla.cli.top_screen import TopScreen
@@ -26,7 +25,6 @@ from ottla.ops.cluster_view import (
     StateChange,
     TopicRates,
 )
-from ottla.testing import Broker
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -130,42 +128,6 @@ def test_colours(options: dict[str, bool], is_coloured: bool) -> None:
     screen, console = screen_of(rates(), **options)
     console.print(screen.draw())
     assert ("\x1b[" in console.file.getvalue()) == is_coloured  # type: ignore[attr-defined]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker({"orders": 2}) as broker:
-        yield broker
-
-
-def top(broker: Broker, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["top", "--interval", "0.1", "-b", broker.bootstrap_servers, *arguments])
-
-
-def test_once(broker: Broker) -> None:
-    """Also where no terminal is."""
-    broker.send("orders", b"record")
-    for arguments in ((), ("--once",)):
-        done = top(broker, *arguments)
-        assert (done.exit_code, done.stderr) == (0, "")
-        head, _, brokers, _, _, topics, *rest = done.stdout.splitlines()
-        assert head.startswith("1 broker · controller ")
-        assert (brokers.split()[:3], topics.split()[:3]) == (
-            ["BROKER", "ADDRESS", "LEADS"],
-            ["TOPIC", "PARTITIONS", "RECORDS/S"],
-        )
-        assert [line.split()[:3] for line in rest if line.startswith("orders")] == [["orders", "2", "0"]]
-
-
-def test_json(broker: Broker) -> None:
-    done = top(broker, "--once", "--json")
-    [row] = map(json.loads, done.stdout.splitlines())
-    assert [(each["state"], each["is_controller"], each["records_per_s"]) for each in row["brokers"]] == [
-        ("up", True, 0)
-    ]
-    [orders] = [each for each in row["topics"] if each["topic"] == "orders"]
-    assert (orders["partitions"], orders["records_per_s"], orders["under_replicated"]) == (2, 0, 0)
-    assert row["group_count"] == len(row["groups"])
 
 
 def test_no_cluster() -> None:
