@@ -50,7 +50,7 @@ class TopScreen:
         self._events.extend(events(rates))
 
     def fail(self, problem: str) -> None:
-        """Say why there is no other look; the last one stays."""
+        """Show why another look failed; the last one stays."""
         self._problem = printable(problem)
 
     def press(self, key: str) -> None:

@@ -41,7 +41,7 @@ class Panel(Generic[Row]):
     orders: Mapping[str, Callable[[Row], Any]]
 
     def show(self, terminal: Terminal, rates: ClusterRates, most: int = MOST_ROWS, order: int = 0) -> None:
-        """The table, with at most so many lines under its headings."""
+        """The table, with at most `most` lines under its headings."""
         rows = sorted(self.rows(rates), key=list(self.orders.values())[order])
         total = self.total(rates)
         shown = rows if total <= most else rows[: max(most - 1, 0)]

@@ -122,7 +122,7 @@ class ClusterLooks:
         return ends
 
     async def _rebalances(self, status: ClusterStatus) -> Sequence[RebalanceRecord] | None:
-        """Those that ended since the look before; None where the cluster keeps no evidence of them."""
+        """Rebalances that ended since the look before; None where the cluster keeps no evidence of them."""
         evidence = next((each for each in status.topics if each.name == EVIDENCE_TOPIC), None)
         if evidence is None:
             self._is_following = True  # from its beginning, when it is made
