@@ -25,7 +25,7 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 EMPTY = "Empty"
 DEAD = "Dead"
@@ -77,14 +77,23 @@ class Groups:
 
     async def _list_all(self) -> list[GroupDescription]:
         metadata = await self._cluster.refresh([])
-        found = await asyncio.gather(*map(self._list_on, list(metadata.nodes.values())))
+
+        async def all_of(node: Node) -> list[GroupDescription]:
+            return await self.describe_listed(node, await self.list_on(node))
+
+        found = await asyncio.gather(*map(all_of, list(metadata.nodes.values())))
         return sorted((group for groups in found for group in groups), key=lambda group: group.group_id)
 
-    async def _list_on(self, node: Node) -> list[GroupDescription]:
+    async def list_on(self, node: Node) -> list[ListedGroup]:
+        """Ask a broker for the groups that it coordinates."""
         answer: ListGroupsResponse = await self._cluster.request(node.node_id, ListGroupsRequest())
         if answer.error_code != ErrorCode.NONE:
             raise BrokerError(answer.error_code, f"{node} cannot list its groups")
-        listed = {each.group_id: each for each in answer.groups}
+        return answer.groups
+
+    async def describe_listed(self, node: Node, groups: Sequence[ListedGroup]) -> list[GroupDescription]:
+        """Describe groups that this broker has listed."""
+        listed = {each.group_id: each for each in groups}
         names = list(listed)
         described: list[GroupDescription] = []
         for first in range(0, len(names), GROUPS_PER_REQUEST):

@@ -164,11 +164,15 @@ class TopicStatus:
 
 @dataclass(slots=True, frozen=True)
 class BrokerStatus:
-    """A registered broker; `log_dirs` by path. `problem` says why it did not answer."""
+    """A registered broker; `log_dirs` by path. `problem` says why it did not answer.
+
+    `is_refusal` says that the problem is an error that the broker answered.
+    """
 
     node: Node
     log_dirs: Mapping[str, LogDirDescription] = field(default_factory=dict)
     problem: str | None = None
+    is_refusal: bool = False
 
     @property
     def failed_log_dirs(self) -> list[str]:
@@ -318,6 +322,7 @@ class _Reply:
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     log_dirs: dict[str, LogDirDescription] = field(default_factory=dict)
     problem: str | None = None
+    is_refusal: bool = False
 
 
 async def read_cluster_status(
@@ -358,7 +363,8 @@ async def read_cluster_status(
         cluster_id=metadata.cluster_id,
         controller=controller if controller in nodes else None,
         brokers=tuple(
-            BrokerStatus(nodes[each], replies[each].log_dirs, replies[each].problem) for each in sorted(nodes)
+            BrokerStatus(nodes[each], replies[each].log_dirs, replies[each].problem, replies[each].is_refusal)
+            for each in sorted(nodes)
         ),
         topics=tuple(_topic_status(each, settings.get(each.name, {}), nodes, replies, moving) for each in topics),
         missing=missing,
@@ -437,7 +443,7 @@ async def _ask_all(
         try:
             await work
         except ClientError as error:
-            replies[broker].problem = str(error)
+            replies[broker].problem, replies[broker].is_refusal = str(error), isinstance(error, BrokerError)
 
     await asyncio.gather(*(noted(each, ask_first(each)) for each in brokers))
     if offsets:

@@ -7,16 +7,8 @@ Go modules everywhere; they are run where they are on the search path.
 from __future__ import annotations
 
 import base64
-import fcntl
-import os
-import pty
 import re
 import shutil
-import signal
-import struct
-import subprocess
-import termios
-import threading
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +23,7 @@ from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, free_port
 from support.processes import ServerProcess, run_tool
 from support.programs import built_program
+from support.screen import drawn
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.spec("R1")]
@@ -40,8 +33,6 @@ PARTITIONS, RECORDS, COMMITTED = 3, 30, 4
 #: Records behind the committed offset of partition 0; the group has committed nothing of the others.
 LAG = RECORDS // PARTITIONS - COMMITTED
 TIMEOUT_S = 60.0
-SCREEN = struct.pack("HHHH", 50, 160, 0, 0)
-_CONTROL = re.compile(r"\x1b\[[0-9;?>]*[a-zA-Z$]|\x1b[()][A-Z0-9]|\x1b[=>]")
 WHERE = {
     "kafka_exporter": "github.com/danielqsj/kafka_exporter 1.9.0",
     "kminion": "github.com/redpanda-data/kminion 2.3.5",
@@ -186,52 +177,6 @@ def test_kminion(bootstrap: str, tmp_path: Path) -> None:
             assert metrics[f"kminion_kafka_topic_partition_high_water_mark{where}"] == RECORDS // PARTITIONS
         assert metrics[f'kminion_kafka_topic_high_water_mark_sum{{topic_name="{TOPIC}"}}'] == RECORDS
         assert any(name.startswith("kminion_kafka_broker_log_dir_size_total_bytes{") for name in metrics)
-
-
-class Screen:
-    """A program in a terminal of its own, and all that it has drawn."""
-
-    def __init__(self, *command: str) -> None:
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, SCREEN)
-        environment = {**os.environ, "TERM": "xterm-256color"}
-        self._process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
-        )
-        os.close(theirs)
-        self._ours = ours
-        self._drawn = b""
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                data = os.read(self._ours, 65_536)
-            except OSError:  # the program has ended
-                return
-            self._drawn += data
-
-    @property
-    def text(self) -> str:
-        """What was drawn so far, one space between any two words."""
-        return " ".join(_CONTROL.sub(" ", self._drawn.decode(errors="replace")).replace("│", " ").split())
-
-    def close(self) -> None:
-        """End the program."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        self._reader.join()
-        os.close(self._ours)
-
-
-@contextmanager
-def drawn(*command: str) -> Iterator[Screen]:
-    screen = Screen(*command)
-    try:
-        yield screen
-    finally:
-        screen.close()
 
 
 @pytest.mark.needs_programs

@@ -59,6 +59,21 @@ def show_rebalance(terminal: Terminal, record: RebalanceRecord) -> None:
         _show_members(terminal, record, names)
 
 
+def rebalance_line(record: RebalanceRecord) -> str:
+    """A rebalance in one line: what led to it, what it led to, and its cost."""
+    evidence = record.value
+    causes = [_cause(each, _names(evidence), record.started_at_ms) for each in evidence["causes"][:1]]
+    more = max(evidence["cause_count"], len(evidence["causes"])) - 1
+    facts = [
+        *causes,
+        *([count(more, "more cause")] if more > 0 else []),
+        f"longest pause {duration(record.longest_pause_ms)}",
+        f"{count(evidence['moved_count'], 'partition')} changed hands",
+        f"generation {evidence['generation']} {printable(evidence['outcome'])}",
+    ]
+    return f"{printable(record.group)}: {', '.join(facts)}"
+
+
 def _names(evidence: Mapping[str, Any]) -> dict[str, str]:
     """Short names by member id: those of the clients, with the end of the member id where several share one."""
     people = {each["member_id"]: each for each in (*evidence["causes"], *evidence["removed"], *evidence["members"])}
