@@ -87,7 +87,8 @@ _CLI_INTRODUCTION = """\
 `-h` is help. `ottla --install-completion` has the shell complete commands and options.
 
 Commands that work with a cluster take `--bootstrap-server`, or the environment variable `OTTLA_BOOTSTRAP_SERVER`, and
-connect to any Kafka cluster, ottla's or Apache's. Results go to standard output: tables, or with `--json` one object a
+connect to any Kafka cluster, ottla's or Apache's. `--cluster NAME`, or `OTTLA_CLUSTER`, takes a cluster from the file
+of [named clusters](named-clusters.md). Results go to standard output: tables, or with `--json` one object a
 line. Tables are shortened to fit a terminal; in a pipe they are complete. Messages go to standard error, one line each.
 
 A command that deletes or overwrites something shows it first. At a terminal it then asks; in a script, and with
