@@ -17,6 +17,7 @@ from ottla.client.client_metrics import GAUGES, MEASURED, TOTALS
 from ottla.client.configs import reference as client_reference
 from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
+from support.doctor_page import doctor_page
 from support.group_page import groups_page
 from support.metrics_page import metrics_page
 from support.pipeline_keys_page import pipeline_keys_page
@@ -182,6 +183,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/cli.md": cli_page,
     "docs/client-metrics.md": client_metrics_page,
     "docs/client-settings.md": lambda: client_reference.render().replace("\n\n", f"\n\n{MADE_BY}\n", 1),
+    "docs/doctor.md": lambda: doctor_page(MADE_BY),
     "docs/groups.md": groups_page,
     "docs/metrics.md": lambda: metrics_page(MADE_BY),
     "docs/pipeline-keys.md": lambda: pipeline_keys_page(MADE_BY),
