@@ -34,7 +34,7 @@ _OF_HEALTH = """\
 ## Of the cluster's health
 
 These are the warnings and critical findings of `ottla cluster health`, with the same names and cures. The guide says
-more about each. Notices are no faults.
+more about each. Notices do not count.
 
 """
 _NOT_SEEN = """

@@ -18,12 +18,12 @@ from ottla.cli.terminal import Cell, Column, Style, Terminal, write_json
 
 if TYPE_CHECKING:
     from ottla.ops.doctor.examining import DoctorFacts
-    from ottla.ops.doctor.faults import Fault
+    from ottla.ops.doctor.faults import DoctorFault
     from ottla.peer.cluster import Cluster
 
 COMMAND = Command("ottla doctor")
 #: No column is shortened: a cure without its end cures nothing.
-_COLUMNS: tuple[Column[Fault], ...] = (
+_COLUMNS: tuple[Column[DoctorFault], ...] = (
     Column("FAULT", lambda each: Cell(each.fault, Style.BAD)),
     Column("WHERE", lambda each: Cell(each.where, Style.NAME)),
     Column("WHAT AND CURE", lambda each: f"{each.what}. {each.cure}"),
@@ -106,7 +106,7 @@ async def _look(
     now = await read_doctor_facts(cluster, scrape, groups)
     if now.missing:
         raise CommandError(
-            f"there is no group {now.missing[0]} at {cluster.name}; `ottla group list` shows those that there are"
+            f"group {now.missing[0]} does not exist at {cluster.name}; `ottla group list` shows those that there are"
         )
     if not now.needs_another_look:
         return now, None

@@ -71,7 +71,7 @@ def read_clusters() -> ClustersFile:
         text = content.decode("utf-8-sig")
         top = tomllib.loads(text)
     except FileNotFoundError:
-        raise CommandError(f"there is no file {path}, which names clusters; write {_EXAMPLE} into it") from None
+        raise CommandError(f"{path} does not exist, the file that names clusters; write {_EXAMPLE} into it") from None
     except OSError as problem:
         raise CommandError(f"cannot read {path}: {problem.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
@@ -110,9 +110,9 @@ def named_cluster(name: str) -> dict[str, str]:
     try:
         parse_admin_config(settings, {})
     except InvalidConfigError as error:
-        problem = redacted(error.problems[0], references.secrets)
-        at = max((each for each in settings if each in problem), key=len, default="")
-        raise file.refusal(problem, name, at) from None
+        why = redacted(error.problems[0], references.secrets)
+        at = max((each for each in settings if each in why), key=len, default="")
+        raise file.refusal(why, name, at) from None
     return settings
 
 

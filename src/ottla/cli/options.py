@@ -63,7 +63,7 @@ def _cluster_options(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> ClusterOptions:
-    """What the options say. Raises CommandError."""
+    """The cluster that the options name. Raises CommandError."""
     servers_typed, name_typed = (_is_typed(context, each) for each in ("servers", "cluster_name"))
     if cluster_name is None or (servers_typed and not name_typed):
         return ClusterOptions(servers, timeout_s, as_json)

@@ -1,4 +1,4 @@
-"""`ottla doctor` beside brokers with faults, and beside what is no broker."""
+"""`ottla doctor` beside brokers with faults, and beside other servers."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_groups() -> None:
         assert found["offset-out-of-range"]["what"].startswith("records that it had not read were deleted (1): ")
         done = doctor(servers, "-g", "slwo")
         assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr.startswith("ottla doctor: there is no group slwo at ")
+        assert done.stderr.startswith("ottla doctor: group slwo does not exist at ")
 
 
 def test_a_log_directory_of_this_machine(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_mistakes_in_the_file(file: Path, text: str, message: str) -> None:
 
 def test_what_contradicts(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = ottla("topic", "list", "--cluster", "x")
-    assert (done.exit_code, f"there is no file {file}" in done.stderr) == (2, True)
+    assert (done.exit_code, f"{file} does not exist" in done.stderr) == (2, True)
     assert ottla("cluster", "names").exit_code == 2
     assert complete_cluster("") == []
     done = ottla("topic", "list", "--cluster", "x", "-b", "h:1")

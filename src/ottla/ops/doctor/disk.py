@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ottla.env.disk import Disk
 from ottla.inspection.directories import LogDirectoryListing, NothingThere, look
-from ottla.ops.doctor.faults import Fault, FaultKind, fault
+from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.health.brokers import FILLING, FULL
 from ottla.ops.health.findings import HealthKind
 from ottla.storage.checkpoints import META_FILE, decode_meta_properties
@@ -17,7 +17,7 @@ OTHER_FILES = 1000
 """Open files that a broker needs for clients, other brokers, jars."""
 
 
-def disk_faults(disk: Disk, path: str, open_files_limit: int, cluster_id: str | None) -> Iterator[Fault]:
+def disk_faults(disk: Disk, path: str, open_files_limit: int, cluster_id: str | None) -> Iterator[DoctorFault]:
     """All faults of a log directory. Raises DiskError, and NothingThere where it is none."""
     listing = look(disk, path)
     if not isinstance(listing, LogDirectoryListing):
@@ -27,12 +27,12 @@ def disk_faults(disk: Disk, path: str, open_files_limit: int, cluster_id: str | 
     yield from cluster(disk, listing, cluster_id)
 
 
-def space(disk: Disk, path: str) -> Iterator[Fault]:
+def space(disk: Disk, path: str) -> Iterator[DoctorFault]:
     """A volume that is full or nearly so."""
     total, usable = disk.space(path)
     if total and usable < FILLING * total:
         kind = HealthKind.DISK_FULL if usable < FULL * total else HealthKind.DISK_FILLING
-        yield Fault(
+        yield DoctorFault(
             kind.slug,
             path,
             f"its volume is {1 - usable / total:.0%} full",
@@ -41,7 +41,7 @@ def space(disk: Disk, path: str) -> Iterator[Fault]:
         )
 
 
-def open_files(listing: LogDirectoryListing, limit: int) -> Iterator[Fault]:
+def open_files(listing: LogDirectoryListing, limit: int) -> Iterator[DoctorFault]:
     """A limit of open files that the segments, and the clients with them, reach."""
     count = sum(name.endswith(OPEN_SUFFIXES) for each in listing.partitions for name in each.names)
     if count + OTHER_FILES > limit:
@@ -53,7 +53,7 @@ def open_files(listing: LogDirectoryListing, limit: int) -> Iterator[Fault]:
         )
 
 
-def cluster(disk: Disk, listing: LogDirectoryListing, cluster_id: str | None) -> Iterator[Fault]:
+def cluster(disk: Disk, listing: LogDirectoryListing, cluster_id: str | None) -> Iterator[DoctorFault]:
     """A directory of another cluster than the one that was asked."""
     if cluster_id is None or META_FILE not in listing.names:
         return

@@ -11,7 +11,7 @@ from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.errors import ClientError
 from ottla.client.groups import DEAD, GroupDescription, Groups
 from ottla.client.model import MAX_TIMESTAMP, TopicPartition
-from ottla.ops.doctor.faults import Fault, FaultKind, fault
+from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.doctor.groups import FREQUENT_REBALANCES, GroupFacts, group_faults
 from ottla.ops.doctor.topics import TOPIC_SETTINGS, deletes_by_time, topic_faults
 from ottla.ops.group_lag import measure_lag
@@ -119,7 +119,7 @@ async def _newest(cluster: Cluster, health: HealthFacts) -> dict[TopicPartition,
     return {partition: each.timestamp for partition, each in found.items()}
 
 
-def cluster_faults(now: DoctorFacts, before: DoctorFacts | None = None) -> list[Fault]:
+def cluster_faults(now: DoctorFacts, before: DoctorFacts | None = None) -> list[DoctorFault]:
     """All faults of health, topics and groups: a function of the facts alone."""
     topics = list(topic_faults(now.health, now.newest_ms, now.at_ms))
     impossible = {each.where for each in topics if each.fault == FaultKind.MIN_ISR_ABOVE_FACTOR.slug}
@@ -148,8 +148,8 @@ def cluster_faults(now: DoctorFacts, before: DoctorFacts | None = None) -> list[
     return found
 
 
-def _of_finding(each: ClusterFinding) -> Fault:
+def _of_finding(each: ClusterFinding) -> DoctorFault:
     places = (
         ids(each.partitions) if each.partitions else named("broker", each.brokers, verb=False) if each.brokers else ""
     )
-    return Fault(each.kind.slug, places or "cluster", each.what, each.cure)
+    return DoctorFault(each.kind.slug, places or "cluster", each.what, each.cure)

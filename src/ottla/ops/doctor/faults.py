@@ -18,7 +18,7 @@ class FaultKind(Enum):
     OLD_BROKER = "old-broker", "a broker older than Apache Kafka 0.11 is behind the port"
     NOT_KAFKA = "not-kafka", "something else is behind the port"
     TWO_CLUSTERS = "two-clusters", "the bootstrap servers belong to different clusters"
-    ADVERTISED_ANY = "advertised-any-address", "a broker advertises 0.0.0.0 or ::, which is no address of a machine"
+    ADVERTISED_ANY = "advertised-any-address", "a broker advertises 0.0.0.0 or ::, which no machine has as its address"
     ADVERTISED_LOOPBACK = "advertised-loopback", "a broker elsewhere advertises localhost, the client's own machine"
     ADVERTISED_UNKNOWN_HOST = "advertised-unknown-host", "the host that a broker advertises does not resolve here"
     ADVERTISED_UNREACHABLE = (
@@ -55,12 +55,12 @@ class FaultKind(Enum):
 
     @property
     def summary(self) -> str:
-        """What is wrong then."""
+        """The fault in a few words."""
         return self.value[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class DoctorFault:
     """A fault: its name, where it is, what is wrong there, and one sentence that cures it."""
 
     fault: str
@@ -69,6 +69,6 @@ class Fault:
     cure: str
 
 
-def fault(kind: FaultKind, where: str, what: str, cure: str) -> Fault:
+def fault(kind: FaultKind, where: str, what: str, cure: str) -> DoctorFault:
     """A fault of this kind."""
-    return Fault(kind.slug, where, what, cure)
+    return DoctorFault(kind.slug, where, what, cure)

@@ -9,7 +9,7 @@ from typing import Final
 from ottla.client.groups import EMPTY, GroupDescription
 from ottla.client.model import TopicPartition
 from ottla.ops.cluster_status import ClusterStatus
-from ottla.ops.doctor.faults import Fault, FaultKind, fault
+from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.doctor.topics import deletes_by_time
 from ottla.ops.group_lag import GroupLag
 from ottla.ops.health.findings import ids
@@ -48,7 +48,9 @@ class GroupFacts:
         return bool(self.group.members) and self.lag.lag > 0
 
 
-def group_faults(now: GroupFacts, before: GroupFacts | None, status: ClusterStatus, at_ms: int) -> Iterator[Fault]:
+def group_faults(
+    now: GroupFacts, before: GroupFacts | None, status: ClusterStatus, at_ms: int
+) -> Iterator[DoctorFault]:
     """All faults of a group; `before` is an earlier look, `at_ms` the time of this one."""
     yield from assignments(now, status)
     yield from lag_without_members(now)
@@ -58,7 +60,7 @@ def group_faults(now: GroupFacts, before: GroupFacts | None, status: ClusterStat
     yield from progress(now, before)
 
 
-def assignments(now: GroupFacts, status: ClusterStatus) -> Iterator[Fault]:
+def assignments(now: GroupFacts, status: ClusterStatus) -> Iterator[DoctorFault]:
     """Topics that are not there, and partitions that no member has, of a stable group."""
     if now.group.state != STABLE:
         return
@@ -84,7 +86,7 @@ def assignments(now: GroupFacts, status: ClusterStatus) -> Iterator[Fault]:
         )
 
 
-def lag_without_members(now: GroupFacts) -> Iterator[Fault]:
+def lag_without_members(now: GroupFacts) -> Iterator[DoctorFault]:
     """Records that nothing reads."""
     if now.group.state == EMPTY and now.lag.lag:
         yield fault(
@@ -95,7 +97,7 @@ def lag_without_members(now: GroupFacts) -> Iterator[Fault]:
         )
 
 
-def offsets(now: GroupFacts) -> Iterator[Fault]:
+def offsets(now: GroupFacts) -> Iterator[DoctorFault]:
     """Committed offsets that the log does not have."""
     reset = f"`ottla group reset-offsets {now.group.group_id}` moves it while its members are stopped"
     if missed := [each for each in now.lag.partitions if each.missed]:
@@ -117,7 +119,7 @@ def offsets(now: GroupFacts) -> Iterator[Fault]:
         )
 
 
-def near_retention(now: GroupFacts, status: ClusterStatus) -> Iterator[Fault]:
+def near_retention(now: GroupFacts, status: ClusterStatus) -> Iterator[DoctorFault]:
     """Unread records that are nearly as old as their topic keeps them."""
     kept = {each.name: deletes_by_time(each) for each in status.topics}
     near = [
@@ -135,7 +137,7 @@ def near_retention(now: GroupFacts, status: ClusterStatus) -> Iterator[Fault]:
         )
 
 
-def rebalances(now: GroupFacts, before: GroupFacts | None, at_ms: int) -> Iterator[Fault]:
+def rebalances(now: GroupFacts, before: GroupFacts | None, at_ms: int) -> Iterator[DoctorFault]:
     """Rebalances that do not end, are slow or frequent."""
     why = f"`ottla group why {now.group.group_id}` names the members and causes"
     if now.is_rebalancing and before is not None and before.is_rebalancing:
@@ -165,7 +167,7 @@ def rebalances(now: GroupFacts, before: GroupFacts | None, at_ms: int) -> Iterat
         )
 
 
-def progress(now: GroupFacts, before: GroupFacts | None) -> Iterator[Fault]:
+def progress(now: GroupFacts, before: GroupFacts | None) -> Iterator[DoctorFault]:
     """A group that has members and lag, and has committed nothing since the look before."""
     if before is None or not (now.waits and before.waits) or now.is_rebalancing:
         return

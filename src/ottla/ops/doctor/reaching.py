@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from ottla.client.errors import ClientError
 from ottla.client.model import Node
 from ottla.env.environment import Environment
-from ottla.ops.doctor.faults import Fault, FaultKind, fault
+from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.peer.connection import open_connection
 from ottla.peer.diagnosis import Found, diagnose
 from ottla.peer.errors import (
@@ -45,19 +45,19 @@ _ADVERTISED = "Set advertised.listeners of broker {broker} to an address that cl
 
 @dataclass(slots=True)
 class SeenServer:
-    """What an address answered: the cluster's id and brokers, or the fault."""
+    """The answer of an address: the cluster's id and brokers, or the fault."""
 
     address: Address
     cluster_id: str | None = None
     nodes: Sequence[Node] = ()
-    fault: Fault | None = None
+    fault: DoctorFault | None = None
 
 
 @dataclass(slots=True)
 class SeenAddresses:
     """The faults of addresses; `reached` are the brokers that answered at the address that they advertise."""
 
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[DoctorFault] = field(default_factory=list)
     reached: set[int] = field(default_factory=set)
     advertised: set[int] = field(default_factory=set)
 
@@ -89,7 +89,7 @@ async def look_at_addresses(settings: ConnectionSettings, environment: Environme
     return seen
 
 
-def different_clusters(servers: Sequence[SeenServer]) -> Iterator[Fault]:
+def different_clusters(servers: Sequence[SeenServer]) -> Iterator[DoctorFault]:
     """Bootstrap servers of different clusters."""
     by_cluster: dict[str, list[Address]] = {}
     for each in servers:
@@ -105,7 +105,7 @@ def different_clusters(servers: Sequence[SeenServer]) -> Iterator[Fault]:
         )
 
 
-def senseless_addresses(bootstrap_host: str, nodes: Sequence[Node]) -> Iterator[tuple[Node, Fault]]:
+def senseless_addresses(bootstrap_host: str, nodes: Sequence[Node]) -> Iterator[tuple[Node, DoctorFault]]:
     """Brokers that advertise no address, or the loopback interface to a client that came by another one."""
     for node in nodes:
         where = f"broker {node.node_id}"
@@ -117,7 +117,7 @@ def senseless_addresses(bootstrap_host: str, nodes: Sequence[Node]) -> Iterator[
             yield node, fault(FaultKind.ADVERTISED_LOOPBACK, where, what, cure)
 
 
-def advertised_fault(node: Node, found: SeenServer, cluster_id: str | None) -> Fault | None:
+def advertised_fault(node: Node, found: SeenServer, cluster_id: str | None) -> DoctorFault | None:
     """The fault of the address that a broker advertises, None where the broker's cluster is there."""
     where, address = f"broker {node.node_id}", format_servers([(node.host, node.port)])
     cure = _ADVERTISED.format(broker=node.node_id)

@@ -8,7 +8,7 @@ from typing import Final
 from ottla.client.model import TopicPartition
 from ottla.groups.evidence import EVIDENCE_TOPIC
 from ottla.ops.cluster_status import MIN_ISR, TopicStatus
-from ottla.ops.doctor.faults import Fault, FaultKind, fault
+from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.health.facts import HealthFacts
 from ottla.ops.health.findings import ids
 from ottla.ops.health.partitions import OFFSETS_TOPIC
@@ -26,7 +26,7 @@ FUTURE_MS: Final = 3_600_000
 """How far a record may be ahead of this machine's clock."""
 
 
-def topic_faults(facts: HealthFacts, newest_ms: Mapping[TopicPartition, int], now_ms: int) -> Iterator[Fault]:
+def topic_faults(facts: HealthFacts, newest_ms: Mapping[TopicPartition, int], now_ms: int) -> Iterator[DoctorFault]:
     """All faults of topics; `newest_ms` are the largest timestamps of partitions."""
     yield from single_replicas(facts)
     yield from min_isr_above_factor(facts)
@@ -47,7 +47,7 @@ def deletes_by_time(topic: TopicStatus) -> int | None:
     return int(value) if "delete" in setting(topic, CLEANUP) and value.isdecimal() else None
 
 
-def single_replicas(facts: HealthFacts) -> Iterator[Fault]:
+def single_replicas(facts: HealthFacts) -> Iterator[DoctorFault]:
     """Topics with one replica on a cluster of several brokers."""
     if len(facts.status.brokers) < 2:
         return
@@ -63,7 +63,7 @@ def single_replicas(facts: HealthFacts) -> Iterator[Fault]:
         )
 
 
-def min_isr_above_factor(facts: HealthFacts) -> Iterator[Fault]:
+def min_isr_above_factor(facts: HealthFacts) -> Iterator[DoctorFault]:
     """Topics that refuse every acks=all."""
     for topic in facts.status.topics:
         factor, value = topic.replication_factor, setting(topic, MIN_ISR)
@@ -77,7 +77,7 @@ def min_isr_above_factor(facts: HealthFacts) -> Iterator[Fault]:
             )
 
 
-def offsets_topic(facts: HealthFacts) -> Iterator[Fault]:
+def offsets_topic(facts: HealthFacts) -> Iterator[DoctorFault]:
     """__consumer_offsets that cannot be created, or that one broker's death may take away."""
     brokers = len(facts.status.brokers)
     found = next((each for each in facts.status.topics if each.name == OFFSETS_TOPIC), None)
@@ -107,7 +107,7 @@ def offsets_topic(facts: HealthFacts) -> Iterator[Fault]:
             return
 
 
-def limits(facts: HealthFacts) -> Iterator[Fault]:
+def limits(facts: HealthFacts) -> Iterator[DoctorFault]:
     """Records that a topic allows and another limit does not."""
     for kind, name, overhead, what in (
         (FaultKind.ABOVE_REQUEST_LIMIT, "socket.request.max.bytes", 0, "brokers hang up on producers of such records"),
@@ -136,7 +136,7 @@ def limits(facts: HealthFacts) -> Iterator[Fault]:
             )
 
 
-def unclean_elections(facts: HealthFacts) -> Iterator[Fault]:
+def unclean_elections(facts: HealthFacts) -> Iterator[DoctorFault]:
     """Topics for which a replica that is not in sync may become the leader."""
     if these := _topics(facts, lambda each: setting(each, UNCLEAN) == "true" and each.replication_factor > 1):
         yield fault(
@@ -147,7 +147,9 @@ def unclean_elections(facts: HealthFacts) -> Iterator[Fault]:
         )
 
 
-def future_timestamps(facts: HealthFacts, newest_ms: Mapping[TopicPartition, int], now_ms: int) -> Iterator[Fault]:
+def future_timestamps(
+    facts: HealthFacts, newest_ms: Mapping[TopicPartition, int], now_ms: int
+) -> Iterator[DoctorFault]:
     """Records that are so far ahead that retention does not delete them in time."""
     for topic in facts.status.topics:
         if (retention_ms := deletes_by_time(topic)) is None:

@@ -14,7 +14,7 @@ from ottla.client.model import Node, TopicPartition
 from ottla.inspection.directories import LogDirectoryListing, PartitionDirectory
 from ottla.ops.doctor.disk import OTHER_FILES, cluster, open_files, space
 from ottla.ops.doctor.examining import DoctorFacts, cluster_faults
-from ottla.ops.doctor.faults import Fault, FaultKind, fault
+from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.doctor.groups import FREQUENT_REBALANCES, SLOW_REBALANCE_MS, GroupFacts
 from ottla.ops.doctor.reaching import CURES, SeenServer, advertised_fault, different_clusters, senseless_addresses
 from ottla.ops.doctor.topics import FUTURE_MS
@@ -30,7 +30,7 @@ NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 ORDERS = TopicPartition("orders", 0)
 A, B = Node(1, "a", 9092), Node(2, "b", 9092)
-Found = Iterable[Fault]
+Found = Iterable[DoctorFault]
 
 
 def entries(values: Mapping[str, str], source: str = "DYNAMIC_TOPIC_CONFIG") -> dict[str, ConfigEntry]:
