@@ -18,6 +18,7 @@ from ottla.client.configs import reference as client_reference
 from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
 from support.dashboard import dashboard
+from support.doctor_page import doctor_page
 from support.group_page import groups_page
 from support.metrics_page import metrics_page
 from support.pipeline_keys_page import pipeline_keys_page
@@ -88,7 +89,8 @@ _CLI_INTRODUCTION = """\
 `-h` is help. `ottla --install-completion` has the shell complete commands and options.
 
 Commands that work with a cluster take `--bootstrap-server`, or the environment variable `OTTLA_BOOTSTRAP_SERVER`, and
-connect to any Kafka cluster, ottla's or Apache's. Results go to standard output: tables, or with `--json` one object a
+connect to any Kafka cluster, ottla's or Apache's. `--cluster NAME`, or `OTTLA_CLUSTER`, takes a cluster from the file
+of [named clusters](named-clusters.md). Results go to standard output: tables, or with `--json` one object a
 line. Tables are shortened to fit a terminal; in a pipe they are complete. Messages go to standard error, one line each.
 
 A command that deletes or overwrites something shows it first. At a terminal it then asks; in a script, and with
@@ -183,6 +185,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/cli.md": cli_page,
     "docs/client-metrics.md": client_metrics_page,
     "docs/client-settings.md": lambda: client_reference.render().replace("\n\n", f"\n\n{MADE_BY}\n", 1),
+    "docs/doctor.md": lambda: doctor_page(MADE_BY),
     "docs/groups.md": groups_page,
     "docs/metrics.md": lambda: metrics_page(MADE_BY),
     "docs/pipeline-keys.md": lambda: pipeline_keys_page(MADE_BY),

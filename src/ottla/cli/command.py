@@ -20,8 +20,8 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from ottla.cli.terminal import printable
@@ -30,6 +30,7 @@ from ottla.records.extras import missing_extra
 if TYPE_CHECKING:
     from ottla.cli.options import ClusterOptions
     from ottla.peer.cluster import Cluster
+    from ottla.peer.settings import ConnectionSettings
 
 EXIT_REFUSED = 1
 EXIT_FAILED = 2
@@ -106,6 +107,8 @@ class Command:
                 socket_connection_setup_timeout_ms=timeout_ms * 2 // 3,
                 unknown_topic_timeout_ms=0,
             )
+            if options.settings:
+                settings = _with_named(settings, options.settings)
             cluster = Cluster(settings)
             try:
                 return await work(cluster)
@@ -134,6 +137,15 @@ class Command:
         """Write a message to standard error, in one line; returns EXIT_REFUSED."""
         print(f"{self.name}: {printable(message)}", file=sys.stderr, flush=True)
         return EXIT_REFUSED
+
+
+def _with_named(settings: ConnectionSettings, named: Mapping[str, str]) -> ConnectionSettings:
+    """With the settings of a named cluster that are of connections."""
+    from ottla.client.configs.admin import parse_admin_config
+
+    parsed = parse_admin_config(named, {}).client_settings
+    own = {field.name for field in fields(settings)} & {each.replace(".", "_") for each in named}
+    return replace(settings, **{each: getattr(parsed, each) for each in own})
 
 
 def confirmed(question: str, *, yes: bool, as_json: bool = False) -> bool:

@@ -129,7 +129,7 @@ def consume(
         if null.startswith("-") and len(null) == len("-e"):
             raise CommandError(f"--null {null} takes a text; write -Z NULL, or --null={null} if {null} is meant")
         reading = _Reading(topics, parse_partitions(partitions), at, end, most_records, group)
-        settings: dict[str, Any] = client_settings(shared.servers, shared.timeout_s, config or (), properties)
+        settings: dict[str, Any] = client_settings(shared, config or (), properties)
         settings |= _own_settings(reading, isolation, settings)
         settings.setdefault("metadata.max.age.ms", NEW_PARTITIONS_MS)
         return _consume(reading, shape, settings, shared.timeout_s, says_so=at is None and end is None)

@@ -15,6 +15,7 @@ from ottla.cli.cluster.commands import app as cluster
 from ottla.cli.config.commands import app as config_app
 from ottla.cli.consume import consume
 from ottla.cli.demo import demo
+from ottla.cli.doctor import doctor
 from ottla.cli.group.commands import app as group
 from ottla.cli.leader_election import leader_election
 from ottla.cli.log.commands import app as log
@@ -216,6 +217,7 @@ def broker_for_tests(
 cluster_command(app)(produce)
 cluster_command(app)(consume)
 cluster_command(app)(top)
+cluster_command(app)(doctor)
 app.command()(demo)
 app.command()(backfill)
 app.command()(profile)

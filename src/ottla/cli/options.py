@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import wraps
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
+
+from ottla.cli.command import Command, CommandError
+from ottla.cli.named_clusters import SERVERS, complete_cluster, named_cluster
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 15.0
@@ -23,6 +26,16 @@ Servers = Annotated[
         "--bootstrap-server", "-b", help="One or more host:port of the cluster.", envvar="OTTLA_BOOTSTRAP_SERVER"
     ),
 ]
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="The cluster of this name in ~/.config/ottla/clusters.toml, in place of --bootstrap-server.",
+        envvar="OTTLA_CLUSTER",
+        autocompletion=complete_cluster,
+    ),
+]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds that brokers have to answer.", min=0.1)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of tables.")]
 Yes = Annotated[
@@ -32,11 +45,39 @@ Yes = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """The cluster that a command works with, the time that it has to answer, and how results are shown."""
+    """The cluster that a command works with, the time that it has to answer, and how results are shown.
 
-    servers: Servers = DEFAULT_SERVERS
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S
-    as_json: Json = False
+    `settings` are those of a named cluster, by Kafka's names.
+    """
+
+    servers: str = DEFAULT_SERVERS
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    as_json: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def _cluster_options(
+    context: typer.Context,
+    servers: Servers = DEFAULT_SERVERS,
+    cluster_name: ClusterName = None,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> ClusterOptions:
+    """The cluster that the options name. Raises CommandError."""
+    servers_typed, name_typed = (_is_typed(context, each) for each in ("servers", "cluster_name"))
+    if cluster_name is None or (servers_typed and not name_typed):
+        return ClusterOptions(servers, timeout_s, as_json)
+    if servers_typed is name_typed:
+        both = "-b and --cluster" if name_typed else "OTTLA_BOOTSTRAP_SERVER and OTTLA_CLUSTER"
+        raise CommandError(f"{both} both say which cluster; leave one of them out")
+    settings = named_cluster(cluster_name)
+    return ClusterOptions(settings[SERVERS], timeout_s, as_json, settings)
+
+
+def _is_typed(context: typer.Context, parameter: str) -> bool | None:
+    """Whether an option is on the command line; False where the environment has it, None where it is nowhere."""
+    source = context.get_parameter_source(parameter)
+    return {"COMMANDLINE": True, "ENVIRONMENT": False}.get("" if source is None else source.name)
 
 
 class OutputFormat(StrEnum):
@@ -75,15 +116,18 @@ def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[AnyC
     """Add a command whose first parameter is its `ClusterOptions`: to its own options those are added."""
 
     def add(command: AnyCommand) -> AnyCommand:
-        shared = inspect.signature(ClusterOptions, eval_str=True).parameters
+        context, *shared = inspect.signature(_cluster_options, eval_str=True).parameters.values()
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
         @wraps(command)
-        def run(**values: Any) -> None:
-            options = ClusterOptions(**{each: values.pop(each) for each in shared})
+        def run(context: typer.Context, **values: Any) -> None:
+            try:
+                options = _cluster_options(context, **{each.name: values.pop(each.name) for each in shared})
+            except CommandError as problem:
+                Command(context.command_path).fail(str(problem))
             command(options, **values)
 
-        parameters = [*own, *shared.values()]
+        parameters = [context, *own, *shared]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         app.command(name)(run)

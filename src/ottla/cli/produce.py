@@ -97,7 +97,7 @@ def produce(
         lines = _record_format(topic, input_format, fields, partition, header or (), keep_partition=keep_partition)
         # A topic that is not there is looked for that long.
         settings = {"max.block.ms": str(round(shared.timeout_s * 1000))}
-        settings |= client_settings(shared.servers, shared.timeout_s, config or (), properties)
+        settings |= client_settings(shared, config or (), properties)
         del settings["default.api.timeout.ms"]
         if acks is not None:
             settings["acks"] = acks

@@ -13,6 +13,7 @@ import typer
 from ottla.cli.command import CommandError
 
 if TYPE_CHECKING:
+    from ottla.cli.options import ClusterOptions
     from ottla.ops.topic_reading import Position
 
 _AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)")
@@ -78,12 +79,12 @@ def parse_position(option: str, text: str, now_ms: int) -> Position:
         ) from None
 
 
-def client_settings(servers: str, timeout_s: float, config: Sequence[str], properties: str | None) -> dict[str, str]:
+def client_settings(shared: ClusterOptions, config: Sequence[str], properties: str | None) -> dict[str, str]:
     """Settings of a client by Kafka's names. Raises CommandError."""
     from ottla.cli.topic.changes import parse_configs
     from ottla.config.properties import PropertiesError, parse_properties
 
-    settings = {"default.api.timeout.ms": str(round(timeout_s * 1000))}
+    settings = {**shared.settings, "default.api.timeout.ms": str(round(shared.timeout_s * 1000))}
     if properties is not None:
         try:
             settings |= parse_properties(Path(properties).read_text())
@@ -91,10 +92,10 @@ def client_settings(servers: str, timeout_s: float, config: Sequence[str], prope
             raise CommandError(f"--properties {properties}: {error.strerror}") from error
         except (PropertiesError, UnicodeDecodeError) as error:
             raise CommandError(f"--properties {properties}: {error}") from error
-    named = settings.setdefault("bootstrap.servers", servers)
-    if named != servers:
+    named = settings.setdefault("bootstrap.servers", shared.servers)
+    if named != shared.servers:
         raise CommandError(
-            f"--properties {properties} names bootstrap.servers={named}, and --bootstrap-server is {servers}; give the "
-            "one that is meant as --bootstrap-server"
+            f"--properties {properties} names bootstrap.servers={named}, and --bootstrap-server is {shared.servers}; "
+            "give the one that is meant as --bootstrap-server"
         )
     return settings | parse_configs(config)

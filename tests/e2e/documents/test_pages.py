@@ -19,6 +19,8 @@ PAGES = {
     "docs/fastapi.md": [],
     "docs/testing-other-languages.md": [],
     "docs/docker.md": [],
+    "docs/doctor.md": [],
+    "docs/named-clusters.md": [],
     "docs/operations.md": [],
     "docs/produce-consume.md": [],
     "docs/profiles.md": [],

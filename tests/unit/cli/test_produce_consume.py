@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from ottla.cli.command import CommandError
 from ottla.cli.main import app
+from ottla.cli.options import ClusterOptions
 from ottla.cli.record_options import client_settings, parse_partitions, parse_position
 from ottla.client.sync import Consumer
 from ottla.ops.topic_reading import Position, PositionType
@@ -207,7 +208,7 @@ def test_places() -> None:
 
 def test_settings_take_precedence(tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text("client.id=file\nlinger.ms=5\n")
-    settings = client_settings("h:1", 2.0, ["client.id=option"], str(tmp_path / "client.properties"))
+    settings = client_settings(ClusterOptions("h:1", 2.0), ["client.id=option"], str(tmp_path / "client.properties"))
     assert settings["client.id"] == "option"
     assert (settings["linger.ms"], settings["bootstrap.servers"], settings["default.api.timeout.ms"]) == (
         "5",
@@ -215,8 +216,11 @@ def test_settings_take_precedence(tmp_path: Path) -> None:
         "2000",
     )
     (tmp_path / "client.properties").write_text("bootstrap.servers=file:1\n")
-    assert client_settings("file:1", 2.0, [], str(tmp_path / "client.properties"))["bootstrap.servers"] == "file:1"
+    assert (
+        client_settings(ClusterOptions("file:1", 2.0), [], str(tmp_path / "client.properties"))["bootstrap.servers"]
+        == "file:1"
+    )
     with pytest.raises(CommandError, match=r"names bootstrap\.servers=file:1, and --bootstrap-server is other:1"):
-        client_settings("other:1", 2.0, [], str(tmp_path / "client.properties"))
+        client_settings(ClusterOptions("other:1", 2.0), [], str(tmp_path / "client.properties"))
     assert parse_partitions("0, 3,0") == [0, 3]
     assert parse_partitions(None) is None

@@ -8,8 +8,9 @@ import typer
 
 from ottla.cli.cluster import COMMAND
 from ottla.cli.cluster.plan import DEFAULT_BROKERS, DEFAULT_DATA, MOST_BROKERS, ClusterPlanOptions
-from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
-from ottla.cli.terminal import Terminal, write_json
+from ottla.cli.named_clusters import NamedCluster, read_clusters
+from ottla.cli.options import ClusterOptions, Json, Yes, cluster_command, make_app
+from ottla.cli.terminal import Cell, Column, Style, Terminal, numbers, write_json
 
 if TYPE_CHECKING:
     from ottla.peer.cluster import Cluster
@@ -52,6 +53,31 @@ def start(
 
     options = ClusterPlanOptions(brokers, host, port, data, tuple(config or ()), zookeeper, zookeeper_port)
     COMMAND.run(lambda: run(options))
+
+
+_NAMES: tuple[Column[NamedCluster], ...] = (
+    Column("NAME", lambda each: Cell(each.name, Style.NAME)),
+    Column("BOOTSTRAP SERVERS", lambda each: each.servers, may_shrink=True),
+    numbers("SETTINGS", lambda each: each.settings or None),
+)
+
+
+@app.command()
+def names(as_json: Json = False) -> None:
+    """List the clusters that --cluster knows: those of ~/.config/ottla/clusters.toml, or of OTTLA_CLUSTERS_FILE.
+
+    Servers are shown as they are written, other settings are not shown.
+    """
+
+    def work() -> int:
+        found = read_clusters().named
+        if as_json:
+            write_json(*(each._asdict() for each in found))
+        else:
+            Terminal.standard_output().table(_NAMES, found, indent="")
+        return 0
+
+    COMMAND.run(work)
 
 
 @cluster_command(app)

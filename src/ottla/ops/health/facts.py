@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigEntry, ConfigResource
 from ottla.client.errors import ClientError
 from ottla.client.model import Node, TopicPartition
-from ottla.ops.cluster_status import ClusterStatus, PartitionStatus, read_cluster_status
+from ottla.ops.cluster_status import MIN_ISR, ClusterStatus, PartitionStatus, read_cluster_status
 from ottla.ops.record_times import timestamps_at
 from ottla.peer.cluster import Cluster
 from ottla.peer.versions import Offered
@@ -65,9 +65,11 @@ def lagging(each: PartitionStatus) -> list[int]:
     ]
 
 
-async def read_health_facts(cluster: Cluster, scrape: Scrape | None = None) -> HealthFacts:
-    """Ask all brokers. Raises ClientError where none of them answers."""
-    status = await read_cluster_status(cluster)
+async def read_health_facts(
+    cluster: Cluster, scrape: Scrape | None = None, configs: Sequence[str] = (MIN_ISR,)
+) -> HealthFacts:
+    """Ask all brokers; `configs` are the settings of topics. Raises ClientError where none of them answers."""
+    status = await read_cluster_status(cluster, configs=configs)
     nodes = [each.node for each in status.brokers if each.problem is None]
     settings, views = await asyncio.gather(
         _of_each(nodes, lambda node: _settings(cluster, node.node_id)),

@@ -1,0 +1,155 @@
+"""A whole examination: what is asked of a cluster, and all faults that are seen in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.client.admin.partitions import PartitionAdmin
+from ottla.client.errors import ClientError
+from ottla.client.groups import DEAD, GroupDescription, Groups
+from ottla.client.model import MAX_TIMESTAMP, TopicPartition
+from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
+from ottla.ops.doctor.groups import FREQUENT_REBALANCES, GroupFacts, group_faults
+from ottla.ops.doctor.topics import TOPIC_SETTINGS, deletes_by_time, topic_faults
+from ottla.ops.group_lag import measure_lag
+from ottla.ops.health.facts import HealthFacts, Scrape, lagging, read_health_facts
+from ottla.ops.health.findings import ClusterFinding, HealthKind, HealthLevel, ids, named
+from ottla.ops.health.judging import judge
+from ottla.ops.rebalances import RebalanceLog
+from ottla.peer.cluster import Cluster
+
+GROUPS_AT_A_TIME: Final = 16
+MOST_TIMESTAMPS: Final = 2000
+"""Partitions whose largest timestamp is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFacts:
+    """A cluster at one moment; `unanswered` says by group why its coordinator did not answer."""
+
+    health: HealthFacts
+    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
+    unanswered: Mapping[str, str] = field(default_factory=dict)
+    newest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    at_ms: int = 0
+
+    @property
+    def needs_another_look(self) -> bool:
+        """Whether one look cannot say that something makes progress."""
+        return any(each.is_rebalancing or each.waits for each in self.groups.values()) or any(
+            each.adding or each.removing or lagging(each) for each in self.health.status.partitions
+        )
+
+    @property
+    def missing(self) -> list[str]:
+        """Groups that were named and are not there."""
+        return [name for name, each in self.groups.items() if each.group.state == DEAD and not each.lag.partitions]
+
+
+async def read_doctor_facts(
+    cluster: Cluster, scrape: Scrape | None, groups: Sequence[str] | None = None
+) -> DoctorFacts:
+    """Ask all brokers, about these groups or all of them. Raises ClientError where the cluster does not answer."""
+    health = await read_health_facts(cluster, scrape, TOPIC_SETTINGS)
+    described, unanswered = await _described(cluster, groups)
+    log = RebalanceLog(cluster)
+    is_recorded = bool(described) and await log.is_there()
+    turns = asyncio.Semaphore(GROUPS_AT_A_TIME)
+    found: dict[str, GroupFacts] = {}
+
+    async def ask(group: GroupDescription) -> None:
+        assigned = [each for member in group.members for each in member.partitions]
+        try:
+            async with turns:
+                lag = await measure_lag(cluster, group.group_id, assigned)
+                last = await log.last(group.group_id, FREQUENT_REBALANCES) if is_recorded else ()
+            found[group.group_id] = GroupFacts(group, lag, last)
+        except ClientError as error:
+            unanswered[group.group_id] = str(error)
+
+    await asyncio.gather(*map(ask, described))
+    return DoctorFacts(
+        health,
+        {each.group_id: found[each.group_id] for each in described if each.group_id in found},
+        unanswered,
+        await _newest(cluster, health),
+        cluster.clock.now_ms(),
+    )
+
+
+async def _described(cluster: Cluster, groups: Sequence[str] | None) -> tuple[list[GroupDescription], dict[str, str]]:
+    """Groups, and why the coordinators of others did not answer; "all" where they could not be listed."""
+    admin, unanswered = Groups(cluster), {}
+    if groups is None:
+        try:
+            return await admin.list_all(), {}
+        except ClientError as error:
+            return [], {"all": str(error)}
+    found = []
+    for name, each in zip(
+        groups, await asyncio.gather(*map(admin.describe, groups), return_exceptions=True), strict=True
+    ):
+        if isinstance(each, ClientError):
+            unanswered[name] = str(each)
+        elif isinstance(each, BaseException):
+            raise each
+        else:
+            found.append(each)
+    return found, unanswered
+
+
+async def _newest(cluster: Cluster, health: HealthFacts) -> dict[TopicPartition, int]:
+    """Largest timestamps of partitions that delete by time; nothing where brokers cannot say them."""
+    wanted = [
+        each.partition
+        for topic in health.status.topics
+        if deletes_by_time(topic) is not None
+        for each in topic.partitions
+        if not each.is_offline
+    ]
+    if not wanted:
+        return {}
+    try:
+        found = await PartitionAdmin(cluster).list_offsets(dict.fromkeys(wanted[:MOST_TIMESTAMPS], MAX_TIMESTAMP))
+    except ClientError:
+        return {}
+    return {partition: each.timestamp for partition, each in found.items()}
+
+
+def cluster_faults(now: DoctorFacts, before: DoctorFacts | None = None) -> list[DoctorFault]:
+    """All faults of health, topics and groups: a function of the facts alone."""
+    topics = list(topic_faults(now.health, now.newest_ms, now.at_ms))
+    impossible = {each.where for each in topics if each.fault == FaultKind.MIN_ISR_ABOVE_FACTOR.slug}
+    findings = judge(now.health, None if before is None else before.health)
+    found = [
+        _of_finding(each)
+        for each in findings
+        if each.kind.level > HealthLevel.NOTICE
+        # More replicas in sync do not help where there can never be enough.
+        and not (each.kind is HealthKind.UNDER_MIN_ISR and {one.topic for one in each.partitions} <= impossible)
+    ]
+    found += topics
+    for name, each in now.groups.items():
+        former = None if before is None else before.groups.get(name)
+        found += group_faults(each, former, now.health.status, now.at_ms)
+    for name, problem in now.unanswered.items():
+        found.append(
+            fault(
+                FaultKind.GROUP_UNANSWERED,
+                f"group {name}",
+                problem,
+                "See whether __consumer_offsets has leaders (`ottla topic describe __consumer_offsets`), and restart "
+                "the broker that coordinates it if it hangs.",
+            )
+        )
+    return found
+
+
+def _of_finding(each: ClusterFinding) -> DoctorFault:
+    places = (
+        ids(each.partitions) if each.partitions else named("broker", each.brokers, verb=False) if each.brokers else ""
+    )
+    return DoctorFault(each.kind.slug, places or "cluster", each.what, each.cure)
