@@ -288,7 +288,12 @@ def _retention(segments: Sequence[SegmentFacts], wish: ExplainWish, start: int) 
     ):
         setting = f"{name}={limit}"
         if not config.delete:
-            yield _next("retention", setting, [], f"off: cleanup.policy={','.join(config.cleanup_policy)}")
+            yield _next(
+                "retention",
+                setting,
+                [],
+                f"cleanup.policy={','.join(config.cleanup_policy)} deletes nothing by age or size",
+            )
         elif limit < 0:
             yield _next("retention", setting, [], "no limit")
         else:
@@ -330,7 +335,7 @@ def _compaction(partition: PartitionDirectory, segments: Sequence[SegmentFacts],
     config, closed = wish.config, segments[:-1]
     setting = f"cleanup.policy={','.join(config.cleanup_policy)}"
     if not config.compact:
-        return _next("compaction", setting, [], "off: the policy names no compact")
+        return _next("compaction", setting, [], "the policy is not compact")
     checkpoint = _checkpoint(partition, CLEANER_CHECKPOINT_FILE) or 0
     dirty = [each for each in closed if _end(each) > checkpoint]
     clean = [each for each in closed if _end(each) <= checkpoint]

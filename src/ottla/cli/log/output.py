@@ -306,7 +306,7 @@ def _counted(number: int, name: str) -> str:
 
 def _coming(row: Row) -> str:
     takes = f"takes {', '.join(row['takes'])} ({row['bytes']:,} bytes): " if row["takes"] else ""
-    if row["what"] == "retention" and not row["takes"]:
+    if row["what"] != "roll" and not row["takes"]:
         takes = "takes nothing: "
     return f"{row['what']}, {row['setting']}\n  {takes}{row['reason']}"
 
