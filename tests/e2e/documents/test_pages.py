@@ -22,6 +22,7 @@ PAGES = {
     "docs/operations.md": [],
     "docs/produce-consume.md": [],
     "docs/profiles.md": [],
+    **{f"docs/tour/{page.name}": [] for page in sorted((PROJECT / "docs" / "tour").glob("[0-9]*.md"))},
     "docs/spark.md": [pytest.mark.needs_java],
     "docs/pipelines.md": [pytest.mark.needs_java],
     "docs/pipelines-lake.md": [pytest.mark.needs_java],
