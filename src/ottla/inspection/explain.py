@@ -34,7 +34,7 @@ _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_0
 
 @dataclass(frozen=True, slots=True)
 class ExplainWish:
-    """What to explain: the log's settings, the time that counts as now, and an offset and a time to find."""
+    """Options: the log's settings, the time that counts as now, and an offset and a time to find."""
 
     config: LogConfig
     now_ms: int
@@ -359,7 +359,7 @@ def _compaction(partition: PartitionDirectory, segments: Sequence[SegmentFacts],
 
 
 def _superseded(partition: PartitionDirectory, segments: Sequence[SegmentFacts], first_dirty: int) -> Mapping[str, int]:
-    """How many records of closed segments are followed by a newer one of their key, have no key, or are tombstones."""
+    """Counts of records: all, those with a newer one of their key, without a key, and tombstones."""
     newest: dict[bytes, int] = {}
     for record in _data_records(partition, segments):
         if (

@@ -1,4 +1,4 @@
-"""Where the replicas of a topic would be that is only validated."""
+"""Placement of a topic that is only validated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PlacedPartition(NamedTuple):
 
 
 def placement_of(nodes: Mapping[int, Node], topic: NewTopic, answer: CreatedTopic) -> list[PlacedPartition]:
-    """Where the controller would place a valid topic on these brokers, with a start and a shift of 0.
+    """The placement that the controller would choose on these brokers, with a start and a shift of 0.
 
     `answer` is the controller's, which has the numbers that its defaults give. Empty where it does not say them, as
     controllers before Kafka 2.4.
