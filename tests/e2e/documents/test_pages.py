@@ -25,6 +25,7 @@ PAGES = {
     "docs/produce-consume.md": [],
     "docs/profiles.md": [],
     "docs/what-people-ask.md": [],
+    **{f"docs/tour/{page.name}": [] for page in sorted((PROJECT / "docs" / "tour").glob("[0-9]*.md"))},
     "docs/spark.md": [pytest.mark.needs_java],
     "docs/pipelines.md": [pytest.mark.needs_java],
     "docs/pipelines-lake.md": [pytest.mark.needs_java],

@@ -182,6 +182,66 @@ def _repair(path: str, wish: VerifyWish, yes: bool, interval: int) -> int:
     return EXIT_REFUSED if left.to_repair else 0
 
 
+@app.command()
+def explain(
+    path: Annotated[str, typer.Argument(metavar="PARTITION_DIRECTORY", help="A partition's directory (TOPIC-NUMBER).")],
+    offset: Annotated[int | None, typer.Option(help="Show how the index finds this offset.", min=0)] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Show how the indexes find this time: 2026-11-21T09:30:00 (UTC), 1h (ago), @MILLISECONDS."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting of the topic, for what comes next; may be repeated [Kafka's]."
+        ),
+    ] = None,
+    as_json: Json = False,
+    output: Format = OutputFormat.table,
+) -> None:
+    """Explain a partition on disk: its segments, how indexes find a record, what is rolled and deleted next.
+
+    Only reads, also beside a running broker. What it says about deletion holds once all records are committed and
+    flushed. A broker writes index entries late, so that its active segment may show fewer.
+    """
+    _end(
+        lambda: _explain(path, offset, time, settings or [], as_json or output is OutputFormat.json), until_closed=True
+    )
+
+
+def _explain(path: str, offset: int | None, time: str | None, settings: list[str], as_json: bool) -> int:
+    from ottla.cli.log.output import write_table
+    from ottla.cli.record_options import parse_position
+    from ottla.cli.topic.changes import parse_configs
+    from ottla.config.broker import BrokerConfig, parse_broker_config
+    from ottla.config.topic import LogConfig
+    from ottla.env.clock import SystemClock
+    from ottla.env.disk import RealDisk
+    from ottla.inspection.explain import ExplainWish
+    from ottla.inspection.explain import explain as rows_of
+    from ottla.ops.topic_reading import PositionType
+
+    now_ms, timestamp_ms = SystemClock().now_ms(), None
+    if time is not None:
+        position = parse_position("--time", time, now_ms)
+        if position.type is not PositionType.TIMESTAMP:
+            raise CommandError(
+                f"--time {time}: expected 2026-11-21T09:30:00, 1h (ago) or @ and milliseconds since 1970"
+            )
+        timestamp_ms = position.number
+    broker = parse_broker_config({})
+    assert isinstance(broker, BrokerConfig)
+    config = LogConfig.of(broker, parse_configs(settings, "--set"))
+    if not isinstance(config, LogConfig):
+        raise CommandError(f"--set: {config.problems[0]}; docs/settings.md has the settings of topics")
+    rows = rows_of(RealDisk(), path, ExplainWish(config, now_ms, offset, timestamp_ms))
+    if as_json:
+        sys.stdout.writelines(map(json_line, rows))
+    else:
+        write_table(rows, Terminal.standard_output())
+    return 0
+
+
 def _key(text: str) -> bytes:
     if text.startswith("0x"):
         try:

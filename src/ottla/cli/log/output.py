@@ -222,6 +222,19 @@ _COLUMNS: Final[dict[str, list[_Column]]] = {
         ("headers", _headers),
         ("control", _control),
     ],
+    "segment": [
+        ("base offset", _field("base_offset")),
+        ("last", _field("last_offset")),
+        ("bytes", _field("bytes")),
+        ("batches", _field("batches")),
+        ("records", _field("records")),
+        ("from", _time("oldest_timestamp")),
+        ("to", _time("newest_timestamp")),
+        ("index", _field("index_entries")),
+        ("time index", _field("time_index_entries")),
+        ("damaged bytes", lambda row: row["damaged_bytes"] or None),
+        ("", lambda row: "active, never deleted" if row["is_active"] else "closed"),
+    ],
     "time-index-entry": [
         ("timestamp", _field("timestamp")),
         ("time", _time("timestamp")),
@@ -251,4 +264,59 @@ def _unused(row: Row) -> str:
     return f"  {row['size']:,} bytes from position {row['position']} on are allocated and not used yet"
 
 
-_SENTENCES: Final[dict[str, Callable[[Row], str]]] = {"file": _file, "damage": _damage, "unused": _unused}
+def _log(row: Row) -> str:
+    kept = "1 segment" if row["segments"] == 1 else f"{row['segments']} segments"
+    offsets = f"log start offset {row['log_start_offset']}, log end offset {row['log_end_offset']}"
+    return f"{row['topic']}-{row['partition']}: {kept}, {row['bytes']:,} bytes, {offsets}"
+
+
+def _offset_lookup(row: Row) -> str:
+    found = f"offset {row['offset']}: "
+    if row["segment"] is None:
+        return f"{found}not in the log"
+    found += f"in {row['segment']}, the last whose name is not above it\n"
+    found += f"  index  {_entry(row['index_entry'], 'offset', 'position')}\n"
+    if row["base_offset"] is None:
+        following = row["next_segment"]
+        return f"{found}  log    not there any more" + ("" if following is None else f", read on from {following}")
+    batch = f"the batch of {_offsets(row)} is at {row['position']}"
+    return f"{found}  log    read from {row['from']} past {_counted(row['batches_passed'], 'batch')}: {batch}"
+
+
+def _time_lookup(row: Row) -> str:
+    found = f"time {instant(row['timestamp'])}: "
+    if row["segment"] is None:
+        return f"{found}no record is as late"
+    found += f"in {row['segment']}, the first with a record as late\n"
+    found += f"  time index  {_entry(row['time_index_entry'], 'time', 'offset')}\n"
+    found += f"  index       {_entry(row['index_entry'], 'offset', 'position')}\n"
+    return f"{found}  log         read from {row['from']}: the first record as late has offset {row['found_offset']}"
+
+
+def _entry(entry: tuple[int, int] | None, first: str, second: str) -> str:
+    if entry is None:
+        return "no entry as low: from the segment's beginning"
+    value = instant(entry[0]) if first == "time" else entry[0]
+    return f"the last entry not above it: {first} {value}, {second} {entry[1]}"
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {_plural(name, number)}"
+
+
+def _coming(row: Row) -> str:
+    takes = f"takes {', '.join(row['takes'])} ({row['bytes']:,} bytes): " if row["takes"] else ""
+    if row["what"] != "roll" and not row["takes"]:
+        takes = "takes nothing: "
+    return f"{row['what']}, {row['setting']}\n  {takes}{row['reason']}"
+
+
+_SENTENCES: Final[dict[str, Callable[[Row], str]]] = {
+    "file": _file,
+    "damage": _damage,
+    "unused": _unused,
+    "log": _log,
+    "offset-lookup": _offset_lookup,
+    "time-lookup": _time_lookup,
+    "next": _coming,
+}

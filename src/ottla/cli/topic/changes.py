@@ -9,15 +9,23 @@ from typing import NamedTuple
 
 from ottla.cli.command import NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.config.checks import mistyped, own_names, risk_of_change, why_not_unset
-from ottla.cli.terminal import Cell, Column, Style, Terminal, count, printable, write_json
+from ottla.cli.terminal import Cell, Column, Style, Terminal, count, numbers, printable, write_json
 from ottla.cli.topic import COMMAND
 from ottla.cli.topic.views import DELETION
 from ottla.client.admin.configs import ConfigAdmin
-from ottla.client.admin.model import BROKER_DEFAULT, ConfigOperation, ConfigResource, NewPartitions, NewTopic
+from ottla.client.admin.model import (
+    BROKER_DEFAULT,
+    ConfigOperation,
+    ConfigResource,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+)
 from ottla.client.admin.outcomes import topic_error
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import BrokerError
 from ottla.ops.cluster_status import TopicStatus, read_cluster_status
+from ottla.ops.new_topics import PlacedPartition, placement_of
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 
@@ -139,13 +147,13 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     return assignment
 
 
-def parse_configs(settings: Sequence[str]) -> dict[str, str]:
+def parse_configs(settings: Sequence[str], option: str = "--config") -> dict[str, str]:
     """Settings of KEY=VALUE. Raises CommandError."""
     configs: dict[str, str] = {}
     for each in settings:
         name, equals, value = each.partition("=")
         if not equals or not name.strip():
-            raise CommandError(f"--config {each}: expected key=value, as in --config retention.ms=86400000")
+            raise CommandError(f"{option} {each}: expected key=value, as in {option} retention.ms=86400000")
         configs[name.strip()] = value.strip()
     return configs
 
@@ -168,17 +176,42 @@ async def create_topics(cluster: Cluster, creation: Creation, *, as_json: bool) 
             configs=configs,
         )
         passed_over = ErrorCode.TOPIC_ALREADY_EXISTS if creation.if_not_exists else None
-        change = TopicAdmin(cluster).create_topics([topic], validate_only=creation.validate_only)
-        done = await _done(change, passed_over, configs)
+        answers: list[CreatedTopic] = []
+        done = await _done(_create(cluster, topic, creation.validate_only, answers), passed_over, configs)
         code = code if done is not None else 1
         created = bool(done) and not creation.validate_only
+        placed = placement_of(cluster.metadata.nodes, topic, answers[0]) if done and creation.validate_only else []
         if as_json:
-            write_json({"topic": name, "created": created, "valid": done is not None})
+            row = {"topic": name, "created": created, "valid": done is not None}
+            write_json({**row, "placement": [each.row for each in placed]} if placed else row)
         elif done:
             sys.stdout.write(f"{'valid' if creation.validate_only else 'created'}: {printable(name)}\n")
+            _show_placement(placed, is_chosen=assignment is not None)
         elif done is False:
             sys.stdout.write(f"exists: {printable(name)}\n")
     return code
+
+
+async def _create(cluster: Cluster, topic: NewTopic, validate_only: bool, answers: list[CreatedTopic]) -> None:
+    answers += (await TopicAdmin(cluster).create_topics([topic], validate_only=validate_only)).values()
+
+
+_PLACEMENT: tuple[Column[PlacedPartition], ...] = (
+    numbers("PARTITION", lambda each: str(each.partition)),
+    numbers("LEADER", lambda each: str(each.replicas[0])),
+    Column("REPLICAS", lambda each: ",".join(map(str, each.replicas))),
+    Column("RACKS", lambda each: ",".join(each.racks) if all(each.racks) else None),  # type: ignore[arg-type]
+)
+
+
+def _show_placement(placed: Sequence[PlacedPartition], *, is_chosen: bool) -> None:
+    if not placed:
+        return
+    Terminal.standard_output().table(_PLACEMENT, placed)
+    if not is_chosen:
+        sys.stdout.write(
+            "as if start and shift were 0: the controller draws both at random, so other brokers may come first\n"
+        )
 
 
 async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, as_json: bool) -> int:

@@ -157,7 +157,10 @@ def create(
         bool, typer.Option("--if-not-exists", help="Pass over topics that exist already.")
     ] = False,
     validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Have the cluster check the request; create nothing.")
+        bool,
+        typer.Option(
+            "--validate-only", help="Have the cluster check the request, and show the placement; create nothing."
+        ),
     ] = False,
 ) -> None:
     """Create topics, and return when they can be used.

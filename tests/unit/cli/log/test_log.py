@@ -72,6 +72,31 @@ def test_damage_is_exit_code_1(folder: Path, capsys: pytest.CaptureFixture[str])
     assert "3-5" in out, "what lies behind it is shown"
 
 
+def test_a_partition_explained(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "explain", folder, "--offset", "30", "--time", "@1", "--set", "retention.ms=1")
+    assert (code, err) == (0, "")
+    assert "offset 30: in 000000000000000000" in out
+    assert "time 1970-01-01 00:00:00.001: in 00000000000000000000.log" in out
+    assert "retention, retention.ms=1\n  takes 00000000000000000000.log" in out
+    _, out, _ = run(capsys, "explain", folder, "--json")
+    assert {json.loads(line)["type"] for line in out.splitlines()} == {"log", "segment", "next"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "retention.ms"], "--set retention.ms: expected key=value"),
+        (["--set", "retention.msec=1"], "--set: Unknown topic config name: retention.msec"),
+        (["--time", "42"], "--time 42: expected 2026"),
+    ],
+)
+def test_explain_refuses_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, _, err = run(capsys, "explain", folder, *arguments)
+    assert (code, message in err, err.count("\n")) == (2, True, 1), err
+
+
 @pytest.mark.parametrize("kind", ["missing", "pipe", "device", "empty", "denied"])
 @pytest.mark.parametrize("command", ["dump", "verify", "repair"])
 def test_one_line_for_what_cannot_be_read(
