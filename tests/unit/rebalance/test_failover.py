@@ -40,5 +40,5 @@ def test_the_command() -> None:
     unknown = run(app, ["cluster", "example", "nothing"])
     assert (unknown.exit_code, unknown.stderr) == (
         2,
-        "ottla cluster: there is no example 'nothing'; examples are failover\n",
+        "ottla cluster: example 'nothing' does not exist; examples are failover\n",
     )

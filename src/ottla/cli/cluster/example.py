@@ -25,8 +25,8 @@ def show_example(name: str | None, phase: int | None, *, as_json: bool) -> int:
             terminal.table([Column("EXAMPLE", lambda key: key), Column("ABOUT", EXAMPLES.get)], EXAMPLES, indent="")
         return 0
     if name not in EXAMPLES:
-        raise CommandError(f"there is no example {name!r}; examples are {', '.join(EXAMPLES)}")
-    # What brokers log about their neighbour's death is no part of the story.
+        raise CommandError(f"example {name!r} does not exist; examples are {', '.join(EXAMPLES)}")
+    # Brokers log their neighbour's death, which would stand between the lines.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     results = [_play(terminal, number, as_json=as_json) for number in (PHASES if phase is None else [phase])]
     if len(results) > 1 and not as_json:

@@ -56,7 +56,7 @@ _SERVING: Final = (CoordinatorState.READY, CoordinatorState.PREPARING, Coordinat
 NO_ANSWER: Final = "no answer, the connection is lost"
 
 
-class Member:
+class PlayedMember:
     """One member: its id, its generation, and what it owns."""
 
     def __init__(self, group: PlayedGroup, name: str) -> None:
@@ -203,7 +203,7 @@ class PlayedGroup:
     def __init__(self, cluster: EmbeddedCluster, say: Callable[[str], None]) -> None:
         self.cluster = cluster
         self.say = say
-        self.members: list[Member] = []
+        self.members: list[PlayedMember] = []
         self.coordinator = 0
         #: Offsets whose commit was acknowledged.
         self.committed: dict[int, int] = {}
@@ -225,17 +225,17 @@ class PlayedGroup:
         self.cluster.wait_until_in_sync(OFFSETS_TOPIC, WAIT_S)
         self._wait_until_it_serves()
         for name in names:
-            await self.add(Member(self, name))
+            await self.add(PlayedMember(self, name))
         for number, member in enumerate(self.members, 1):
             await member.commit(10 * number)
         self.say = say
 
     @property
-    def leader(self) -> Member:
+    def leader(self) -> PlayedMember:
         """The member that assigns."""
         return next(member for member in self.members if member.roster)
 
-    async def add(self, newcomer: Member) -> None:
+    async def add(self, newcomer: PlayedMember) -> None:
         """A member comes, the others join again, and all sync."""
         newcomer.begin_join()
         await self.rejoin(self.members)
@@ -243,7 +243,7 @@ class PlayedGroup:
         await newcomer.end_join()
         await self.sync()
 
-    async def rejoin(self, members: Iterable[Member]) -> None:
+    async def rejoin(self, members: Iterable[PlayedMember]) -> None:
         """Members learn of a rebalance, join again, and get the new generation."""
         joining = list(members)
         for member in joining:
@@ -292,7 +292,7 @@ class PlayedGroup:
             lambda: groups.coordinator_state(GROUP) in _SERVING, "the coordinator to serve", timeout_s=WAIT_S
         )
 
-    async def until_it_waits(self, member: Member) -> None:
+    async def until_it_waits(self, member: PlayedMember) -> None:
         """Wait until the coordinator has the member's join, which waits for those of the others."""
         groups = self.cluster.broker(self.coordinator).groups
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.rebalance.failover.members import GROUP, PARTITIONS, TOPIC, WAIT_S, Member, PlayedGroup
+from ottla.rebalance.failover.members import GROUP, PARTITIONS, TOPIC, WAIT_S, PlayedMember, PlayedGroup
 from ottla.testing.cluster import EmbeddedCluster
 from ottla.testing.groups import expire_member
 
@@ -18,7 +18,7 @@ NEWCOMER: Final = "d"
 
 @dataclass(frozen=True, slots=True)
 class FailoverResult:
-    """What became of the group. `joined_again` are the members that sent a join to the new coordinator."""
+    """The group after the failover. `joined_again` are the members that sent a join to the new coordinator."""
 
     phase: int
     moment: str
@@ -37,7 +37,7 @@ class FailoverResult:
 
 
 class Phase(NamedTuple):
-    """When the coordinator dies, and what is played."""
+    """A moment at which the coordinator dies, and the play of it."""
 
     moment: str
     play: Callable[[PlayedGroup], Awaitable[None]]
@@ -85,7 +85,7 @@ async def _play(number: int, group: PlayedGroup, story: list[str]) -> FailoverRe
 
 
 async def _before_it_reacts(group: PlayedGroup) -> None:
-    newcomer = Member(group, NEWCOMER)
+    newcomer = PlayedMember(group, NEWCOMER)
     rule = group.cluster.faults(group.coordinator).drop("JoinGroup", client_id=NEWCOMER)
     newcomer.begin_join()
     await asyncio.to_thread(rule.wait_until_fired, 1, WAIT_S)
@@ -113,7 +113,7 @@ async def _when_some_know(group: PlayedGroup) -> None:
 
 
 async def _when_some_had_joined(group: PlayedGroup) -> None:
-    newcomer = Member(group, NEWCOMER)
+    newcomer = PlayedMember(group, NEWCOMER)
     joined = group.members[1]
     newcomer.begin_join()
     await joined.learn_of_rebalance()
@@ -121,9 +121,7 @@ async def _when_some_had_joined(group: PlayedGroup) -> None:
     await group.until_it_waits(joined)
     await group.take_over()
     await newcomer.disconnect()
-    group.say(
-        "  The joins are gone, the generation is there. Who joins again is answered at once, the newcomer rebalances:"
-    )
+    group.say("  The joins are gone, the generation is there. A follower is answered at once, the newcomer rebalances:")
     await joined.join_and_sync()
     await group.add(newcomer)
 
