@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.rebalance.failover.members import GROUP, PARTITIONS, TOPIC, WAIT_S, PlayedMember, PlayedGroup
+from ottla.rebalance.failover.members import GROUP, PARTITIONS, TOPIC, WAIT_S, PlayedGroup, PlayedMember
 from ottla.testing.cluster import EmbeddedCluster
 from ottla.testing.groups import expire_member
 
