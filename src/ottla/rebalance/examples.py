@@ -1,11 +1,11 @@
 """Worked examples, run on the shipped assignors and the coordinator's own group state machine.
 
-They are those of the requirements A1 to A5, A7 and G4 to G7 (docs/requirements.md).
+They are those of the requirements A1 to A5, A7, C6, G4 to G7 and R4 (docs/requirements.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.assign.assignor import PartitionAssignor, SubscribedTopic
@@ -22,19 +22,24 @@ from ottla.assign.simulation import (
     simulate,
 )
 from ottla.rebalance.notation import partitions_text
+from ottla.rebalance.placement import Placement, introduction, place
 from ottla.rebalance.scripted_group import ScriptedGroup
+
+ExampleRow = Mapping[str, object]
+"""A row of a table by its headings: texts, numbers, lists, None where a cell is empty."""
 
 
 class Example(NamedTuple):
-    """One example: its title, and the function that yields its lines."""
+    """One example: its title, the function that yields its lines, and the one that yields its table, if it has one."""
 
     title: str
     play: Callable[[], Iterator[str]]
+    rows: Callable[[], Iterable[ExampleRow]] = tuple
 
 
-def play(name: str) -> Iterator[str]:
-    """The lines of one example."""
-    example = EXAMPLES[name]
+def play(name: str, example: Example | None = None) -> Iterator[str]:
+    """The lines of one example, by default that of this name."""
+    example = example or EXAMPLES[name]
     yield f"{name}: {example.title}"
     yield ""
     yield from example.play()
@@ -201,6 +206,41 @@ def _lost_answers() -> Iterator[str]:
     yield from group.lines
 
 
+def _walk() -> Iterator[str]:
+    yield "topic1 has partitions 0 to 2. Four consumers of one group, with range, start one by one, and three close."
+    yield "The table shows what each owns after each step, and how often each one's listener was called by then (close"
+    yield "is a last call of revoked). A second group would get all records once more."
+
+
+def _walk_rows() -> Iterator[ExampleRow]:
+    group = ScriptedGroup()
+    names = [f"consumer{number}" for number in range(1, 5)]
+    present: list[str] = []
+
+    def row(step: str) -> ExampleRow:
+        consumers = [group.consumers[name] for name in names if name in group.consumers]
+        owned = {name: list(group.consumers[name].owned) if name in present else None for name in names}
+        # Consumers since Kafka 2.4 have no call before their first join, and one in close.
+        revoked = [one.revokes - (one.name in present) for one in consumers]
+        generation_id = group.consumers[present[0]].generation_id
+        assigned = [one.assigns for one in consumers]
+        return {"step": step, "generation": generation_id, **owned, "revoked": revoked, "assigned": assigned}
+
+    for name in names:
+        group.join(name)
+        for other in present:
+            group.heartbeat(other)
+            group.join(other)
+        present.append(name)
+        group.sync(*present)
+        yield row(f"{name} starts")
+    for name in names[:-1]:
+        present.remove(name)
+        group.leave(name)
+        group.rejoin(*present)
+        yield row(f"{name} closes")
+
+
 EXAMPLES: dict[str, Example] = {
     "A1": Example("the range assignor", _range),
     "A2": Example("the round robin assignor", _roundrobin),
@@ -213,8 +253,12 @@ EXAMPLES: dict[str, Example] = {
     "G5": Example("two rebalances: two consumers join a running one", _two_rebalances),
     "G6": Example("three rebalances: consumers join one by one, then all leave", _three_rebalances),
     "G7": Example("answers that got lost", _lost_answers),
+    "walk": Example("four consumers of a group come and go (C6)", _walk, _walk_rows),
+    "placement": Example(
+        "the replicas of a new topic (R4)", lambda: introduction(Placement()), lambda: place(Placement())
+    ),
 }
-"""By the ids of the requirements that they illustrate."""
+"""By the ids of the requirements that they illustrate, or by name."""
 
 
 def _group(topics: Mapping[str, int], members: Mapping[str, str]) -> SimulatedGroup:

@@ -29,7 +29,7 @@ from ottla.groups.events import (
     SyncResult,
 )
 from ottla.groups.group import GroupLimits
-from ottla.rebalance.notation import ranges
+from ottla.rebalance.notation import partitions_text
 from ottla.sim.group_consumer import GROUP_ID, Answer
 from ottla.sim.group_coordinator import Answered, SimulatedCoordinator
 from ottla.wire.errors import ErrorCode
@@ -53,6 +53,7 @@ class ScriptedConsumer:
     revokes: int = 0
     assigns: int = 0
     in_rebalance: bool = False
+    owned: tuple[int, ...] = ()
 
 
 class ScriptedGroup:
@@ -143,6 +144,13 @@ class ScriptedGroup:
         """Write that the last response never reached the consumer; the coordinator does not know."""
         self.lines.append(f"  ✗ {name} never gets that answer")
 
+    def rejoin(self, *names: str) -> None:
+        """Heartbeats notify consumers of a rebalance; each joins again, and at last all sync."""
+        for name in names:
+            self.heartbeat(name)
+            self.join(name)
+        self.sync(*names)
+
     def sum_up(self) -> None:
         """Write how often each consumer joined and had its listener called."""
         self.say("In the end:")
@@ -187,18 +195,16 @@ class ScriptedGroup:
         if isinstance(result, SyncResult):
             consumer.assigns += 1
             consumer.in_rebalance = False
-            return f"yours: {self._owned(result.assignment)}"
+            assignment = decode_assignment(result.assignment)
+            if isinstance(assignment, Malformed):
+                return assignment.message
+            consumer.owned = tuple(assignment.partitions.get(self.topic, ()))
+            return f"yours: {partitions_text(assignment.partitions) or 'nothing'}"
         return "ok"
 
     def _names(self, member_ids: Iterable[str]) -> list[str]:
         names = {consumer.member_id: consumer.name for consumer in self.consumers.values()}
         return [names.get(member_id) or member_id.partition("-")[0] for member_id in member_ids]
-
-    def _owned(self, assignment: bytes) -> str:
-        read = decode_assignment(assignment)
-        if isinstance(read, Malformed):
-            return read.message
-        return " ".join(f"{topic} {ranges(indexes)}" for topic, indexes in read.partitions.items()) or "nothing"
 
     def _assignments(self, member_ids: list[str]) -> dict[str, bytes]:
         each, over = divmod(self.partitions, len(member_ids))

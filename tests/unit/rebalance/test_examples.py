@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.rebalance.examples import play
+from ottla.rebalance.examples import EXAMPLES, play
+from ottla.rebalance.placement import Placement, PlacementRefused, place
 
 
 def calls(lines: list[str]) -> list[tuple[int, int, int]]:
@@ -75,3 +76,27 @@ def test_examples_of_assignors(name: str, owned: list[str]) -> None:
     lines = list(play(name))
     for expected in owned:
         assert any(expected in line for line in lines), lines
+
+
+@pytest.mark.spec("C6", "A1")
+def test_the_walk() -> None:
+    rows = [list(row.values())[2:] for row in EXAMPLES["walk"].rows()]
+    assert rows == [
+        [[0, 1, 2], None, None, None, [0], [1]],
+        [[0, 1], [2], None, None, [1, 0], [2, 1]],
+        [[0], [1], [2], None, [2, 1, 0], [3, 2, 1]],
+        [[0], [1], [2], [], [3, 2, 1, 0], [4, 3, 2, 1]],
+        [None, [0], [1], [2], [4, 3, 2, 1], [4, 4, 3, 2]],
+        [None, None, [0, 1], [2], [4, 4, 3, 2], [4, 4, 4, 3]],
+        [None, None, None, [0, 1, 2], [4, 4, 4, 3], [4, 4, 4, 4]],
+    ]
+
+
+@pytest.mark.spec("R4")
+def test_placement() -> None:
+    placed = ["".join(map(str, row["replicas"])) for row in EXAMPLES["placement"].rows()]  # type: ignore[arg-type]
+    assert placed == ["450", "501", "012", "123", "234", "345", "401", "512", "023", "134"]
+    racks = [row["racks"] for row in place(Placement(racks=tuple("aabbcc")))]
+    assert all(sorted(each) == ["a", "b", "c"] for each in racks)
+    with pytest.raises(PlacementRefused, match="Not all brokers have rack information"):
+        list(place(Placement(racks=("a", "", "c"))))

@@ -157,3 +157,25 @@ def leave(
 
     options = LeaveOptions(broker, plan, yes, shared.as_json)
     COMMAND.run_with_cluster(shared, lambda cluster: leave_cluster(cluster, options))
+
+
+@app.command()
+def example(
+    name: Annotated[str | None, typer.Argument(help="Which example; without, they are listed.")] = None,
+    phase: Annotated[
+        int | None, typer.Option(help="failover: only this phase of the five [all].", min=1, max=5)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Play an example on three brokers in this process, line by line. They keep all in memory.
+
+    failover: a group's coordinator is killed in each of the five phases of a rebalance. Ends with 0 where no partition
+    was owned twice and no commit is lost.
+    """
+
+    def work() -> int:
+        from ottla.cli.cluster.example import show_example
+
+        return show_example(name, phase, as_json=as_json)
+
+    COMMAND.run(work)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from ottla.assign.simulation import GroupChange, Outcome, SimulatedGroup
     from ottla.peer.cluster import Cluster
     from ottla.rebalance.designs.comparison import ComparisonResult
+    from ottla.rebalance.examples import Example, ExampleRow
 
 MOST_NEWCOMERS = 100_000
 MOST_MEMBERS, MOST_PARTITIONS, MOST_TURNS = 500, 10_000, 1_000
 """Limits of a comparison, which simulates every message."""
+MOST_BROKERS = 1_000
+"""Of the example of placement."""
 
 app = make_app("rebalance", "Simulate and explain rebalances of consumer groups.")
 
@@ -142,28 +146,78 @@ def compare(
 @app.command()
 def example(
     name: Annotated[str | None, typer.Argument(help="Which example; without, they are listed.")] = None,
+    brokers: Annotated[int | None, typer.Option(help="placement: brokers [6].", min=0, max=MOST_BROKERS)] = None,
+    partitions: Annotated[int | None, typer.Option(help="placement: partitions [10].", max=MOST_PARTITIONS)] = None,
+    factor: Annotated[int | None, typer.Option(help="placement: the replication factor [3].")] = None,
+    racks: Annotated[
+        str | None, typer.Option(metavar="a,b,…", help="placement: the racks of brokers 0, 1, …; may be empty.")
+    ] = None,
+    start: Annotated[int | None, typer.Option(help="placement: place of the first replica [4].", min=0)] = None,
+    shift: Annotated[int | None, typer.Option(help="placement: distance of the second, less 1 [0].", min=0)] = None,
+    as_json: Json = False,
 ) -> None:
     """Play an example rebalance step by step. It runs on the coordinator's state machine and the assignors."""
-    from ottla.rebalance.examples import EXAMPLES, play
+    from ottla.rebalance.examples import EXAMPLES
+
+    chosen = {"brokers": brokers, "partitions": partitions, "factor": factor, "start": start, "shift": shift}
+    options = {key: value for key, value in chosen.items() if value is not None}
 
     def work() -> int:
         terminal = Terminal.standard_output()
-        if name is None:
+        if name is None and as_json:
+            write_json(*({"example": key, "about": each.title} for key, each in EXAMPLES.items()))
+        elif name is None:
             columns = [Column("EXAMPLE", lambda key: key), Column("ABOUT", lambda key: EXAMPLES[key].title)]
             terminal.table(columns, list(EXAMPLES), indent="")
             terminal.line()
             terminal.line("Play one: ottla rebalance example NAME")
-        elif name in EXAMPLES:
-            for line in play(name):
-                terminal.line(line)
-        else:
+        elif name not in EXAMPLES:
             raise CommandError(f"there is no example {name!r}; examples are {', '.join(EXAMPLES)}")
+        else:
+            _play(terminal, name, _example(name, options, racks), as_json=as_json)
         return 0
 
     COMMAND.run(work)
 
 
 app.command("lesson", hidden=True)(example)  # the former name
+
+
+def _example(name: str, options: Mapping[str, int], racks: str | None) -> Example:
+    from ottla.rebalance.examples import EXAMPLES
+    from ottla.rebalance.placement import Placement, introduction, place
+
+    if not options and racks is None:
+        return EXAMPLES[name]
+    if name != "placement":
+        raise CommandError(f"--{next(iter(options), 'racks')} is of the example placement; leave it out for {name}")
+    placement = Placement(**options, racks=tuple(racks.split(",")) if racks else ())
+    return EXAMPLES[name]._replace(play=lambda: introduction(placement), rows=lambda: place(placement))
+
+
+def _play(terminal: Terminal, name: str, example: Example, *, as_json: bool) -> None:
+    from ottla.rebalance.examples import play
+    from ottla.rebalance.placement import PlacementRefused
+
+    try:
+        rows = list(example.rows())
+    except PlacementRefused as problem:
+        raise CommandError(str(problem)) from problem
+    if as_json:
+        write_json(*(rows or ({"line": line} for line in play(name, example))))
+        return
+    for line in play(name, example):
+        terminal.line(line)
+    if rows:
+        terminal.line()
+        terminal.table([Column(key, partial(_example_cell, key)) for key in rows[0]], rows)
+
+
+def _example_cell(key: str, row: ExampleRow) -> str:
+    value = row[key]
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "" if value is None else str(value)
 
 
 def _change(group: SimulatedGroup, options: _ChangeOptions) -> GroupChange:

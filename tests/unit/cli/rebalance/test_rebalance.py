@@ -216,3 +216,30 @@ def test_examples_are_listed_and_played() -> None:
     assert all(name in done.stdout for name in EXAMPLES)
     assert run("example", "Z9").exit_code == 2
     assert run("lesson", "A1").stdout == run("example", "A1").stdout == "\n".join(play("A1")) + "\n"
+
+
+@pytest.mark.spec("C6", "R4")
+def test_examples_with_a_table() -> None:
+    lines = run("example", "walk").stdout.splitlines()
+    assert [line.split()[:2] for line in lines[-2:]] == [["consumer2", "closes"], ["consumer3", "closes"]]
+    rows = [json.loads(line) for line in run("example", "walk", "--json").stdout.splitlines()]
+    assert rows[3]["consumer4"] == []
+    done = run(
+        "example", "placement", "--brokers", "3", "--partitions", "2", "--start", "1", "--racks", "a,b,c", "--json"
+    )
+    assert [json.loads(line)["replicas"] for line in done.stdout.splitlines()] == [[1, 2, 0], [2, 0, 1]]
+    assert json.loads(run("example", "A1", "--json").stdout.splitlines()[0]) == {"line": "A1: the range assignor"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["placement", "--factor", "7"], "Replication factor: 7 larger than available brokers: 6."),
+        (["placement", "--racks", "a,b"], "Not all brokers have rack information for replica rack aware assignment."),
+        (["walk", "--factor", "2"], "--factor is of the example placement; leave it out for walk"),
+    ],
+)
+def test_examples_that_cannot_be_played(arguments: list[str], message: str) -> None:
+    done = run("example", *arguments)
+    assert done.exit_code == 2
+    assert done.stderr == f"ottla rebalance: {message}\n"
