@@ -27,7 +27,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({"orders": 3, "lines": 1, "files": 1, "copy": 3, "read": 2, "grouped": 1}) as broker:
+    with Broker({"orders": 3, "lines": 1, "files": 1, "copy": 3, "read": 2, "grouped": 1, "filtered": 1}) as broker:
         yield broker
 
 
@@ -150,9 +150,24 @@ def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
     assert committed.offset == 4
 
 
+def test_records_are_filtered(broker: Broker) -> None:
+    """A group commits what was passed over, too, and no more than what it has read."""
+    shown(broker, "produce", "filtered", "-p", "0", stdin='{"n": 1}\ntext\n{"n": 2}\n{"n": 3}\n{"n": 4}\n')
+    assert read(broker, "filtered", "--filter", "value.n >= `2` && offset < `4`") == b'{"n": 2}\n{"n": 3}\n'
+    done = ottla(broker, "consume", "filtered", "--from", "1", "-e", "--filter", "ends_with(value, 't')")
+    assert done.stdout_bytes == b"text\n"
+    assert done.stderr.startswith(
+        "ottla consume: --filter cannot be computed of filtered-0 offset 2 and perhaps others"
+    )
+    of_group = ("consume", "filtered", "-g", "filterers", "--from-beginning", "-n", "1", "-f", "%o", "--filter")
+    assert shown(broker, *of_group, "value.n > `1`") == b"2"
+    assert shown(broker, *of_group, "value.n > `3`") == b"4"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("consume orders --filter value.n>3", "--filter value.n>3: character 9, '3': it is no JMESPath from there"),
         ("consume nope -e", "topic nope does not exist"),
         ("consume orders -p 7 -e", "topic orders has no partition 7; its partitions are 0 to 2"),
         ("consume orders -p x", "--partition x: expected numbers with commas between"),
