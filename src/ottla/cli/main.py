@@ -25,6 +25,7 @@ from ottla.cli.profile.commands import profile
 from ottla.cli.reassign.commands import app as reassign
 from ottla.cli.rebalance.commands import app as rebalance
 from ottla.cli.replica.commands import app as replica
+from ottla.cli.search import search
 from ottla.cli.topic.commands import app as topic
 from ottla.cli.znodes import get, ls, tree
 
@@ -167,6 +168,7 @@ def broker_for_tests(
 
 cluster_command(app)(produce)
 cluster_command(app)(consume)
+cluster_command(app)(search)
 app.command()(demo)
 app.command()(backfill)
 app.command()(profile)

@@ -13,7 +13,7 @@ from ottla.cli.record_options import parse_position
 
 if TYPE_CHECKING:
     from ottla.client.sync import Consumer
-    from ottla.ops.topic_reading import TopicReader
+    from ottla.ops.topic_reading import Records, TopicReader
     from ottla.records.consumed import ConsumerRecord
 
 #: What keeps records away for that long is reported.
@@ -60,6 +60,9 @@ def start_reading(
     partitions: Sequence[int] | None,
     places: tuple[str, str | None],
     stall_s: float,
+    *,
+    poll: Callable[[int], Records] | None = None,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> TopicReader:
     """Begin at the first of the two places and end at the other. Raises CommandError, ClientError."""
     from ottla.ops.topic_reading import TopicReader
@@ -68,7 +71,13 @@ def start_reading(
     start, until = places
     end = None if until is None else parse_position("--until", until, now_ms)
     begin = parse_position("--from", start, now_ms)
-    reader = TopicReader(consumer, topics, partitions, stall_s, Troubles(command, consumer).look)
+    troubles = Troubles(command, consumer)
+
+    def wait() -> None:
+        troubles.look()
+        on_wait()
+
+    reader = TopicReader(consumer, topics, partitions, stall_s, wait, poll)
     reader.start(begin, end)
     return reader
 
