@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
-import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,21 +18,16 @@ import typer
 from ottla.cli.command import Command, CommandError
 from ottla.cli.options import ClusterOptions
 from ottla.cli.record_options import ClientConfig, ClientProperties, Encoding, client_settings
+from ottla.cli.sending import Rate, Sending, places_of
 from ottla.cli.terminal import Terminal, count, write_json
 
 if TYPE_CHECKING:
-    from ottla.client.producer.bulk_future import BulkFuture
-    from ottla.client.sync import Producer
-    from ottla.ops.record_lines import RecordFormat
+    from ottla.ops.record_lines import LineSource, RecordFormat
 
 COMMAND = Command("ottla produce")
 STDIN: Final = "-"
-#: Lists of lines whose records are not acknowledged yet.
-MOST_PENDING: Final = 64
-#: Partitions that the report names.
-MOST_PLACES: Final = 4
-#: Records that a rate above it sends at a time are a tenth of a second's.
-RATE_SLICES: Final = 10
+#: While input has yet to come, records under way are looked at that often, s.
+LOOK_S: Final = 0.1
 
 
 class InputFormat(StrEnum):
@@ -78,7 +72,7 @@ def produce(
     key_format: Annotated[Encoding, typer.Option(help="How keys are written in lines.")] = Encoding.text,
     value_format: Annotated[Encoding, typer.Option(help="How values are written in lines.")] = Encoding.text,
     acks: Annotated[str | None, typer.Option(help="Who acknowledges: all, 1 or 0 [all].")] = None,
-    rate: Annotated[float | None, typer.Option(help="At most that many records a second.", min=0.01)] = None,
+    rate: Rate = None,
     config: ClientConfig = None,
     properties: ClientProperties = None,
 ) -> None:
@@ -102,8 +96,11 @@ def produce(
         if acks is not None:
             settings["acks"] = acks
         with Producer(settings) as producer:
-            sending = _Sending(producer, lines, rate)
-            sending.send_all(files or [STDIN], whole=input_format is InputFormat.file)
+            sending = Sending(COMMAND, producer, rate)
+            source = _Input(sending, lines)
+            with sending.whole():
+                for name in files or [STDIN]:
+                    source.send(name, whole=input_format is InputFormat.file)
         return _report(topic, sending, as_json=shared.as_json)
 
     from ottla.client.errors import ClientError
@@ -182,131 +179,59 @@ def _header(text: str) -> tuple[str, bytes | None]:
     return name, _bytes(value)
 
 
-class _Sending:
-    """Sends lines, a list at a time; `written` has a row of counts and offsets for each partition."""
+class _Input:
+    """Sends what files have: lines, rows, or whole files."""
 
-    def __init__(self, producer: Producer[Any, Any], lines: RecordFormat, rate: float | None) -> None:
-        self.written: dict[int, dict[str, int]] = {}
-        self._producer = producer
+    def __init__(self, sending: Sending, lines: RecordFormat) -> None:
+        self._sending = sending
         self._lines = lines
-        self._rate = rate
-        # Records that may be sent by now, by the rate.
-        self._due_s = time.monotonic()
-        # What was handed over and is not known to be written, with where each record stands.
-        self._pending: deque[tuple[BulkFuture, list[str]]] = deque()
-        self._failure = ""
 
-    @property
-    def record_count(self) -> int:
-        """Records that were acknowledged."""
-        return sum(row["records"] for row in self.written.values())
+    def send(self, name: str, *, whole: bool) -> None:
+        """Send a file. Raises CommandError with the place of what is refused, ClientError."""
+        with _opened(name) as stream:
+            if whole:
+                self._sending.send([self._lines.of_value(stream.read())], [name])
+            else:
+                self._send_lines("line" if name == STDIN else f"{name}, line", _Attentive(stream, self._sending))
 
-    def send_all(self, files: Sequence[str], *, whole: bool) -> None:
-        """Send files and wait for all records. Raises CommandError with the place of the first that is refused."""
-        from ottla.client.errors import ClientError
-
-        problem: Exception | None = None
-        try:
-            try:
-                for name in files:
-                    with _opened(name) as stream:
-                        if whole:
-                            self._send([(name, self._lines.of_value(stream.read()))])
-                        else:
-                            self._send_lines(name, stream)
-            except (CommandError, ClientError) as error:
-                problem = error
-            self._settle()
-        except KeyboardInterrupt:
-            self._interrupted()
-            raise
-        if problem is not None or self._failure:
-            written = count(self.record_count, "record")
-            raise CommandError(f"{self._failure or problem}; written: {written}") from problem
-
-    def _interrupted(self) -> None:
-        """Wait for what was handed over; another interrupt ends that. Input that follows a file for ever ends so."""
-        waiting = sum(len(places) for _, places in self._pending)
-        if waiting:
-            COMMAND.report(f"waiting for {count(waiting, 'record')} that are under way; Ctrl-C again leaves them")
-        try:
-            self._settle()
-        finally:
-            left = sum(len(places) for _, places in self._pending)
-            unknown = f", not known: {count(left, 'record')}" if left else ""
-            failure = f"{self._failure}; " if self._failure else ""
-            COMMAND.report(f"{failure}interrupted; written: {count(self.record_count, 'record')}{unknown}")
-
-    def _send_lines(self, name: str, stream: BufferedReader) -> None:
+    def _send_lines(self, shown: str, stream: LineSource) -> None:
         from ottla.client.errors import InvalidArgumentError
         from ottla.ops.record_lines import lines_of
 
         number = 0
-        shown = "line" if name == STDIN else f"{name}, line"
         for lines in lines_of(stream):
-            records: list[tuple[str, Any]] = []
+            records: list[Any] = []
+            places: list[str] = []
             try:
                 for line in lines:
                     number += 1
                     if line or not self._lines.rows:
-                        records.append((f"{shown} {number}", self._lines.record(line)))
+                        records.append(self._lines.record(line))
+                        places.append(f"{shown} {number}")
             except InvalidArgumentError as problem:
-                self._send(records)
+                self._sending.send(records, places)
                 raise CommandError(f"{shown} {number}: {problem}") from problem
-            self._send(records)
+            self._sending.send(records, places)
 
-    def _send(self, records: list[tuple[str, Any]]) -> None:
-        from ottla.client.errors import InvalidArgumentError, RecordTooLargeError
-        from ottla.client.producer.bulk_future import BulkFuture
 
-        size = max(1, len(records) if self._rate is None else int(self._rate / RATE_SLICES))
-        for at in range(0, len(records), size):
-            piece = records[at : at + size]
-            self._keep_rate(len(piece))
-            future = BulkFuture()
-            self._pending.append((future, [place for place, _ in piece]))
-            try:
-                self._producer.send_many([record for _, record in piece], into=future)
-            except (InvalidArgumentError, RecordTooLargeError) as problem:
-                raise CommandError(f"{piece[future.count][0]}: {problem}") from problem
-            while self._pending and (len(self._pending) > MOST_PENDING or self._pending[0][0].done()):
-                self._settle_first()
-            if self._failure:
-                raise CommandError(self._failure)
+class _Attentive:
+    """A stream that, while it waits for more, sees what becomes of the records that are under way."""
 
-    def _keep_rate(self, records: int) -> None:
-        """Wait until that many records may be sent; time without input gives no more of them."""
-        if self._rate is None:
-            return
-        now_s = time.monotonic()
-        time.sleep(max(0.0, self._due_s - now_s))
-        self._due_s = max(self._due_s, now_s) + records / self._rate
+    def __init__(self, stream: BufferedReader, sending: Sending) -> None:
+        self._stream = stream
+        self._sending = sending
 
-    def _settle(self) -> None:
-        while self._pending:
-            self._settle_first()
+    def read1(self, size: int, /) -> bytes:
+        """Read what there is. Raises CommandError as soon as a record is refused."""
+        while not self._sending.settle_done() and not self._is_ready():
+            pass
+        return self._stream.read1(size)
 
-    def _settle_first(self) -> None:
-        """Wait for the oldest records under way; the first that is not acknowledged is kept as `_failure`."""
-        from ottla.client.errors import DeliveryError
-
-        future, places = self._pending[0]
+    def _is_ready(self) -> bool:
         try:
-            ranges = future.result()
-        except DeliveryError as problem:
-            ranges = future.delivered()
-            first = future.first_failure()
-            where = "" if first is None else f"{places[first.place]}: "
-            self._failure = self._failure or f"{where}{problem}"
-        self._pending.popleft()
-        for each in ranges:
-            row = self.written.setdefault(
-                each.partition,
-                {"partition": each.partition, "records": 0, "first_offset": each.start, "last_offset": -1},
-            )
-            row["records"] += each.record_count
-            row["last_offset"] = max(row["last_offset"], each.end - 1)
-            row["first_offset"] = min(row["first_offset"], each.start)
+            return bool(select.select([self._stream], [], [], LOOK_S)[0])
+        except (OSError, ValueError):  # no file of the system, or one that cannot be waited for
+            return True
 
 
 @contextmanager
@@ -327,18 +252,11 @@ def _opened(name: str) -> Iterator[BufferedReader]:
         raise CommandError(f"{name}: {error.strerror}") from error
 
 
-def _report(topic: str, sending: _Sending, *, as_json: bool) -> int:
-    rows = [sending.written[partition] for partition in sorted(sending.written)]
+def _report(topic: str, sending: Sending, *, as_json: bool) -> int:
+    rows = sending.report_rows()
     if as_json:
         write_json({"topic": topic, "records": sending.record_count, "partitions": rows})
-        return 0
-    where = f": {', '.join(map(_place, rows))}" if 0 < len(rows) <= MOST_PLACES else ""
-    Terminal.standard_output().line(f"{count(sending.record_count, 'record')} written to {topic}{where}")
+    else:
+        written = f"{count(sending.record_count, 'record')} written to {topic}{places_of(rows)}"
+        Terminal.standard_output().line(written)
     return 0
-
-
-def _place(row: Mapping[str, int]) -> str:
-    first, last = row["first_offset"], row["last_offset"]
-    if first < 0:
-        return f"partition {row['partition']}"
-    return f"partition {row['partition']} offset{f's {first} to {last}' if last > first else f' {first}'}"

@@ -138,6 +138,19 @@ def test_a_record_that_the_broker_refuses_is_named(broker: Broker) -> None:
     assert read(broker, "small") == f"{lines[0]}\n{lines[2]}\n".encode()
 
 
+def test_a_refused_record_is_known_before_more_input_comes(broker: Broker) -> None:
+    made = ottla(broker, "topic", "create", "waiting", "-p", "1", "-c", "max.message.bytes=1000")
+    assert made.exit_code == 0, made.output
+    line = [sys.executable, "-m", "ottla", "produce", "waiting", "-b", broker.bootstrap_servers]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdin is not None
+        assert program.stderr is not None
+        program.stdin.write(b"x" * 5_000 + b"\n")
+        program.stdin.flush()
+        assert program.wait(60) == 2
+        assert program.stderr.read().startswith(b"ottla produce: line 1: 1 of 1 records were not acknowledged")
+
+
 def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
     shown(broker, "produce", "grouped", stdin="1\n2\n3\n4\n")
     of_group = ("consume", "grouped", "-g", "readers", "--from-beginning", "-n", "2")
