@@ -16,6 +16,7 @@ from ottla.cli.record_output import KeyFormat, KeySeparator, Null, Shape, Templa
 from ottla.cli.record_reading import (
     BEGINNING,
     END,
+    NEW_PARTITIONS_MS,
     Filter,
     ReadCommitted,
     Start,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from ottla.records.consumed import ConsumerRecord
 
 COMMAND = Command("ottla consume")
-#: Time after which a new partition is read, ms.
-NEW_PARTITIONS_MS = "5000"
 _RESETS = {BEGINNING: "earliest", "earliest": "earliest", END: "latest", "latest": "latest"}
 
 

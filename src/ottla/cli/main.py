@@ -13,6 +13,7 @@ from ottla.cli.broker.commands import app as broker
 from ottla.cli.cluster.commands import app as cluster
 from ottla.cli.config.commands import app as config_app
 from ottla.cli.consume import consume
+from ottla.cli.copy import copy
 from ottla.cli.demo import demo
 from ottla.cli.group.commands import app as group
 from ottla.cli.habits import Commands
@@ -169,6 +170,7 @@ def broker_for_tests(
 cluster_command(app)(produce)
 cluster_command(app)(consume)
 cluster_command(app)(search)
+cluster_command(app)(copy)
 app.command()(demo)
 app.command()(backfill)
 app.command()(profile)

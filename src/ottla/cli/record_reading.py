@@ -16,23 +16,29 @@ if TYPE_CHECKING:
     from ottla.ops.topic_reading import Records, TopicReader
     from ottla.records.consumed import ConsumerRecord
 
+#: Time after which a new partition is read, ms.
+NEW_PARTITIONS_MS = "5000"
 #: What keeps records away for that long is reported.
 TROUBLE_S = 3.0
 BEGINNING, END = "beginning", "end"
 
-Start = Annotated[
-    str | None,
-    typer.Option(
+
+def _start(default: str = "") -> Any:
+    return typer.Option(
         "--from",
         "-o",
         metavar="PLACE",
         help="Where to begin: beginning, end, an offset, -10 (the last ten of each partition), 1h (ago), a "
-        "date and time [end].",
-    ),
-]
+        f"date and time{default}.",
+    )
+
+
+Start = Annotated[str | None, _start(" [end]")]
+StartAtBeginning = Annotated[str, _start()]
 Until = Annotated[
     str | None, typer.Option(metavar="PLACE", help="Where to end, a place as for --from; without, never.")
 ]
+UntilEnd = Annotated[str, typer.Option(metavar="PLACE", help="Where to end, a place as for --from.")]
 ReadCommitted = Annotated[
     bool, typer.Option("--read-committed", help="Without records of transactions that were aborted or are open.")
 ]

@@ -12,7 +12,15 @@ from ottla.cli.options import ClusterOptions
 from ottla.cli.progress import Progress, passed_of
 from ottla.cli.record_options import ClientConfig, ClientProperties, Partitions, client_settings, parse_partitions
 from ottla.cli.record_output import KeyFormat, KeySeparator, Null, Shape, Template, ValueFormat
-from ottla.cli.record_reading import BEGINNING, END, ReadCommitted, Start, Until, reading_settings, start_reading
+from ottla.cli.record_reading import (
+    BEGINNING,
+    END,
+    ReadCommitted,
+    StartAtBeginning,
+    UntilEnd,
+    reading_settings,
+    start_reading,
+)
 from ottla.cli.terminal import count
 from ottla.inspection.texts import TextFormat
 
@@ -37,8 +45,8 @@ def search(
     is_regex: Annotated[
         bool, typer.Option("--regex", "-r", help="TEXT is a regular expression of Python's; (?i) ignores case.")
     ] = False,
-    start: Start = BEGINNING,
-    until: Until = END,
+    start: StartAtBeginning = BEGINNING,
+    until: UntilEnd = END,
     most_records: Annotated[
         int | None, typer.Option("--count", "-n", help="End after that many were found.", min=1)
     ] = None,
@@ -75,7 +83,7 @@ def search(
                 consumer,
                 [topic],
                 parse_partitions(partitions),
-                (start or BEGINNING, until or END),
+                (start, until or END),
                 shared.timeout_s,
                 poll=searching_poll(consumer, wanted),
                 on_wait=searching.progress.show,

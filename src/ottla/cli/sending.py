@@ -33,7 +33,8 @@ Rate = Annotated[float | None, typer.Option(help="At most that many records a se
 class Sending:
     """Sends records, a list at a time; `written` has a row of counts and offsets for each partition.
 
-    A record comes with its place in what it was made of, which a message names by `place`.
+    A record comes with its place in what it was made of, which a message names by `place`. `on_written` gets the places
+    of records that are acknowledged.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Sending:
         producer: Producer[Any, Any],
         rate: float | None,
         place: Callable[[Any], str] = str,
+        on_written: Callable[[Sequence[Any]], None] = lambda places: None,
         progress: Callable[[], str] | None = None,
     ) -> None:
         self.written: dict[int, dict[str, int]] = {}
@@ -50,6 +52,7 @@ class Sending:
         self._producer = producer
         self._rate = rate
         self._place = place
+        self._on_written = on_written
         # Records that may be sent by now, by the rate.
         self._due_s = time.monotonic()
         # What was handed over and is not known to be written, with where each record stands.
@@ -148,6 +151,7 @@ class Sending:
         future, places = self._pending[0]
         try:
             ranges = future.result()
+            self._on_written(places)
         except DeliveryError as problem:
             ranges = future.delivered()
             first = future.first_failure()
