@@ -54,6 +54,22 @@ def test_offsets_of_places(broker: Broker) -> None:
     ]
 
 
+def test_records_are_counted(broker: Broker) -> None:
+    assert ottla(broker, "count", "orders").stdout == (
+        "orders: at most 6 records, by the offsets; --exact reads and counts them\n"
+    )
+    assert ottla(broker, "count", "orders", "--exact", "--read-committed").stdout == "orders: 6 records\n"
+    of_partitions = [{"partition": 0, "records": 3}, {"partition": 1, "records": 1}]
+    (row,) = rows(broker, "count", "orders", "--exact", "--from", "@2000")
+    assert row == {"topic": "orders", "records": 4, "partitions": of_partitions}
+    (row,) = rows(broker, "count", "orders", "-p", "0", "--from", "-2")
+    assert row == {"topic": "orders", "offsets": 2, "partitions": [{"partition": 0, "offsets": 2}]}
+    assert ottla(broker, "count", "orders", "--exact", "--from", "end").stdout == "orders: 0 records\n"
+    for mistake in (["nope"], ["nope", "--exact"], ["orders", "--read-committed"], ["orders", "--exact", "-p", "9"]):
+        done = ottla(broker, "count", *mistake)
+        assert (done.exit_code, done.stdout, "Traceback" in done.stderr) == (2, "", False)
+
+
 def test_records_are_deleted_once_that_is_confirmed(broker: Broker) -> None:
     done = ottla(broker, "delete-records", "orders", "--before", "-2")
     assert (done.exit_code, starts(broker)) == (1, [0, 0])
