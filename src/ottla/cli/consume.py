@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ottla.cli.command import Command, CommandError
 from ottla.cli.options import ClusterOptions
+from ottla.cli.progress import Progress
 from ottla.cli.record_options import ClientConfig, ClientProperties, Partitions, client_settings, parse_partitions
-from ottla.cli.record_output import KeyFormat, KeySeparator, Null, Shape, Template, ValueFormat
+from ottla.cli.record_output import Columns, KeyFormat, KeySeparator, Null, OutputFormat, Shape, Template, ValueFormat
 from ottla.cli.record_reading import (
     BEGINNING,
     END,
@@ -26,6 +29,7 @@ from ottla.cli.record_reading import (
     record_filter,
     start_reading,
 )
+from ottla.cli.terminal import count
 from ottla.inspection.texts import TextFormat
 
 if TYPE_CHECKING:
@@ -35,6 +39,22 @@ if TYPE_CHECKING:
 
 COMMAND = Command("ottla consume")
 _RESETS = {BEGINNING: "earliest", "earliest": "earliest", END: "latest", "latest": "latest"}
+
+
+Exit = Annotated[
+    bool, typer.Option("--exit", "-e", help="End where the topics end when the command begins: --until end.")
+]
+Count = Annotated[
+    int | None, typer.Option("--count", "-n", "--max-messages", help="End after that many records.", min=1)
+]
+Group = Annotated[
+    str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit what was written out.")
+]
+Format = Annotated[OutputFormat, typer.Option("--format", help="How records are shown, beside --json and --template.")]
+To = Annotated[
+    str | None,
+    typer.Option(metavar="FILE.parquet", help="Write the records to a new Parquet file; needs pyarrow."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +75,14 @@ def consume(
     start: Start = None,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Kafka's name of --from beginning.")] = False,
     until: Until = None,
-    exit_at_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="End where the topics end when the command begins: --until end.")
-    ] = False,
-    most_records: Annotated[
-        int | None, typer.Option("--count", "-n", "--max-messages", help="End after that many records.", min=1)
-    ] = None,
+    exit_at_end: Exit = False,
+    most_records: Count = None,
     partitions: Partitions = None,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", help="Read as a member of this group, and commit what was written out."),
-    ] = None,
+    group: Group = None,
     template: Template = None,
+    output_format: Format = OutputFormat.text,
+    columns: Columns = None,
+    to: To = None,
     key_separator: KeySeparator = None,
     null: Null = "null",
     key_format: KeyFormat = TextFormat.AUTO,
@@ -83,22 +99,22 @@ def consume(
 
     Examples: `ottla consume orders --from beginning --exit`, `ottla consume orders -f '%p %o %k %s\n'`.
     """
-    shape = Shape(template, key_separator, null, key_format, value_format, shared.as_json)
+    shape = Shape(template, key_separator, null, key_format, value_format, shared.as_json, output_format, columns)
     at = _one_of("--from", start, "--from-beginning", BEGINNING if from_beginning else None)
     end = _one_of("--until", until, "--exit", END if exit_at_end else None)
 
     def work() -> int:
         from ottla.client.sync import Consumer
 
-        show, matches = shape.show(), record_filter(COMMAND, expression)
+        sink, matches = _sink(shape, to, group), record_filter(COMMAND, expression)
         reading = _Reading(topics, parse_partitions(partitions), at, end, most_records, group)
         settings: dict[str, Any] = client_settings(shared.servers, shared.timeout_s, config or (), properties)
         settings |= _own_settings(reading, settings, read_committed=read_committed)
         settings.setdefault("metadata.max.age.ms", NEW_PARTITIONS_MS)
-        with Consumer(settings) as consumer:
+        with Consumer(settings) as consumer, sink as write:
             if at is None and end is None and group is None and sys.stderr.isatty():
                 COMMAND.report("waiting for new records; --from beginning shows those that are there, Ctrl-C ends")
-            _consume(consumer, reading, _records_of(consumer, reading, shared.timeout_s), show, matches)
+            _consume(consumer, reading, _records_of(consumer, reading, shared.timeout_s), write, matches)
         return 0
 
     from ottla.client.errors import ClientError
@@ -137,11 +153,77 @@ def _own_settings(reading: _Reading, wanted: Mapping[str, str], *, read_committe
     return settings | {"group.id": reading.group, "auto.offset.reset": reset}
 
 
+def _sink(shape: Shape, to: str | None, group: str | None) -> AbstractContextManager[Callable[[Records], None]]:
+    if to is None:
+        return _shown(shape.head(), shape.show())
+    if group is not None:
+        raise CommandError("--to writes records later than a group would commit them; leave --group or --to out")
+    if not to.endswith(".parquet"):
+        raise CommandError(f"--to {to}: the name of a Parquet file ends with .parquet; `> {to}` takes all else")
+    if Path(to).exists():
+        raise CommandError(f"--to {to}: it is there already; remove it, or name another file")
+    if not Path(to).parent.is_dir():
+        raise CommandError(f"--to {to}: there is no directory {Path(to).parent}")
+    if shape.template is not None or shape.key_separator is not None or shape.output_format is not OutputFormat.text:
+        raise CommandError("--to writes columns; leave --template, --key-separator and --format out")
+    if not {shape.key_format, shape.value_format} <= {TextFormat.AUTO, TextFormat.TEXT}:
+        raise CommandError("--to writes keys and values as bytes, or by --key-format text and --value-format text")
+    COMMAND.require("--to", ["pyarrow"], "arrow")
+    return _parquet(to, shape)
+
+
+@contextmanager
+def _shown(head: bytes, show: Callable[[ConsumerRecord[Any, Any]], bytes]) -> Iterator[Callable[[Records], None]]:
+    before = [head]
+
+    def write(records: Records) -> None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b"".join([*before, *map(show, records)]))
+        sys.stdout.buffer.flush()
+        before.clear()
+
+    yield write
+    write([])
+
+
+@contextmanager
+def _parquet(path: str, shape: Shape) -> Iterator[Callable[[Records], None]]:
+    """A Parquet file that is whole after Ctrl-C and errors, too."""
+    from ottla.ops.record_parquet import ParquetWriter
+
+    total = 0
+    writer: ParquetWriter | None = None
+    progress = Progress(lambda: f"{count(total, 'record')} written")
+
+    def write(records: Records) -> None:
+        nonlocal total, writer
+        if writer is None:
+            is_text = shape.key_format is TextFormat.TEXT, shape.value_format is TextFormat.TEXT
+            writer = ParquetWriter(path, text_keys=is_text[0], text_values=is_text[1])
+        writer.add(records)
+        total += len(records)
+        progress.show()
+
+    try:
+        try:
+            yield write
+            write([])
+        finally:
+            if writer is not None:
+                writer.close()
+    except OSError as error:
+        raise CommandError(f"--to {path}: {error.strerror or error}") from error
+    finally:
+        progress.clear()
+        if writer is not None:
+            COMMAND.report(f"{count(total, 'record')} written to {path}")
+
+
 def _consume(
     consumer: Consumer[bytes | None, bytes | None],
     reading: _Reading,
     source: Iterable[Records],
-    show: Callable[[ConsumerRecord[Any, Any]], bytes],
+    write: Callable[[Records], None],
     matches: Callable[[ConsumerRecord[Any, Any]], bool] | None,
 ) -> None:
     from ottla.client.model import TopicPartition
@@ -150,9 +232,7 @@ def _consume(
     for records in source:
         found = records if matches is None else list(filter(matches, records))
         shown = found[:left]
-        sys.stdout.flush()
-        sys.stdout.buffer.write(b"".join(map(show, shown)))
-        sys.stdout.buffer.flush()
+        write(shown)
         if left is not None:
             left -= len(shown)
         if reading.group is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +22,7 @@ from ottla.cli.sending import Rate, Sending, places_of
 from ottla.cli.terminal import Terminal, count, write_json
 
 if TYPE_CHECKING:
-    from ottla.ops.record_lines import LineSource, RecordFormat
+    from ottla.ops.record_lines import RecordFormat
 
 COMMAND = Command("ottla produce")
 STDIN: Final = "-"
@@ -31,11 +31,44 @@ LOOK_S: Final = 0.1
 
 
 class InputFormat(StrEnum):
-    """Unit that becomes a record: a line, a line of JSON with the record's fields, or a whole file."""
+    """Unit that becomes a record: a line, a line of JSON with the record's fields, a row, or a whole file."""
 
     text = "text"
     json = "json"
+    csv = "csv"
+    parquet = "parquet"
     file = "file"
+
+
+Format = Annotated[
+    InputFormat,
+    typer.Option(
+        "--format",
+        help="text: each line is a value. json: each line is an object with key, value, headers and timestamp, as "
+        "`ottla consume --json` writes it. csv, parquet: columns have these names, or are fields of a value that is "
+        "JSON. file: each file is a value.",
+    ),
+]
+KeySeparator = Annotated[
+    str | None, typer.Option("--key-separator", "-K", help=r"Lines are a key, this text (\t), and a value.")
+]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="The key of records whose line has none.")]
+KeyColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="With --format csv and parquet: the column that is the key [key].")
+]
+Typed = Annotated[
+    bool,
+    typer.Option("--typed", help="With --format csv: fields of values that are numbers, true or false stay such."),
+]
+Null = Annotated[str | None, typer.Option("--null", "-Z", help="A key or value that is this text is null [none is].")]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; repeatable."),
+]
+Partition = Annotated[int | None, typer.Option("--partition", "-p", help="The partition [chosen by the key].", min=0)]
+KeepPartition = Annotated[
+    bool, typer.Option("--keep-partition", help="With --format json, csv, parquet: the partition that each row says.")
+]
 
 
 def produce(
@@ -44,31 +77,15 @@ def produce(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILE]...", help="Files [standard input, or -].")
     ] = None,
-    input_format: Annotated[
-        InputFormat,
-        typer.Option(
-            "--format",
-            help="text: each line is a value. json: each line is an object with key, value, headers and timestamp, as "
-            "`ottla consume --json` writes it. file: each file is a value.",
-        ),
-    ] = InputFormat.text,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help=r"Lines are a key, this text (\t), and a value.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of records whose line has none.")] = None,
-    null: Annotated[
-        str | None, typer.Option("--null", "-Z", help="A key or value that is this text is null [none is].")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; repeatable."),
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="The partition [chosen by the key].", min=0)
-    ] = None,
-    keep_partition: Annotated[
-        bool, typer.Option("--keep-partition", help="With --format json: the partition that each line says.")
-    ] = False,
+    input_format: Format = InputFormat.text,
+    key_separator: KeySeparator = None,
+    key: Key = None,
+    key_column: KeyColumn = None,
+    is_typed: Typed = False,
+    null: Null = None,
+    header: HeaderOption = None,
+    partition: Partition = None,
+    keep_partition: KeepPartition = False,
     key_format: Annotated[Encoding, typer.Option(help="How keys are written in lines.")] = Encoding.text,
     value_format: Annotated[Encoding, typer.Option(help="How values are written in lines.")] = Encoding.text,
     acks: Annotated[str | None, typer.Option(help="Who acknowledges: all, 1 or 0 [all].")] = None,
@@ -83,12 +100,12 @@ def produce(
 
     Examples: `echo hello | ottla produce greetings`, `ottla produce orders -K '\t' orders.tsv`.
     """
-    fields = _LineFields(key, key_separator, null, key_format, value_format)
+    fields = _LineFields(input_format, key, key_separator, key_column, is_typed, null, key_format, value_format)
 
     def work() -> int:
         from ottla.client.sync import Producer
 
-        lines = _record_format(topic, input_format, fields, partition, header or (), keep_partition=keep_partition)
+        lines = _record_format(topic, fields, partition, header or (), keep_partition=keep_partition)
         # A topic that is not there is looked for that long.
         settings = {"max.block.ms": str(round(shared.timeout_s * 1000))}
         settings |= client_settings(shared.servers, shared.timeout_s, config or (), properties)
@@ -97,10 +114,10 @@ def produce(
             settings["acks"] = acks
         with Producer(settings) as producer:
             sending = Sending(COMMAND, producer, rate)
-            source = _Input(sending, lines)
+            source = _Input(sending, lines, fields)
             with sending.whole():
                 for name in files or [STDIN]:
-                    source.send(name, whole=input_format is InputFormat.file)
+                    source.send(name)
         return _report(topic, sending, as_json=shared.as_json)
 
     from ottla.client.errors import ClientError
@@ -112,16 +129,23 @@ def produce(
 class _LineFields:
     """Keys and values of lines, by the options."""
 
+    input_format: InputFormat
     key: str | None
     separator: str | None
+    key_column: str | None
+    is_typed: bool
     null: str | None
     key_format: Encoding
     value_format: Encoding
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether rows have columns with names."""
+        return self.input_format in (InputFormat.csv, InputFormat.parquet)
+
 
 def _record_format(
     topic: str,
-    input_format: InputFormat,
     fields: _LineFields,
     partition: int | None,
     headers: Sequence[str],
@@ -133,12 +157,18 @@ def _record_format(
     from ottla.ops.record_rows import decoded
     from ottla.ops.record_templates import separator
 
+    input_format = fields.input_format
     rows = input_format is InputFormat.json
-    if keep_partition and not rows:
-        raise CommandError("--keep-partition goes with --format json, whose lines say a partition")
+    if keep_partition and not rows and not fields.has_columns:
+        raise CommandError("--keep-partition goes with --format json, csv and parquet, whose rows say a partition")
+    if fields.key_column is not None and not fields.has_columns:
+        raise CommandError("--key-column goes with --format csv and parquet, whose columns have names")
+    if fields.is_typed and input_format is not InputFormat.csv:
+        raise CommandError("--typed goes with --format csv, whose fields are texts")
     if fields.separator is not None and input_format is not InputFormat.text:
         raise CommandError(
-            "--key-separator goes with --format text; a line of JSON says its key, and --key that of a file"
+            "--key-separator goes with --format text; a line of JSON says its key, a column may be it, and --key is "
+            "that of a file"
         )
     if input_format is InputFormat.file:
         _refuse_with("--format file, whose values are the files' bytes", fields)
@@ -182,36 +212,93 @@ def _header(text: str) -> tuple[str, bytes | None]:
 class _Input:
     """Sends what files have: lines, rows, or whole files."""
 
-    def __init__(self, sending: Sending, lines: RecordFormat) -> None:
+    def __init__(self, sending: Sending, lines: RecordFormat, fields: _LineFields) -> None:
         self._sending = sending
         self._lines = lines
+        self._fields = fields
 
-    def send(self, name: str, *, whole: bool) -> None:
+    def send(self, name: str) -> None:
         """Send a file. Raises CommandError with the place of what is refused, ClientError."""
-        with _opened(name) as stream:
-            if whole:
-                self._sending.send([self._lines.of_value(stream.read())], [name])
-            else:
-                self._send_lines("line" if name == STDIN else f"{name}, line", _Attentive(stream, self._sending))
-
-    def _send_lines(self, shown: str, stream: LineSource) -> None:
-        from ottla.client.errors import InvalidArgumentError
+        if name == STDIN and sys.stdin is not None and sys.stdin.isatty():
+            self._sending.progress.switch_off()
+        if self._fields.input_format is InputFormat.parquet:
+            self._send_parquet(name)
+            return
         from ottla.ops.record_lines import lines_of
 
+        with _opened(name) as stream:
+            if self._fields.input_format is InputFormat.file:
+                self._sending.send([self._lines.of_value(stream.read())], [name])
+                return
+            chunks = lines_of(_Attentive(stream, self._sending))
+            shown = "line" if name == STDIN else f"{name}, line"
+            if self._fields.input_format is InputFormat.csv:
+                self._send_csv(name, shown, chunks)
+            else:
+                self._send_lines(shown, chunks)
+
+    def _send_lines(self, shown: str, chunks: Iterator[list[bytes]]) -> None:
         number = 0
-        for lines in lines_of(stream):
-            records: list[Any] = []
-            places: list[str] = []
-            try:
-                for line in lines:
-                    number += 1
-                    if line or not self._lines.rows:
-                        records.append(self._lines.record(line))
-                        places.append(f"{shown} {number}")
-            except InvalidArgumentError as problem:
-                self._sending.send(records, places)
-                raise CommandError(f"{shown} {number}: {problem}") from problem
-            self._sending.send(records, places)
+        for lines in chunks:
+            numbered = [(number + at, line) for at, line in enumerate(lines, 1)]
+            number += len(lines)
+            if self._lines.rows:
+                numbered = [each for each in numbered if each[1]]
+            self._send_rows(shown, numbered, self._lines.record)
+
+    def _send_csv(self, name: str, shown: str, chunks: Iterator[list[bytes]]) -> None:
+        from ottla.client.errors import InvalidArgumentError
+        from ottla.ops.record_fields import csv_rows
+
+        make: Callable[[Any], Any] | None = None
+        try:
+            for rows in csv_rows(chunks):
+                if make is None:
+                    make = self._maker(shown, rows.pop(0)[1])
+                self._send_rows(shown, rows, make)
+        except InvalidArgumentError as problem:
+            raise CommandError(f"{'' if name == STDIN else f'{name}, '}{problem}") from problem
+
+    def _send_parquet(self, name: str) -> None:
+        from ottla.client.errors import InvalidArgumentError
+
+        COMMAND.require("--format parquet", ["pyarrow"], "arrow")
+        from ottla.ops.record_parquet import ParquetRecords
+
+        if name == STDIN:
+            raise CommandError("--format parquet reads files, not standard input; name one")
+        try:
+            source = ParquetRecords(name)
+            make, number = self._maker(name, source.columns), 0
+            for rows in source:
+                self._send_rows(f"{name}, row", list(enumerate(rows, number + 1)), make)
+                number += len(rows)
+        except InvalidArgumentError as problem:
+            raise CommandError(f"{name}: {problem}") from problem
+        except OSError as error:
+            raise CommandError(f"{name}: {error.strerror or error}") from error
+
+    def _maker(self, shown: str, columns: Sequence[str]) -> Callable[[Any], Any]:
+        from ottla.client.errors import InvalidArgumentError
+        from ottla.ops.record_fields import FieldFormat
+
+        try:
+            return FieldFormat(self._lines, columns, self._fields.key_column, is_typed=self._fields.is_typed).record
+        except InvalidArgumentError as problem:
+            raise CommandError(f"{shown}{' 1' if shown.endswith('line') else ''}: {problem}") from problem
+
+    def _send_rows(self, shown: str, rows: Sequence[tuple[int, Any]], make: Callable[[Any], Any]) -> None:
+        """Send a record for each row; those before one that cannot be a record are sent."""
+        from ottla.client.errors import InvalidArgumentError
+
+        records: list[Any] = []
+        try:
+            for _, row in rows:
+                records.append(make(row))
+        except InvalidArgumentError as problem:
+            self._sending.send(records, [f"{shown} {number}" for number, _ in rows])
+            raise CommandError(f"{shown} {rows[len(records)][0]}: {problem}") from problem
+        self._sending.send(records, [f"{shown} {number}" for number, _ in rows])
 
 
 class _Attentive:

@@ -21,6 +21,10 @@ class Progress:
         self._next_s = time.monotonic() + EVERY_S
         self._is_shown = False
 
+    def switch_off(self) -> None:
+        """Show nothing, where a person types at the same terminal."""
+        self._is_on = False
+
     def show(self) -> None:
         """Write the line, if it is time."""
         if self._is_on and time.monotonic() >= self._next_s:
