@@ -7,20 +7,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from ottla.cli.main import app
 from ottla.client.sync import Consumer, Producer
 from ottla.testing import Broker
+from support import command_line
 
 pytestmark = pytest.mark.spec("U2")
 
 TOPICS = {"orders": 3, "within": 3, "one": 1, "followed": 3, "interrupted": 3, "part": 3}
+#: The times of these records are long past.
+KEPT = {"log.retention.ms": -1}
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(TOPICS) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+    with Broker(TOPICS, settings=KEPT) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(1_200):
             producer.send(
                 "orders", b"v%d" % number, b"k", partition=number % 3, timestamp=number, headers=[("h", None)]
@@ -31,7 +33,7 @@ def broker() -> Iterator[Broker]:
 
 
 def ottla(broker: Broker, *arguments: str) -> Result:
-    return CliRunner().invoke(app, [*arguments, "-b", broker.bootstrap_servers])
+    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers)
 
 
 def records(broker: Broker, topic: str) -> list[Any]:
@@ -49,7 +51,7 @@ def test_within_a_cluster(broker: Broker) -> None:
 
 
 def test_between_clusters(broker: Broker) -> None:
-    with Broker({"orders": 3}) as other:
+    with Broker({"orders": 3}, settings=KEPT) as other:
         done = ottla(broker, "copy", "orders", "orders", "--to-bootstrap-server", other.bootstrap_servers)
         assert done.exit_code == 0, done.output
         assert records(other, "orders") == records(broker, "orders")

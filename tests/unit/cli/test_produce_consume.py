@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from ottla.cli.command import CommandError
-from ottla.cli.main import app
 from ottla.cli.record_options import client_settings, parse_partitions, parse_position
 from ottla.client.sync import Consumer
 from ottla.ops.topic_reading import Position, PositionType
 from ottla.testing import Broker
+from support import command_line
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -32,7 +32,7 @@ def broker() -> Iterator[Broker]:
 
 
 def ottla(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> Result:
-    return CliRunner().invoke(app, [*arguments, "-b", broker.bootstrap_servers], input=stdin)
+    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers, stdin=stdin)
 
 
 def shown(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> bytes:

@@ -10,21 +10,26 @@ from typing import Any
 import pyarrow
 import pytest
 from pyarrow import parquet
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from ottla.cli.main import app
 from ottla.client.sync import Producer
 from ottla.testing import Broker
+from support import command_line
 
 pytestmark = pytest.mark.spec("U2")
 
 TOPICS = ("source", "again", "flat", "typed", "shown", "parquet", "tables", "refused")
 HEADERS = [("h", b"\xff"), ("h", None), ("t", "é".encode())]
+#: The times of these records are long past.
+KEPT = {"log.retention.ms": -1}
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(dict.fromkeys(TOPICS, 1)) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+    with (
+        Broker(dict.fromkeys(TOPICS, 1), settings=KEPT) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
         producer.send("source", b'a "quoted",\nvalue', b"k", timestamp=1_000, headers=HEADERS)
         producer.send("source", b"", None, timestamp=2_000)
         producer.send("source", None, b"", timestamp=3_000)
@@ -37,7 +42,7 @@ def broker() -> Iterator[Broker]:
 
 
 def ottla(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> Result:
-    return CliRunner().invoke(app, [*arguments, "-b", broker.bootstrap_servers], input=stdin)
+    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers, stdin=stdin)
 
 
 def shown(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> bytes:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from ottla.cli.main import app
 from ottla.client.sync import Producer
 from ottla.ops import record_search, topic_reading
 from ottla.testing import Broker
+from support import command_line
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -33,7 +33,7 @@ def broker() -> Iterator[Broker]:
 
 
 def ottla(broker: Broker, *arguments: str) -> Result:
-    return CliRunner().invoke(app, [*arguments, "-b", broker.bootstrap_servers])
+    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers)
 
 
 @pytest.mark.parametrize("is_plain", [False, True], ids=["arrow", "plain"])
