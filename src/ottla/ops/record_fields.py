@@ -109,10 +109,7 @@ class FieldFormat:
             raise InvalidArgumentError(f"{len(fields)} fields, where the first row names {len(self._columns)} columns")
         lines = self._lines
         row = dict(zip(self._columns, fields, strict=True))
-        if self._of_value:
-            value = self._object(row)
-        else:
-            value = self._octets("value", row.get("value"), lines.value_encoding)
+        value = self._object(row) if self._of_value else self._octets("value", row.get("value"), lines.value_encoding)
         key = self._octets(self._key_column, row.get(self._key_column), lines.key_encoding)
         return ProducerRecord(
             lines.topic,

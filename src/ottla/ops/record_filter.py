@@ -13,7 +13,7 @@ from ottla.records.extras import require_extra
 Bytes = bytes | None
 
 #: In JMESPath's sense; the number 0 is true.
-_FALSE: Final = ("", [], {})
+_FALSE: Final[tuple[Any, ...]] = ("", [], {})
 _BEGINS_JSON: Final = (b"{", b"[")
 FIELDS: Final = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 #: Types of nodes whose other children look into what the first one finds.
