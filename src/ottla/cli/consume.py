@@ -15,7 +15,7 @@ from ottla.cli.command import Command, CommandError
 from ottla.cli.options import ClusterOptions
 from ottla.cli.progress import Progress
 from ottla.cli.record_options import ClientConfig, ClientProperties, Partitions, client_settings, parse_partitions
-from ottla.cli.record_output import Columns, KeyFormat, KeySeparator, Null, OutputFormat, Shape, Template, ValueFormat
+from ottla.cli.record_output import Columns, KeyFormat, KeySeparator, Null, RecordLayout, Shape, Template, ValueFormat
 from ottla.cli.record_reading import (
     BEGINNING,
     END,
@@ -50,7 +50,7 @@ Count = Annotated[
 Group = Annotated[
     str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit what was written out.")
 ]
-Format = Annotated[OutputFormat, typer.Option("--format", help="How records are shown, beside --json and --template.")]
+Format = Annotated[RecordLayout, typer.Option("--format", help="How records are shown, beside --json and --template.")]
 To = Annotated[
     str | None,
     typer.Option(metavar="FILE.parquet", help="Write the records to a new Parquet file; needs pyarrow."),
@@ -80,7 +80,7 @@ def consume(
     partitions: Partitions = None,
     group: Group = None,
     template: Template = None,
-    output_format: Format = OutputFormat.text,
+    output_format: Format = RecordLayout.text,
     columns: Columns = None,
     to: To = None,
     key_separator: KeySeparator = None,
@@ -163,8 +163,8 @@ def _sink(shape: Shape, to: str | None, group: str | None) -> AbstractContextMan
     if Path(to).exists():
         raise CommandError(f"--to {to}: it is there already; remove it, or name another file")
     if not Path(to).parent.is_dir():
-        raise CommandError(f"--to {to}: there is no directory {Path(to).parent}")
-    if shape.template is not None or shape.key_separator is not None or shape.output_format is not OutputFormat.text:
+        raise CommandError(f"--to {to}: the directory {Path(to).parent} does not exist")
+    if shape.template is not None or shape.key_separator is not None or shape.output_format is not RecordLayout.text:
         raise CommandError("--to writes columns; leave --template, --key-separator and --format out")
     if not {shape.key_format, shape.value_format} <= {TextFormat.AUTO, TextFormat.TEXT}:
         raise CommandError("--to writes keys and values as bytes, or by --key-format text and --value-format text")

@@ -94,7 +94,7 @@ def copy(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is copied, and how."""
+    """The two topics, and how records are copied."""
 
     source: str
     target: str

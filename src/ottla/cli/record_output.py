@@ -42,7 +42,7 @@ KeyFormat = Annotated[TextFormat, typer.Option(help="How keys are shown.")]
 ValueFormat = Annotated[TextFormat, typer.Option(help="How values are shown.")]
 
 
-class OutputFormat(StrEnum):
+class RecordLayout(StrEnum):
     """How records are shown: as text, or as rows of CSV under a row with the columns' names."""
 
     text = "text"
@@ -59,14 +59,14 @@ class Shape:
     key_format: TextFormat
     value_format: TextFormat
     as_json: bool
-    output_format: OutputFormat = OutputFormat.text
+    output_format: RecordLayout = RecordLayout.text
     columns: str | None = None
 
     def head(self) -> bytes:
-        """What stands before the records."""
+        """Bytes before the records: the row of CSV that names the columns."""
         from ottla.ops.record_fields import csv_row
 
-        return csv_row(self._columns()) if self.output_format is OutputFormat.csv else b""
+        return csv_row(self._columns()) if self.output_format is RecordLayout.csv else b""
 
     def show(self) -> Callable[[ConsumerRecord[Any, Any]], bytes]:
         """Function that shows a record on standard output. Raises CommandError, InvalidArgumentError."""
@@ -78,7 +78,7 @@ class Shape:
                 f"--null {self.null} takes a text; write -Z NULL, or --null={self.null} if {self.null} is meant"
             )
         key_format, value_format = self.key_format, self.value_format
-        if self.output_format is OutputFormat.csv:
+        if self.output_format is RecordLayout.csv:
             return self._show_csv()
         if self.columns is not None:
             raise CommandError("--columns goes with --format csv; --template chooses fields of text")

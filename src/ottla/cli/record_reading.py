@@ -1,4 +1,4 @@
-"""What commands share that read topics without a group: options, settings, the reader, and what keeps records away."""
+"""Reading topics without a group, for several commands: options, settings, the reader, what keeps records away."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class Sending:
 
 
 def places_of(rows: Sequence[Mapping[str, int]]) -> str:
-    """Where records were written: `: partition 0 offsets 0 to 3`; empty where there are many partitions, or none."""
+    """`: partition 0 offsets 0 to 3` and so on; empty where there are many partitions, or none."""
     return f": {', '.join(map(_place, rows))}" if 0 < len(rows) <= MOST_PLACES else ""
 
 

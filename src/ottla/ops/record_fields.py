@@ -101,7 +101,7 @@ class FieldFormat:
                 "columns that are fields of its value"
             )
         if key_column is not None and key_column not in columns:
-            raise InvalidArgumentError(f"there is no column {key_column}; {there_are}")
+            raise InvalidArgumentError(f"a column {key_column} is not there; {there_are}")
 
     def record(self, fields: Sequence[Any]) -> ProducerRecord[Bytes, Bytes]:
         """Record of a row: texts, bytes, or what Parquet has."""

@@ -60,7 +60,7 @@ def _parsed(expression: str) -> Any:
     except ParseError as problem:
         at = problem.lex_position or 0
         raise InvalidArgumentError(
-            f"{_marked(expression, at)}: it is no JMESPath from there; numbers stand in backticks and texts in single "
+            f"{_marked(expression, at)}: from there it is not JMESPath; numbers stand in backticks and texts in single "
             "quotes: value.count > `3` && key == 'a'"
         ) from None
     except JMESPathError as problem:

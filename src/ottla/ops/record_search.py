@@ -27,7 +27,7 @@ SEARCHED_ROWS: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is searched for: bytes, or a regular expression, in keys, in values, or in both."""
+    """A thing that is searched for: bytes, or a regular expression, in keys, in values, or in both."""
 
     what: bytes | re.Pattern[bytes]
     in_keys: bool = True

@@ -120,7 +120,7 @@ class TopicReader:
             self._consumer.seek(each, starts[each])
 
     def reached(self) -> dict[TopicPartition, tuple[int, int, int]]:
-        """Where each partition that has an end began, where its reading is, and where it ends."""
+        """The start of each partition that has an end, the offset that its reading has reached, and its end."""
         ends = self._ends or {}
         found = {each: (start, max(start, ends[each])) for each, start in self._starts.items() if each in ends}
         return {each: (start, self._reached.get(each, start), end) for each, (start, end) in found.items()}

@@ -180,7 +180,7 @@ def test_records_are_filtered(broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("consume orders --filter value.n>3", "--filter value.n>3: character 9, '3': it is no JMESPath from there"),
+        ("consume orders --filter value.n>3", "--filter value.n>3: character 9, '3': from there it is not JMESPath"),
         ("consume nope -e", "topic nope does not exist"),
         ("consume orders -p 7 -e", "topic orders has no partition 7; its partitions are 0 to 2"),
         ("consume orders -p x", "--partition x: expected numbers with commas between"),

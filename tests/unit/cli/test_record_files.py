@@ -148,7 +148,7 @@ def test_a_row_that_cannot_be_a_record_is_named(broker: Broker, text: str, messa
         ("consume source --format csv --columns key,key", "expected names with commas between, each once"),
         ("consume source --to x.csv", "--to x.csv: the name of a Parquet file ends with .parquet; `> x.csv` takes"),
         ("consume source --to THERE.parquet", "THERE.parquet: it is there already"),
-        ("consume source --to /nowhere/x.parquet", "there is no directory /nowhere"),
+        ("consume source --to /nowhere/x.parquet", "the directory /nowhere does not exist"),
         ("consume source --to NEW.parquet -g g", "leave --group or --to out"),
         ("consume source --to NEW.parquet --value-format hex", "--to writes keys and values as bytes"),
         ("consume source -o 0 -e --to NEW.parquet --value-format text", "source-0 offset 3: its value is not UTF-8"),
