@@ -64,6 +64,18 @@ def test_records_go_round(served: RunningBroker, unique: str) -> None:
     assert ottla(served, "consume", unique, "-o", "@2000", "-e", "-f", r"%o %S\n") == "1 0\n2 3\n"
 
 
+def test_records_are_searched_copied_and_counted(served: RunningBroker, unique: str, tmp_path: Path) -> None:
+    ottla(served, "produce", unique, "--format", "csv", "--key-column", "id", stdin="id,city\n1,Oslo\n2,Rome\n")
+    assert ottla(served, "search", unique, "Rome", "-f", r"%o %k\n") == "1 2\n"
+    assert ottla(served, "consume", unique, "-o", "0", "-e", "--filter", "value.city == 'Oslo'", "-f", "%k") == "1"
+    copied, path = f"{unique}-copy", str(tmp_path / "copy.parquet")
+    ottla(served, "topic", "create", copied, "-p", "1")
+    assert ottla(served, "copy", unique, copied).startswith(f"2 records copied from {unique} to {copied}")
+    assert ottla(served, "topic", "count", copied, "--exact") == f"{copied}: 2 records\n"
+    ottla(served, "consume", copied, "-o", "0", "-e", "--to", path)
+    assert ottla(served, "produce", copied, "--format", "parquet", path).endswith("partition 0 offsets 2 to 3\n")
+
+
 @pytest.mark.needs_kcat
 def test_kcat_writes_and_reads_the_same(served: RunningBroker, unique: str) -> None:
     kcat = [str(kcat_executable()), "-b", served.bootstrap, "-t", unique]

@@ -14,6 +14,7 @@ from ottla.cli.broker.commands import app as broker
 from ottla.cli.cluster.commands import app as cluster
 from ottla.cli.config.commands import app as config_app
 from ottla.cli.consume import consume
+from ottla.cli.copy import copy
 from ottla.cli.demo import demo
 from ottla.cli.doctor import doctor
 from ottla.cli.group.commands import app as group
@@ -26,6 +27,7 @@ from ottla.cli.profile.commands import profile
 from ottla.cli.reassign.commands import app as reassign
 from ottla.cli.rebalance.commands import app as rebalance
 from ottla.cli.replica.commands import app as replica
+from ottla.cli.search import search
 from ottla.cli.top import top
 from ottla.cli.topic.commands import app as topic
 from ottla.cli.znodes import get, ls, tree
@@ -218,6 +220,8 @@ cluster_command(app)(produce)
 cluster_command(app)(consume)
 cluster_command(app)(top)
 cluster_command(app)(doctor)
+cluster_command(app)(search)
+cluster_command(app)(copy)
 app.command()(demo)
 app.command()(backfill)
 app.command()(profile)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
-import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,29 +18,57 @@ import typer
 from ottla.cli.command import Command, CommandError
 from ottla.cli.options import ClusterOptions
 from ottla.cli.record_options import ClientConfig, ClientProperties, Encoding, client_settings
+from ottla.cli.sending import Rate, Sending, places_of
 from ottla.cli.terminal import Terminal, count, write_json
 
 if TYPE_CHECKING:
-    from ottla.client.producer.bulk_future import BulkFuture
-    from ottla.client.sync import Producer
     from ottla.ops.record_lines import RecordFormat
 
 COMMAND = Command("ottla produce")
 STDIN: Final = "-"
-#: Lists of lines whose records are not acknowledged yet.
-MOST_PENDING: Final = 64
-#: Partitions that the report names.
-MOST_PLACES: Final = 4
-#: Records that a rate above it sends at a time are a tenth of a second's.
-RATE_SLICES: Final = 10
+#: While input has yet to come, records under way are looked at that often, s.
+LOOK_S: Final = 0.1
 
 
 class InputFormat(StrEnum):
-    """Unit that becomes a record: a line, a line of JSON with the record's fields, or a whole file."""
+    """Unit that becomes a record: a line, a line of JSON with the record's fields, a row, or a whole file."""
 
     text = "text"
     json = "json"
+    csv = "csv"
+    parquet = "parquet"
     file = "file"
+
+
+Format = Annotated[
+    InputFormat,
+    typer.Option(
+        "--format",
+        help="text: each line is a value. json: each line is an object with key, value, headers and timestamp, as "
+        "`ottla consume --json` writes it. csv, parquet: columns have these names, or are fields of a value that is "
+        "JSON. file: each file is a value.",
+    ),
+]
+KeySeparator = Annotated[
+    str | None, typer.Option("--key-separator", "-K", help=r"Lines are a key, this text (\t), and a value.")
+]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="The key of records whose line has none.")]
+KeyColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="With --format csv and parquet: the column that is the key [key].")
+]
+Typed = Annotated[
+    bool,
+    typer.Option("--typed", help="With --format csv: fields of values that are numbers, true or false stay such."),
+]
+Null = Annotated[str | None, typer.Option("--null", "-Z", help="A key or value that is this text is null [none is].")]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; repeatable."),
+]
+Partition = Annotated[int | None, typer.Option("--partition", "-p", help="The partition [chosen by the key].", min=0)]
+KeepPartition = Annotated[
+    bool, typer.Option("--keep-partition", help="With --format json, csv, parquet: the partition that each row says.")
+]
 
 
 def produce(
@@ -50,35 +77,19 @@ def produce(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILE]...", help="Files [standard input, or -].")
     ] = None,
-    input_format: Annotated[
-        InputFormat,
-        typer.Option(
-            "--format",
-            help="text: each line is a value. json: each line is an object with key, value, headers and timestamp, as "
-            "`ottla consume --json` writes it. file: each file is a value.",
-        ),
-    ] = InputFormat.text,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help=r"Lines are a key, this text (\t), and a value.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of records whose line has none.")] = None,
-    null: Annotated[
-        str | None, typer.Option("--null", "-Z", help="A key or value that is this text is null [none is].")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; repeatable."),
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="The partition [chosen by the key].", min=0)
-    ] = None,
-    keep_partition: Annotated[
-        bool, typer.Option("--keep-partition", help="With --format json: the partition that each line says.")
-    ] = False,
+    input_format: Format = InputFormat.text,
+    key_separator: KeySeparator = None,
+    key: Key = None,
+    key_column: KeyColumn = None,
+    is_typed: Typed = False,
+    null: Null = None,
+    header: HeaderOption = None,
+    partition: Partition = None,
+    keep_partition: KeepPartition = False,
     key_format: Annotated[Encoding, typer.Option(help="How keys are written in lines.")] = Encoding.text,
     value_format: Annotated[Encoding, typer.Option(help="How values are written in lines.")] = Encoding.text,
     acks: Annotated[str | None, typer.Option(help="Who acknowledges: all, 1 or 0 [all].")] = None,
-    rate: Annotated[float | None, typer.Option(help="At most that many records a second.", min=0.01)] = None,
+    rate: Rate = None,
     config: ClientConfig = None,
     properties: ClientProperties = None,
 ) -> None:
@@ -89,12 +100,12 @@ def produce(
 
     Examples: `echo hello | ottla produce greetings`, `ottla produce orders -K '\t' orders.tsv`.
     """
-    fields = _LineFields(key, key_separator, null, key_format, value_format)
+    fields = _LineFields(input_format, key, key_separator, key_column, is_typed, null, key_format, value_format)
 
     def work() -> int:
         from ottla.client.sync import Producer
 
-        lines = _record_format(topic, input_format, fields, partition, header or (), keep_partition=keep_partition)
+        lines = _record_format(topic, fields, partition, header or (), keep_partition=keep_partition)
         # A topic that is not there is looked for that long.
         settings = {"max.block.ms": str(round(shared.timeout_s * 1000))}
         settings |= client_settings(shared, config or (), properties)
@@ -102,8 +113,11 @@ def produce(
         if acks is not None:
             settings["acks"] = acks
         with Producer(settings) as producer:
-            sending = _Sending(producer, lines, rate)
-            sending.send_all(files or [STDIN], whole=input_format is InputFormat.file)
+            sending = Sending(COMMAND, producer, rate)
+            source = _Input(sending, lines, fields)
+            with sending.whole():
+                for name in files or [STDIN]:
+                    source.send(name)
         return _report(topic, sending, as_json=shared.as_json)
 
     from ottla.client.errors import ClientError
@@ -115,16 +129,23 @@ def produce(
 class _LineFields:
     """Keys and values of lines, by the options."""
 
+    input_format: InputFormat
     key: str | None
     separator: str | None
+    key_column: str | None
+    is_typed: bool
     null: str | None
     key_format: Encoding
     value_format: Encoding
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether rows have columns with names."""
+        return self.input_format in (InputFormat.csv, InputFormat.parquet)
+
 
 def _record_format(
     topic: str,
-    input_format: InputFormat,
     fields: _LineFields,
     partition: int | None,
     headers: Sequence[str],
@@ -136,12 +157,18 @@ def _record_format(
     from ottla.ops.record_rows import decoded
     from ottla.ops.record_templates import separator
 
+    input_format = fields.input_format
     rows = input_format is InputFormat.json
-    if keep_partition and not rows:
-        raise CommandError("--keep-partition goes with --format json, whose lines say a partition")
+    if keep_partition and not rows and not fields.has_columns:
+        raise CommandError("--keep-partition goes with --format json, csv and parquet, whose rows say a partition")
+    if fields.key_column is not None and not fields.has_columns:
+        raise CommandError("--key-column goes with --format csv and parquet, whose columns have names")
+    if fields.is_typed and input_format is not InputFormat.csv:
+        raise CommandError("--typed goes with --format csv, whose fields are texts")
     if fields.separator is not None and input_format is not InputFormat.text:
         raise CommandError(
-            "--key-separator goes with --format text; a line of JSON says its key, and --key that of a file"
+            "--key-separator goes with --format text; a line of JSON says its key, a column may be it, and --key is "
+            "that of a file"
         )
     if input_format is InputFormat.file:
         _refuse_with("--format file, whose values are the files' bytes", fields)
@@ -182,131 +209,116 @@ def _header(text: str) -> tuple[str, bytes | None]:
     return name, _bytes(value)
 
 
-class _Sending:
-    """Sends lines, a list at a time; `written` has a row of counts and offsets for each partition."""
+class _Input:
+    """Sends what files have: lines, rows, or whole files."""
 
-    def __init__(self, producer: Producer[Any, Any], lines: RecordFormat, rate: float | None) -> None:
-        self.written: dict[int, dict[str, int]] = {}
-        self._producer = producer
+    def __init__(self, sending: Sending, lines: RecordFormat, fields: _LineFields) -> None:
+        self._sending = sending
         self._lines = lines
-        self._rate = rate
-        # Records that may be sent by now, by the rate.
-        self._due_s = time.monotonic()
-        # What was handed over and is not known to be written, with where each record stands.
-        self._pending: deque[tuple[BulkFuture, list[str]]] = deque()
-        self._failure = ""
+        self._fields = fields
 
-    @property
-    def record_count(self) -> int:
-        """Records that were acknowledged."""
-        return sum(row["records"] for row in self.written.values())
-
-    def send_all(self, files: Sequence[str], *, whole: bool) -> None:
-        """Send files and wait for all records. Raises CommandError with the place of the first that is refused."""
-        from ottla.client.errors import ClientError
-
-        problem: Exception | None = None
-        try:
-            try:
-                for name in files:
-                    with _opened(name) as stream:
-                        if whole:
-                            self._send([(name, self._lines.of_value(stream.read()))])
-                        else:
-                            self._send_lines(name, stream)
-            except (CommandError, ClientError) as error:
-                problem = error
-            self._settle()
-        except KeyboardInterrupt:
-            self._interrupted()
-            raise
-        if problem is not None or self._failure:
-            written = count(self.record_count, "record")
-            raise CommandError(f"{self._failure or problem}; written: {written}") from problem
-
-    def _interrupted(self) -> None:
-        """Wait for what was handed over; another interrupt ends that. Input that follows a file for ever ends so."""
-        waiting = sum(len(places) for _, places in self._pending)
-        if waiting:
-            COMMAND.report(f"waiting for {count(waiting, 'record')} that are under way; Ctrl-C again leaves them")
-        try:
-            self._settle()
-        finally:
-            left = sum(len(places) for _, places in self._pending)
-            unknown = f", not known: {count(left, 'record')}" if left else ""
-            failure = f"{self._failure}; " if self._failure else ""
-            COMMAND.report(f"{failure}interrupted; written: {count(self.record_count, 'record')}{unknown}")
-
-    def _send_lines(self, name: str, stream: BufferedReader) -> None:
-        from ottla.client.errors import InvalidArgumentError
+    def send(self, name: str) -> None:
+        """Send a file. Raises CommandError with the place of what is refused, ClientError."""
+        if name == STDIN and sys.stdin is not None and sys.stdin.isatty():
+            self._sending.progress.switch_off()
+        if self._fields.input_format is InputFormat.parquet:
+            self._send_parquet(name)
+            return
         from ottla.ops.record_lines import lines_of
 
+        with _opened(name) as stream:
+            if self._fields.input_format is InputFormat.file:
+                self._sending.send([self._lines.of_value(stream.read())], [name])
+                return
+            chunks = lines_of(_Attentive(stream, self._sending))
+            shown = "line" if name == STDIN else f"{name}, line"
+            if self._fields.input_format is InputFormat.csv:
+                self._send_csv(name, shown, chunks)
+            else:
+                self._send_lines(shown, chunks)
+
+    def _send_lines(self, shown: str, chunks: Iterator[list[bytes]]) -> None:
         number = 0
-        shown = "line" if name == STDIN else f"{name}, line"
-        for lines in lines_of(stream):
-            records: list[tuple[str, Any]] = []
-            try:
-                for line in lines:
-                    number += 1
-                    if line or not self._lines.rows:
-                        records.append((f"{shown} {number}", self._lines.record(line)))
-            except InvalidArgumentError as problem:
-                self._send(records)
-                raise CommandError(f"{shown} {number}: {problem}") from problem
-            self._send(records)
+        for lines in chunks:
+            numbered = [(number + at, line) for at, line in enumerate(lines, 1)]
+            number += len(lines)
+            if self._lines.rows:
+                numbered = [each for each in numbered if each[1]]
+            self._send_rows(shown, numbered, self._lines.record)
 
-    def _send(self, records: list[tuple[str, Any]]) -> None:
-        from ottla.client.errors import InvalidArgumentError, RecordTooLargeError
-        from ottla.client.producer.bulk_future import BulkFuture
+    def _send_csv(self, name: str, shown: str, chunks: Iterator[list[bytes]]) -> None:
+        from ottla.client.errors import InvalidArgumentError
+        from ottla.ops.record_fields import csv_rows
 
-        size = max(1, len(records) if self._rate is None else int(self._rate / RATE_SLICES))
-        for at in range(0, len(records), size):
-            piece = records[at : at + size]
-            self._keep_rate(len(piece))
-            future = BulkFuture()
-            self._pending.append((future, [place for place, _ in piece]))
-            try:
-                self._producer.send_many([record for _, record in piece], into=future)
-            except (InvalidArgumentError, RecordTooLargeError) as problem:
-                raise CommandError(f"{piece[future.count][0]}: {problem}") from problem
-            while self._pending and (len(self._pending) > MOST_PENDING or self._pending[0][0].done()):
-                self._settle_first()
-            if self._failure:
-                raise CommandError(self._failure)
-
-    def _keep_rate(self, records: int) -> None:
-        """Wait until that many records may be sent; time without input gives no more of them."""
-        if self._rate is None:
-            return
-        now_s = time.monotonic()
-        time.sleep(max(0.0, self._due_s - now_s))
-        self._due_s = max(self._due_s, now_s) + records / self._rate
-
-    def _settle(self) -> None:
-        while self._pending:
-            self._settle_first()
-
-    def _settle_first(self) -> None:
-        """Wait for the oldest records under way; the first that is not acknowledged is kept as `_failure`."""
-        from ottla.client.errors import DeliveryError
-
-        future, places = self._pending[0]
+        make: Callable[[Any], Any] | None = None
         try:
-            ranges = future.result()
-        except DeliveryError as problem:
-            ranges = future.delivered()
-            first = future.first_failure()
-            where = "" if first is None else f"{places[first.place]}: "
-            self._failure = self._failure or f"{where}{problem}"
-        self._pending.popleft()
-        for each in ranges:
-            row = self.written.setdefault(
-                each.partition,
-                {"partition": each.partition, "records": 0, "first_offset": each.start, "last_offset": -1},
-            )
-            row["records"] += each.record_count
-            row["last_offset"] = max(row["last_offset"], each.end - 1)
-            row["first_offset"] = min(row["first_offset"], each.start)
+            for rows in csv_rows(chunks):
+                if make is None:
+                    make = self._maker(shown, rows.pop(0)[1])
+                self._send_rows(shown, rows, make)
+        except InvalidArgumentError as problem:
+            raise CommandError(f"{'' if name == STDIN else f'{name}, '}{problem}") from problem
+
+    def _send_parquet(self, name: str) -> None:
+        from ottla.client.errors import InvalidArgumentError
+
+        COMMAND.require("--format parquet", ["pyarrow"], "arrow")
+        from ottla.ops.record_parquet import ParquetRecords
+
+        if name == STDIN:
+            raise CommandError("--format parquet reads files, not standard input; name one")
+        try:
+            source = ParquetRecords(name)
+            make, number = self._maker(name, source.columns), 0
+            for rows in source:
+                self._send_rows(f"{name}, row", list(enumerate(rows, number + 1)), make)
+                number += len(rows)
+        except InvalidArgumentError as problem:
+            raise CommandError(f"{name}: {problem}") from problem
+        except OSError as error:
+            raise CommandError(f"{name}: {error.strerror or error}") from error
+
+    def _maker(self, shown: str, columns: Sequence[str]) -> Callable[[Any], Any]:
+        from ottla.client.errors import InvalidArgumentError
+        from ottla.ops.record_fields import FieldFormat
+
+        try:
+            return FieldFormat(self._lines, columns, self._fields.key_column, is_typed=self._fields.is_typed).record
+        except InvalidArgumentError as problem:
+            raise CommandError(f"{shown}{' 1' if shown.endswith('line') else ''}: {problem}") from problem
+
+    def _send_rows(self, shown: str, rows: Sequence[tuple[int, Any]], make: Callable[[Any], Any]) -> None:
+        """Send a record for each row; those before one that cannot be a record are sent."""
+        from ottla.client.errors import InvalidArgumentError
+
+        records: list[Any] = []
+        try:
+            for _, row in rows:
+                records.append(make(row))
+        except InvalidArgumentError as problem:
+            self._sending.send(records, [f"{shown} {number}" for number, _ in rows])
+            raise CommandError(f"{shown} {rows[len(records)][0]}: {problem}") from problem
+        self._sending.send(records, [f"{shown} {number}" for number, _ in rows])
+
+
+class _Attentive:
+    """A stream that, while it waits for more, sees what becomes of the records that are under way."""
+
+    def __init__(self, stream: BufferedReader, sending: Sending) -> None:
+        self._stream = stream
+        self._sending = sending
+
+    def read1(self, size: int, /) -> bytes:
+        """Read what there is. Raises CommandError as soon as a record is refused."""
+        while not self._sending.settle_done() and not self._is_ready():
+            pass
+        return self._stream.read1(size)
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(select.select([self._stream], [], [], LOOK_S)[0])
+        except (OSError, ValueError):  # no file of the system, or one that cannot be waited for
+            return True
 
 
 @contextmanager
@@ -327,18 +339,11 @@ def _opened(name: str) -> Iterator[BufferedReader]:
         raise CommandError(f"{name}: {error.strerror}") from error
 
 
-def _report(topic: str, sending: _Sending, *, as_json: bool) -> int:
-    rows = [sending.written[partition] for partition in sorted(sending.written)]
+def _report(topic: str, sending: Sending, *, as_json: bool) -> int:
+    rows = sending.report_rows()
     if as_json:
         write_json({"topic": topic, "records": sending.record_count, "partitions": rows})
-        return 0
-    where = f": {', '.join(map(_place, rows))}" if 0 < len(rows) <= MOST_PLACES else ""
-    Terminal.standard_output().line(f"{count(sending.record_count, 'record')} written to {topic}{where}")
+    else:
+        written = f"{count(sending.record_count, 'record')} written to {topic}{places_of(rows)}"
+        Terminal.standard_output().line(written)
     return 0
-
-
-def _place(row: Mapping[str, int]) -> str:
-    first, last = row["first_offset"], row["last_offset"]
-    if first < 0:
-        return f"partition {row['partition']}"
-    return f"partition {row['partition']} offset{f's {first} to {last}' if last > first else f' {first}'}"

@@ -70,7 +70,7 @@ def record_of_row(topic: str, row: object, *, keep_partition: bool = False) -> P
         _bytes_of(row, "key"),
         _number(row, "partition") if keep_partition else None,
         _number(row, "timestamp"),
-        _headers(row.get("headers")),
+        headers_of(row.get("headers")),
     )
 
 
@@ -133,7 +133,8 @@ def _number(row: Mapping[str, Any], name: str) -> int | None:
     raise InvalidArgumentError(f"{name} is a whole number{unit}, not {_shown(value)}")
 
 
-def _headers(headers: object) -> list[tuple[str, Bytes]]:
+def headers_of(headers: object) -> list[tuple[str, Bytes]]:
+    """Headers of a row: a list as `record_row` makes it, an object of names and texts, or None."""
     if headers is None:
         return []
     if isinstance(headers, dict):

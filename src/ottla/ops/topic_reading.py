@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -72,7 +72,7 @@ class TopicReader:
 
     An end by its number may be one that has yet to come. `on_wait` is called where no records came.
     `partitions`: only these numbers; None: all, and new ones when the consumer's metadata are read again
-    (`metadata.max.age.ms`).
+    (`metadata.max.age.ms`). `poll`, in place of the consumer's, may leave records out.
     """
 
     def __init__(
@@ -82,8 +82,10 @@ class TopicReader:
         partitions: Sequence[int] | None,
         stall_s: float,
         on_wait: Callable[[], None],
+        poll: Callable[[int], Iterable[ConsumerRecord[Bytes, Bytes]]] | None = None,
     ) -> None:
         self._consumer = consumer
+        self._poll = consumer.poll if poll is None else poll
         self._topics = topics
         self._numbers = partitions
         self._stall_s = stall_s
@@ -91,7 +93,9 @@ class TopicReader:
         self._ends: dict[TopicPartition, int] | None = None
         # First offsets that the logs do not have yet: records before them are passed over.
         self._firsts: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
         self._positions: dict[TopicPartition, int] = {}
+        self._reached: dict[TopicPartition, int] = {}
         self._moved_s = monotonic_s()
         self._waits_for_new_records = False
 
@@ -102,7 +106,7 @@ class TopicReader:
             there = [each.partition for each in self._consumer.partitions_for(topic)]
             partitions += chosen_partitions(topic, there, self._numbers)
         log_starts, log_ends = self._consumer.beginning_offsets(partitions), self._consumer.end_offsets(partitions)
-        starts = self._offsets_of(start, log_starts, log_ends)
+        self._starts = starts = self._offsets_of(start, log_starts, log_ends)
         if until is not None:
             self._ends = self._offsets_of(until, log_starts, log_ends)
             if until.type is PositionType.OFFSET:
@@ -115,9 +119,20 @@ class TopicReader:
         for each in partitions:
             self._consumer.seek(each, starts[each])
 
+    def reached(self) -> dict[TopicPartition, tuple[int, int, int]]:
+        """The start of each partition that has an end, the offset that its reading has reached, and its end."""
+        ends = self._ends or {}
+        found = {each: (start, max(start, ends[each])) for each, start in self._starts.items() if each in ends}
+        return {each: (start, self._reached.get(each, start), end) for each, (start, end) in found.items()}
+
+    def passed(self) -> tuple[int, int]:
+        """Offsets that were passed, and all from the starts to the ends; compaction may have left fewer records."""
+        found = self.reached().values()
+        return sum(at - start for start, at, _ in found), sum(end - start for start, _, end in found)
+
     def __iter__(self) -> Iterator[Records]:
         while self._consumer.assignment():
-            records = list(self._consumer.poll(POLL_MS))
+            records = list(self._poll(POLL_MS))
             if self._firsts:
                 firsts = self._firsts
                 records = [
@@ -149,6 +164,7 @@ class TopicReader:
     def _leave_finished(self, ends: Mapping[TopicPartition, int]) -> None:
         """Leave partitions that were read to their end. Raises ClientTimeoutError if none moves for `stall_s`."""
         positions = {each: self._consumer.position(each) for each in self._consumer.assignment()}
+        self._reached |= {each: min(at, ends[each]) for each, at in positions.items()}
         now_s = monotonic_s()
         if positions != self._positions or self._waits_for_new_records:
             self._positions, self._moved_s = positions, now_s

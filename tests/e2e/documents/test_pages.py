@@ -26,18 +26,10 @@ PAGES = {
     "docs/profiles.md": [],
     "docs/what-people-ask.md": [],
     **{f"docs/tour/{page.name}": [] for page in sorted((PROJECT / "docs" / "tour").glob("[0-9]*.md"))},
+    "docs/tour/17-one-stream-three-pipelines.md": [pytest.mark.needs_java],
     "docs/spark.md": [pytest.mark.needs_java],
     "docs/pipelines.md": [pytest.mark.needs_java],
     "docs/pipelines-lake.md": [pytest.mark.needs_java],
-    "docs/tour/10-the-controller.md": [],
-    "docs/tour/11-a-requests-way.md": [],
-    "docs/tour/12-the-zookeeper-consumer.md": [],
-    "docs/tour/13-its-three-defects.md": [],
-    "docs/tour/14-the-coordinator.md": [],
-    "docs/tour/15-failures-and-failover.md": [],
-    "docs/tour/16-who-gets-what.md": [],
-    "docs/tour/17-one-stream-three-pipelines.md": [pytest.mark.needs_java],
-    "docs/tour/18-from-the-draft-to-the-wire.md": [],
 }
 #: The pages about Spark start it several times, which takes minutes on a busy machine.
 WALK_TIMEOUT_S = 900

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from ottla.cli.command import CommandError
-from ottla.cli.main import app
 from ottla.cli.options import ClusterOptions
 from ottla.cli.record_options import client_settings, parse_partitions, parse_position
 from ottla.client.sync import Consumer
 from ottla.ops.topic_reading import Position, PositionType
 from ottla.testing import Broker
+from support import command_line
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -28,12 +28,12 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({"orders": 3, "lines": 1, "files": 1, "copy": 3, "read": 2, "grouped": 1}) as broker:
+    with Broker({"orders": 3, "lines": 1, "files": 1, "copy": 3, "read": 2, "grouped": 1, "filtered": 1}) as broker:
         yield broker
 
 
 def ottla(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> Result:
-    return CliRunner().invoke(app, [*arguments, "-b", broker.bootstrap_servers], input=stdin)
+    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers, stdin=stdin)
 
 
 def shown(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> bytes:
@@ -139,6 +139,19 @@ def test_a_record_that_the_broker_refuses_is_named(broker: Broker) -> None:
     assert read(broker, "small") == f"{lines[0]}\n{lines[2]}\n".encode()
 
 
+def test_a_refused_record_is_known_before_more_input_comes(broker: Broker) -> None:
+    made = ottla(broker, "topic", "create", "waiting", "-p", "1", "-c", "max.message.bytes=1000")
+    assert made.exit_code == 0, made.output
+    line = [sys.executable, "-m", "ottla", "produce", "waiting", "-b", broker.bootstrap_servers]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdin is not None
+        assert program.stderr is not None
+        program.stdin.write(b"x" * 5_000 + b"\n")
+        program.stdin.flush()
+        assert program.wait(60) == 2
+        assert program.stderr.read().startswith(b"ottla produce: line 1: 1 of 1 records were not acknowledged")
+
+
 def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
     shown(broker, "produce", "grouped", stdin="1\n2\n3\n4\n")
     of_group = ("consume", "grouped", "-g", "readers", "--from-beginning", "-n", "2")
@@ -151,9 +164,24 @@ def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
     assert committed.offset == 4
 
 
+def test_records_are_filtered(broker: Broker) -> None:
+    """A group commits what was passed over, too, and no more than what it has read."""
+    shown(broker, "produce", "filtered", "-p", "0", stdin='{"n": 1}\ntext\n{"n": 2}\n{"n": 3}\n{"n": 4}\n')
+    assert read(broker, "filtered", "--filter", "value.n >= `2` && offset < `4`") == b'{"n": 2}\n{"n": 3}\n'
+    done = ottla(broker, "consume", "filtered", "--from", "1", "-e", "--filter", "ends_with(value, 't')")
+    assert done.stdout_bytes == b"text\n"
+    assert done.stderr.startswith(
+        "ottla consume: --filter cannot be computed of filtered-0 offset 2 and perhaps others"
+    )
+    of_group = ("consume", "filtered", "-g", "filterers", "--from-beginning", "-n", "1", "-f", "%o", "--filter")
+    assert shown(broker, *of_group, "value.n > `1`") == b"2"
+    assert shown(broker, *of_group, "value.n > `3`") == b"4"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("consume orders --filter value.n>3", "--filter value.n>3: character 9, '3': from there it is not JMESPath"),
         ("consume nope -e", "topic nope does not exist"),
         ("consume orders -p 7 -e", "topic orders has no partition 7; its partitions are 0 to 2"),
         ("consume orders -p x", "--partition x: expected numbers with commas between"),

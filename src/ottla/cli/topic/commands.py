@@ -8,6 +8,7 @@ import typer
 
 from ottla.cli.options import ClusterOptions, Yes, cluster_command, make_app
 from ottla.cli.record_options import Partitions
+from ottla.cli.record_reading import BEGINNING, ReadCommitted, StartAtBeginning
 from ottla.cli.terminal import Terminal, write_json
 from ottla.cli.topic import COMMAND
 
@@ -256,6 +257,34 @@ def offsets(
     COMMAND.run_with_cluster(
         shared, lambda cluster: show_offsets(cluster, topics, partitions, at, as_json=shared.as_json)
     )
+
+
+@cluster_command(app)
+def count(
+    shared: ClusterOptions,
+    topics: Topics,
+    exact: Annotated[bool, typer.Option("--exact", help="Read the records and count them.")] = False,
+    start: StartAtBeginning = BEGINNING,
+    partitions: Partitions = None,
+    read_committed: ReadCommitted = False,
+) -> None:
+    """Count the records of topics, up to the end that they have now.
+
+    Without --exact it is the number of offsets, without reading: compaction, and transactions with their markers, leave
+    fewer records.
+
+    Examples: `ottla topic count orders --from 1h`, `ottla topic count orders --exact`.
+    """
+    from ottla.cli.topic.count import count_offsets, count_records
+    from ottla.client.errors import ClientError
+
+    if not exact:
+        if read_committed:
+            COMMAND.fail("--read-committed goes with --exact, which reads the records")
+        COMMAND.run_with_cluster(
+            shared, lambda cluster: count_offsets(cluster, topics, partitions, start, as_json=shared.as_json)
+        )
+    COMMAND.run(lambda: count_records(shared, topics, partitions, start, read_committed=read_committed), (ClientError,))
 
 
 @cluster_command(app, "delete-records")

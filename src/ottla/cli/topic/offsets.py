@@ -67,7 +67,7 @@ async def show_offsets(
     cluster: Cluster, topics: Sequence[str], partitions: str | None, at: str | None, *, as_json: bool
 ) -> int:
     """Show where the logs begin and end, and the offset of a place; returns the exit code."""
-    position = None if at is None else parse_position("--at", at, _now_ms())
+    position = None if at is None else parse_position("--at", at, now_ms())
     rows = await read_offsets(cluster, topics, parse_partitions(partitions), position)
     if as_json:
         for row in rows:
@@ -84,7 +84,7 @@ async def delete_records(
     cluster: Cluster, topic: str, partitions: str | None, before: str, *, yes: bool, as_json: bool
 ) -> int:
     """Show how many records would go, confirm, and delete them; returns the exit code."""
-    position = parse_position("--before", before, _now_ms())
+    position = parse_position("--before", before, now_ms())
     rows = await read_offsets(cluster, [topic], parse_partitions(partitions), position)
     if position.type is PositionType.OFFSET:
         for row in rows:
@@ -133,5 +133,6 @@ def _write(rows: Sequence[LogOffsets], deleted: dict[TopicPartition, int]) -> No
         write_json({**before, "deleted": row.partition in deleted})
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Milliseconds since 1970."""
     return int(time.time() * 1000)

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from ottla.cli.main import app
 from ottla.client.sync import Producer
 from ottla.testing import Broker
+from support import command_line
 
 pytestmark = pytest.mark.spec("U2", "L5")
 
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker({"orders": 2}) as broker:
+    with Broker({"orders": 2}, settings={"log.retention.ms": -1}) as broker:
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(5):
                 producer.send("orders", b"x", partition=0, timestamp=1_000 * number)
@@ -27,7 +27,7 @@ def broker() -> Iterator[Broker]:
 
 
 def ottla(broker: Broker, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["topic", *arguments, "-b", broker.bootstrap_servers])
+    return command_line.ottla("topic", *arguments, "-b", broker.bootstrap_servers)
 
 
 def rows(broker: Broker, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
@@ -52,6 +52,22 @@ def test_offsets_of_places(broker: Broker) -> None:
         ["orders", "0", "0", "5", "5", "3"],
         ["orders", "1", "0", "1", "1", "0"],
     ]
+
+
+def test_records_are_counted(broker: Broker) -> None:
+    assert ottla(broker, "count", "orders").stdout == (
+        "orders: at most 6 records, by the offsets; --exact reads and counts them\n"
+    )
+    assert ottla(broker, "count", "orders", "--exact", "--read-committed").stdout == "orders: 6 records\n"
+    of_partitions = [{"partition": 0, "records": 3}, {"partition": 1, "records": 1}]
+    (row,) = rows(broker, "count", "orders", "--exact", "--from", "@2000")
+    assert row == {"topic": "orders", "records": 4, "partitions": of_partitions}
+    (row,) = rows(broker, "count", "orders", "-p", "0", "--from", "-2")
+    assert row == {"topic": "orders", "offsets": 2, "partitions": [{"partition": 0, "offsets": 2}]}
+    assert ottla(broker, "count", "orders", "--exact", "--from", "end").stdout == "orders: 0 records\n"
+    for mistake in (["nope"], ["nope", "--exact"], ["orders", "--read-committed"], ["orders", "--exact", "-p", "9"]):
+        done = ottla(broker, "count", *mistake)
+        assert (done.exit_code, done.stdout, "Traceback" in done.stderr) == (2, "", False)
 
 
 def test_records_are_deleted_once_that_is_confirmed(broker: Broker) -> None:
@@ -84,9 +100,7 @@ def test_records_are_deleted_once_that_is_confirmed(broker: Broker) -> None:
     ],
 )
 def test_mistakes(broker: Broker, arguments: str, code: int, message: str) -> None:
-    made = CliRunner().invoke(
-        app, ["topic", "create", "compacted", "-c", "cleanup.policy=compact", "-b", broker.bootstrap_servers]
-    )
+    made = ottla(broker, "create", "compacted", "-c", "cleanup.policy=compact")
     assert made.exit_code == 0, made.output
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("compacted", b"x", b"k").result(60)

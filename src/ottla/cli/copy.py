@@ -1,0 +1,204 @@
+"""`ottla copy`: the records of a topic into another one, of the same cluster or another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.command import Command, CommandError
+from ottla.cli.options import ClusterOptions
+from ottla.cli.progress import passed_of
+from ottla.cli.record_options import ClientProperties, Partitions, client_settings, parse_partitions
+from ottla.cli.record_reading import (
+    BEGINNING,
+    END,
+    NEW_PARTITIONS_MS,
+    Filter,
+    StartAtBeginning,
+    UntilEnd,
+    reading_settings,
+    record_filter,
+    start_reading,
+)
+from ottla.cli.sending import MOST_PLACES, Rate, Sending, places_of
+from ottla.cli.terminal import Terminal, count, write_json
+
+if TYPE_CHECKING:
+    from ottla.client.sync import Producer
+    from ottla.ops.topic_reading import TopicReader
+    from ottla.records.consumed import ConsumerRecord
+
+COMMAND = Command("ottla copy")
+
+
+def copy(
+    shared: ClusterOptions,
+    source: Annotated[str, typer.Argument(metavar="SOURCE_TOPIC", help="The topic that is read.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET_TOPIC", help="The topic that is written.")],
+    to_servers: Annotated[
+        str | None,
+        typer.Option("--to-bootstrap-server", help="One or more host:port of the target's cluster [the source's]."),
+    ] = None,
+    start: StartAtBeginning = BEGINNING,
+    until: UntilEnd = END,
+    follow: Annotated[bool, typer.Option("--follow", help="Without end: new records as they arrive.")] = False,
+    partitions: Partitions = None,
+    any_partition: Annotated[
+        bool, typer.Option("--any-partition", help="Choose partitions by the keys, in place of the source's.")
+    ] = False,
+    expression: Filter = None,
+    rate: Rate = None,
+    properties: ClientProperties = None,
+    to_properties: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A file of client settings for the target's cluster.")
+    ] = None,
+) -> None:
+    """Copy the records of a topic: keys, values, headers, timestamps, and the partitions that they are in.
+
+    It ends where the source ended when it began. Records of transactions that were aborted or are open are left out.
+    The target must be there, with as many partitions. Ctrl-C ends it and says how far it came; what was copied twice
+    is there twice.
+
+    Examples: `ottla copy orders orders-2`, `ottla copy orders orders --to-bootstrap-server other:9092`.
+    """
+
+    def work() -> int:
+        task = _Task(source, target, follow, any_partition, rate, record_filter(COMMAND, expression))
+        reading: dict[str, Any] = client_settings(shared, (), properties)
+        of_target = properties if to_servers is None and to_properties is None else to_properties
+        other = shared if to_servers is None else ClusterOptions(to_servers, shared.timeout_s)
+        writing = client_settings(other, (), of_target)
+        numbers = parse_partitions(partitions)
+        for settings in (reading, writing):
+            settings.setdefault("request.timeout.ms", settings["default.api.timeout.ms"])
+        wanted = _partition_count(reading, source, numbers)
+        _check_target(reading, writing, source, target, 0 if any_partition else wanted)
+        reading |= {**reading_settings(read_committed=True), "metadata.max.age.ms": NEW_PARTITIONS_MS}
+        writing["max.block.ms"] = writing.pop("default.api.timeout.ms")
+        places = start, None if follow else until
+        with Consumer(reading) as consumer, Producer(writing) as producer:
+            copying = _Copying(task, producer)
+            copying.reader = start_reading(
+                COMMAND, consumer, [source], numbers, places, shared.timeout_s, on_wait=copying.look
+            )
+            copying.run()
+        return _report(task, copying.sending, as_json=shared.as_json)
+
+    from ottla.client.errors import ClientError
+    from ottla.client.sync import Consumer, Producer
+
+    COMMAND.run(work, (ClientError,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The two topics, and how records are copied."""
+
+    source: str
+    target: str
+    follow: bool
+    any_partition: bool
+    rate: float | None
+    matches: Callable[[ConsumerRecord[Any, Any]], bool] | None
+
+
+class _Copying:
+    """Sends what the reader reads, and knows up to where that is written."""
+
+    reader: TopicReader
+
+    def __init__(self, task: _Task, producer: Producer[Any, Any]) -> None:
+        self.sending = Sending(COMMAND, producer, task.rate, _place, self._take, self._progress)
+        self._task = task
+        self._copied: dict[int, int] = {}
+
+    def look(self) -> None:
+        """Called where no records came. Raises CommandError where one was refused."""
+        self.sending.settle_done()
+
+    def run(self) -> None:
+        """Copy all. Raises CommandError."""
+        from ottla.ops.topic_copy import records_to
+
+        task = self._task
+        try:
+            with self.sending.whole():
+                for records in self.reader:
+                    found = records if task.matches is None else list(filter(task.matches, records))
+                    self.sending.send(records_to(task.target, found, keep_partition=not task.any_partition), found)
+        except (KeyboardInterrupt, CommandError):
+            self._report_reached()
+            raise
+
+    def _take(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
+        self._copied.update({each.partition: each.offset + 1 for each in records})
+
+    def _progress(self) -> str:
+        passed = "" if self._task.follow else f", {passed_of(*self.reader.passed())} read"
+        return f"{count(self.sending.record_count, 'record')} copied{passed}"
+
+    def _report_reached(self) -> None:
+        """Say up to which offset each partition is copied, and how to continue."""
+        copied = self._copied
+        if not copied:
+            return
+        shown = [f"{self._task.source}-{each} before offset {copied[each]}" for each in sorted(copied)]
+        more = "" if len(shown) <= MOST_PLACES else f" and {len(shown) - MOST_PLACES} partitions more"
+        first = min(copied)
+        COMMAND.report(
+            f"copied: {', '.join(shown[:MOST_PLACES])}{more}; `-p {first} --from {copied[first]}` continues partition "
+            f"{first}"
+        )
+
+
+def _partition_count(settings: dict[str, Any], topic: str, numbers: Sequence[int] | None) -> int:
+    """Partitions that the target needs for these of the source."""
+    from ottla.client.sync import Admin
+    from ottla.ops.topic_reading import chosen_partitions
+
+    with Admin(settings) as admin:
+        there = [each.partition for each in admin.describe_topics([topic])[topic].partitions]
+    return 1 + max(each.partition for each in chosen_partitions(topic, there, numbers))
+
+
+def _check_target(reading: dict[str, Any], writing: dict[str, Any], source: str, target: str, partitions: int) -> None:
+    """Raises CommandError where the target is the source, is not there, or has too few partitions."""
+    from ottla.client.errors import UnknownTopicError
+    from ottla.client.sync import Admin
+    from ottla.ops.topic_copy import is_same_cluster
+
+    where = f"-b {writing['bootstrap.servers']}"
+    if source == target and is_same_cluster(reading, writing):
+        raise CommandError(
+            f"{source} would be copied onto itself; name another TARGET_TOPIC, or another cluster as "
+            "--to-bootstrap-server"
+        )
+    with Admin(writing) as admin:
+        try:
+            there = len(admin.describe_topics([target])[target].partitions)
+        except UnknownTopicError as problem:
+            raise CommandError(
+                f"{problem}; `ottla topic create {target} -p {max(1, partitions)} {where}` makes it"
+            ) from problem
+    if there < partitions:
+        raise CommandError(
+            f"{target} has {count(there, 'partition')}, and {source} is read up to partition {partitions - 1}; `ottla "
+            f"topic alter {target} -p {partitions} {where}` adds some, --any-partition chooses them by the keys"
+        )
+
+
+def _place(record: ConsumerRecord[Any, Any]) -> str:
+    return f"{record.topic}-{record.partition} offset {record.offset}"
+
+
+def _report(task: _Task, sending: Sending, *, as_json: bool) -> int:
+    rows = sending.report_rows()
+    if as_json:
+        write_json({"source": task.source, "target": task.target, "records": sending.record_count, "partitions": rows})
+    else:
+        copied = count(sending.record_count, "record")
+        Terminal.standard_output().line(f"{copied} copied from {task.source} to {task.target}{places_of(rows)}")
+    return 0

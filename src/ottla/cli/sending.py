@@ -1,0 +1,180 @@
+"""Records sent many at a time: what was written and where, the first that was refused, a rate, and Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ottla.cli.command import Command, CommandError
+from ottla.cli.progress import Progress
+from ottla.cli.terminal import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.client.producer.bulk_future import BulkFuture
+    from ottla.client.sync import Producer
+
+#: Lists of records that are not acknowledged yet.
+MOST_PENDING: Final = 64
+#: Partitions that a report names.
+MOST_PLACES: Final = 4
+#: Records that a rate above it sends at a time are a tenth of a second's.
+RATE_SLICES: Final = 10
+
+Rate = Annotated[float | None, typer.Option(help="At most that many records a second.", min=0.01)]
+
+
+class Sending:
+    """Sends records, a list at a time; `written` has a row of counts and offsets for each partition.
+
+    A record comes with its place in what it was made of, which a message names by `place`. `on_written` gets the places
+    of records that are acknowledged.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        producer: Producer[Any, Any],
+        rate: float | None,
+        place: Callable[[Any], str] = str,
+        on_written: Callable[[Sequence[Any]], None] = lambda places: None,
+        progress: Callable[[], str] | None = None,
+    ) -> None:
+        self.written: dict[int, dict[str, int]] = {}
+        self.progress = Progress(progress or (lambda: f"{count(self.record_count, 'record')} written"))
+        self._command = command
+        self._producer = producer
+        self._rate = rate
+        self._place = place
+        self._on_written = on_written
+        # Records that may be sent by now, by the rate.
+        self._due_s = time.monotonic()
+        # What was handed over and is not known to be written, with where each record stands.
+        self._pending: deque[tuple[BulkFuture, Sequence[Any]]] = deque()
+        self._failure = ""
+
+    @property
+    def record_count(self) -> int:
+        """Records that were acknowledged."""
+        return sum(row["records"] for row in self.written.values())
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Wait for all records that were sent, after an error and after Ctrl-C, too.
+
+        Raises CommandError with the place of the first that was refused and the number of those that were written.
+        """
+        from ottla.client.errors import ClientError
+
+        problem: Exception | None = None
+        try:
+            try:
+                yield
+            except (CommandError, ClientError) as error:
+                problem = error
+            while self._pending:
+                self._settle_first()
+        except KeyboardInterrupt:
+            self._interrupted()
+            raise
+        finally:
+            self.progress.clear()
+        if problem is not None or self._failure:
+            written = count(self.record_count, "record")
+            raise CommandError(f"{self._failure or problem}; written: {written}") from problem
+
+    def send(self, records: Sequence[Any], places: Sequence[Any]) -> None:
+        """Send records. Raises CommandError for one that is refused, of these or of earlier ones; ClientError."""
+        from ottla.client.errors import InvalidArgumentError, RecordTooLargeError
+        from ottla.client.producer.bulk_future import BulkFuture
+
+        size = max(1, len(records) if self._rate is None else int(self._rate / RATE_SLICES))
+        for at in range(0, len(records), size):
+            piece = records[at : at + size]
+            self._keep_rate(len(piece))
+            future = BulkFuture()
+            self._pending.append((future, places[at : at + size]))
+            try:
+                self._producer.send_many(piece, into=future)
+            except (InvalidArgumentError, RecordTooLargeError) as problem:
+                raise CommandError(f"{self._place(places[at + future.count])}: {problem}") from problem
+            while len(self._pending) > MOST_PENDING:
+                self._settle_first()
+            self.settle_done()
+
+    def settle_done(self) -> bool:
+        """Look at what is acknowledged; returns whether all is. Raises CommandError where a record was refused."""
+        while self._pending and self._pending[0][0].done():
+            self._settle_first()
+        if self._failure:
+            raise CommandError(self._failure)
+        self.progress.show()
+        return not self._pending
+
+    def report_rows(self) -> list[dict[str, int]]:
+        """Rows of `written` by partition."""
+        return [self.written[partition] for partition in sorted(self.written)]
+
+    def _interrupted(self) -> None:
+        """Wait for what was handed over; another interrupt ends that. Input that follows a file for ever ends so."""
+        self.progress.clear()
+        waiting = sum(len(places) for _, places in self._pending)
+        if waiting:
+            self._command.report(f"waiting for {count(waiting, 'record')} that are under way; Ctrl-C again leaves them")
+        try:
+            while self._pending:
+                self._settle_first()
+        finally:
+            left = sum(len(places) for _, places in self._pending)
+            unknown = f", not known: {count(left, 'record')}" if left else ""
+            failure = f"{self._failure}; " if self._failure else ""
+            self._command.report(f"{failure}interrupted; written: {count(self.record_count, 'record')}{unknown}")
+
+    def _keep_rate(self, records: int) -> None:
+        """Wait until that many records may be sent; time without input gives no more of them."""
+        if self._rate is None:
+            return
+        now_s = time.monotonic()
+        time.sleep(max(0.0, self._due_s - now_s))
+        self._due_s = max(self._due_s, now_s) + records / self._rate
+
+    def _settle_first(self) -> None:
+        """Wait for the oldest records under way; the first that is not acknowledged is kept as `_failure`."""
+        from ottla.client.errors import DeliveryError
+
+        future, places = self._pending[0]
+        try:
+            ranges = future.result()
+            self._on_written(places)
+        except DeliveryError as problem:
+            ranges = future.delivered()
+            first = future.first_failure()
+            where = "" if first is None else f"{self._place(places[first.place])}: "
+            self._failure = self._failure or f"{where}{problem}"
+        self._pending.popleft()
+        for each in ranges:
+            row = self.written.setdefault(
+                each.partition,
+                {"partition": each.partition, "records": 0, "first_offset": each.start, "last_offset": -1},
+            )
+            row["records"] += each.record_count
+            row["last_offset"] = max(row["last_offset"], each.end - 1)
+            row["first_offset"] = min(row["first_offset"], each.start)
+
+
+def places_of(rows: Sequence[Mapping[str, int]]) -> str:
+    """`: partition 0 offsets 0 to 3` and so on; empty where there are many partitions, or none."""
+    return f": {', '.join(map(_place, rows))}" if 0 < len(rows) <= MOST_PLACES else ""
+
+
+def _place(row: Mapping[str, int]) -> str:
+    first, last = row["first_offset"], row["last_offset"]
+    if first < 0:
+        return f"partition {row['partition']}"
+    return f"partition {row['partition']} offset{f's {first} to {last}' if last > first else f' {first}'}"

@@ -1,0 +1,126 @@
+"""Records in Parquet files. pyarrow is an extra, imported at first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.client.errors import InvalidArgumentError
+from ottla.inspection.batch_rows import timestamp_type_name
+from ottla.records.consumed import ConsumerRecord
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Bytes = bytes | None
+
+#: Rows that are read at a time.
+READ_ROWS: Final = 2_000
+#: A row group is written when it has that many rows, or its keys and values that many bytes.
+GROUP_ROWS: Final = 100_000
+GROUP_BYTES: Final = 64 * 1024 * 1024
+
+
+class ParquetRecords:
+    """The rows of a Parquet file, under the names of its columns. Raises InvalidArgumentError, OSError."""
+
+    def __init__(self, path: str) -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        try:
+            self._file = parquet.ParquetFile(path)
+        except pyarrow.ArrowInvalid as problem:
+            raise InvalidArgumentError(f"not a Parquet file: {problem}") from None
+        self.columns: list[str] = self._file.schema_arrow.names
+
+    def __iter__(self) -> Iterator[list[tuple[Any, ...]]]:
+        import pyarrow
+
+        try:
+            for batch in self._file.iter_batches(READ_ROWS):
+                columns = [_plain(name, batch.column(at)) for at, name in enumerate(self.columns)]
+                yield list(zip(*columns, strict=True))
+        except pyarrow.ArrowException as problem:
+            raise InvalidArgumentError(f"it cannot be read: {problem}") from None
+
+
+def _plain(name: str, column: pyarrow.Array) -> list[Any]:
+    import pyarrow
+
+    if name == "timestamp" and pyarrow.types.is_timestamp(column.type):
+        column = column.cast(pyarrow.timestamp("ms"), safe=False).cast(pyarrow.int64())
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+class ParquetWriter:
+    """A Parquet file that gets records: where each is, timestamp, key, value, headers.
+
+    Keys and values are bytes, or text: then a record whose key or value is not UTF-8 raises InvalidArgumentError.
+    """
+
+    def __init__(self, path: str, *, text_keys: bool, text_values: bool) -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        header = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+        self._schema = pyarrow.schema(
+            [
+                ("topic", pyarrow.string()),
+                ("partition", pyarrow.int32()),
+                ("offset", pyarrow.int64()),
+                ("timestamp", pyarrow.timestamp("ms", "UTC")),
+                ("timestamp_type", pyarrow.string()),
+                ("key", pyarrow.string() if text_keys else pyarrow.binary()),
+                ("value", pyarrow.string() if text_values else pyarrow.binary()),
+                ("headers", pyarrow.list_(header)),
+            ]
+        )
+        self._texts = (text_keys, text_values)
+        self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd")
+        self._records: list[ConsumerRecord[Bytes, Bytes]] = []
+        self._bytes = 0
+
+    def add(self, records: Sequence[ConsumerRecord[Bytes, Bytes]]) -> None:
+        """Add records."""
+        self._records += records
+        self._bytes += sum(max(0, each.serialized_key_size) + max(0, each.serialized_value_size) for each in records)
+        if len(self._records) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left, and the end of the file."""
+        try:
+            self._write()
+        finally:
+            self._writer.close()
+
+    def _write(self) -> None:
+        import pyarrow
+
+        records, self._records, self._bytes = self._records, [], 0
+        text_keys, text_values = self._texts
+        columns: list[list[Any]] = [
+            [each.topic for each in records],
+            [each.partition for each in records],
+            [each.offset for each in records],
+            [each.timestamp for each in records],
+            [timestamp_type_name(each.timestamp_type) for each in records],
+            [_text(each, "key", each.key) if text_keys else each.key for each in records],
+            [_text(each, "value", each.value) if text_values else each.value for each in records],
+            [[{"key": name, "value": value} for name, value in each.headers] for each in records],
+        ]
+        arrays = [pyarrow.array(each, field.type) for each, field in zip(columns, self._schema, strict=True)]
+        if records:
+            self._writer.write_table(pyarrow.Table.from_arrays(arrays, schema=self._schema))
+
+
+def _text(record: ConsumerRecord[Bytes, Bytes], name: str, data: Bytes) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        raise InvalidArgumentError(
+            f"{record.topic}-{record.partition} offset {record.offset}: its {name} is not UTF-8; leave --{name}-format "
+            "out, and the column has bytes"
+        ) from None

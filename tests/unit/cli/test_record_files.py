@@ -1,0 +1,172 @@
+"""CSV and Parquet in and out of topics, with a broker in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+from typer.testing import Result
+
+from ottla.client.sync import Producer
+from ottla.testing import Broker
+from support import command_line
+
+pytestmark = pytest.mark.spec("U2")
+
+TOPICS = ("source", "again", "flat", "typed", "shown", "parquet", "tables", "refused")
+HEADERS = [("h", b"\xff"), ("h", None), ("t", "é".encode())]
+#: The times of these records are long past.
+KEPT = {"log.retention.ms": -1}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with (
+        Broker(dict.fromkeys(TOPICS, 1), settings=KEPT) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        producer.send("source", b'a "quoted",\nvalue', b"k", timestamp=1_000, headers=HEADERS)
+        producer.send("source", b"", None, timestamp=2_000)
+        producer.send("source", None, b"", timestamp=3_000)
+        producer.send("source", b"\x00\xff\r", b"\xff", timestamp=4_000)
+        for value in ('{"city": "Oslo", "n": 1, "more": [1]}', '{"n": 2.5, "city": null}'):
+            producer.send("shown", value.encode(), b"k")
+        producer.send("shown", b"text", b"last")
+        producer.flush()
+        yield broker
+
+
+def ottla(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> Result:
+    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers, stdin=stdin)
+
+
+def shown(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> bytes:
+    done = ottla(broker, *arguments, stdin=stdin)
+    assert done.exit_code == 0, done.output
+    return done.stdout_bytes
+
+
+def records(broker: Broker, topic: str) -> list[dict[str, Any]]:
+    lines = shown(broker, "consume", topic, "-o", "beginning", "-e", "--json").splitlines()
+    return [{**json.loads(line), "topic": ""} for line in lines]
+
+
+def values(broker: Broker, topic: str) -> list[tuple[Any, Any]]:
+    return [(each.get("key"), json.loads(each["value"])) for each in records(broker, topic)]
+
+
+def test_csv_makes_the_same_records_again(broker: Broker, tmp_path: Path) -> None:
+    of_null = ("-Z", "NULL")
+    rows = shown(broker, "consume", "source", "-o", "beginning", "-e", "--format", "csv", *of_null)
+    head, first = rows.split(b"\n", 1)
+    assert head == b"key,value,headers,partition,offset,timestamp"
+    assert first.startswith(b'k,"a ""quoted"",\nvalue","[{""key"": ""h"", ""value_hex"": ""ff""}, ')
+    (tmp_path / "rows.csv").write_bytes(rows)
+    written = shown(broker, "produce", "again", "--format", "csv", *of_null, str(tmp_path / "rows.csv"))
+    assert written == b"4 records written to again: partition 0 offsets 0 to 3\n"
+    assert records(broker, "again") == records(broker, "source")
+
+
+def test_columns_are_fields_of_values(broker: Broker) -> None:
+    done = ottla(
+        broker, "consume", "shown", "-o", "beginning", "-n", "2", "--format", "csv", "--columns", "offset,n,city,more,x"
+    )
+    assert done.stdout == "offset,n,city,more,x\n0,1,Oslo,[1],null\n1,2.5,null,null,null\n"
+    done = ottla(broker, "consume", "shown", "-o", "-1", "-e", "--format", "csv", "--columns", "n", "-Z", "")
+    assert (done.exit_code, done.stderr.split(";")[0]) == (
+        2,
+        "ottla consume: shown-0 offset 2: its value is not a JSON object, which has fields",
+    )
+    table = '\ufeffid,city,n\r\n7,"Aš, ""B""",1\r\n08,NULL,true\r\n\r\n'
+    shown(broker, "produce", "flat", "--format", "csv", "--key-column", "id", "-Z", "NULL", stdin=table)
+    city = 'Aš, "B"'
+    assert values(broker, "flat") == [
+        ("7", {"id": "7", "city": city, "n": "1"}),
+        ("08", {"id": "08", "city": None, "n": "true"}),
+    ]
+    shown(broker, "produce", "typed", "--format", "csv", "--typed", "-k", "k", stdin=table)
+    assert values(broker, "typed") == [
+        ("k", {"id": 7, "city": city, "n": 1}),
+        ("k", {"id": "08", "city": "NULL", "n": True}),
+    ]
+
+
+def test_parquet_makes_the_same_records_again(broker: Broker, tmp_path: Path) -> None:
+    path = str(tmp_path / "records.parquet")
+    done = ottla(broker, "consume", "source", "-o", "beginning", "-e", "--to", path)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"ottla consume: 4 records written to {path}\n")
+    table = parquet.read_table(path)
+    assert table["value"].to_pylist() == [b'a "quoted",\nvalue', b"", None, b"\x00\xff\r"]
+    assert table["headers"].to_pylist()[0][0] == {"key": "h", "value": b"\xff"}
+    assert table.schema.field("timestamp").type == pyarrow.timestamp("ms", "UTC")
+    shown(broker, "produce", "parquet", "--format", "parquet", path)
+    assert records(broker, "parquet") == records(broker, "source")
+    text = str(tmp_path / "text.parquet")
+    shown(broker, "consume", "shown", "-o", "0", "-e", "--to", text, "--value-format", "text", "--filter", "key == 'k'")
+    assert parquet.read_table(text)["value"].to_pylist()[1] == '{"n": 2.5, "city": null}'
+
+
+def test_tables_are_values(broker: Broker, tmp_path: Path) -> None:
+    path = str(tmp_path / "table.parquet")
+    when = pyarrow.array([1_000_000, 2_000_000], pyarrow.timestamp("us"))
+    parquet.write_table(pyarrow.table({"id": [1, 2], "city": ["Oslo", None], "at": when, "timestamp": when}), path)
+    shown(broker, "produce", "tables", "--format", "parquet", path, "--key-column", "id")
+    assert values(broker, "tables") == [
+        ("1", {"id": 1, "city": "Oslo", "at": "1970-01-01T00:00:01"}),
+        ("2", {"id": 2, "city": None, "at": "1970-01-01T00:00:02"}),
+    ]
+    assert [each["timestamp"] for each in records(broker, "tables")] == [1_000, 2_000]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("key,value\na,b\nc\n", "line 3: 1 fields, where the first row names 2 columns; written: 1 record"),
+        ('key,value\na,b\nc,"d\n', "line 3 is not CSV: unexpected end of data; written: 1 record"),
+        ("key,value,city\n", "line 1: value and city are both there; the columns are key, value, city."),
+        ("a,a\n", "line 1: each column has a name of its own"),
+        ("value,timestamp\nx,now\n", "line 2: timestamp is a whole number of milliseconds since 1970, not 'now'"),
+        ("value,headers\nx,{\n", "line 2: not JSON: "),
+    ],
+)
+def test_a_row_that_cannot_be_a_record_is_named(broker: Broker, text: str, message: str) -> None:
+    done = ottla(broker, "produce", "refused", "--format", "csv", stdin=text)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("consume source --format csv --json", "--format csv has columns; leave --json"),
+        ("consume source --columns key", "--columns goes with --format csv"),
+        ("consume source --format csv --columns key,key", "expected names with commas between, each once"),
+        ("consume source --to x.csv", "--to x.csv: the name of a Parquet file ends with .parquet; `> x.csv` takes"),
+        ("consume source --to THERE.parquet", "THERE.parquet: it is there already"),
+        ("consume source --to /nowhere/x.parquet", "the directory /nowhere does not exist"),
+        ("consume source --to NEW.parquet -g g", "leave --group or --to out"),
+        ("consume source --to NEW.parquet --value-format hex", "--to writes keys and values as bytes"),
+        ("consume source -o 0 -e --to NEW.parquet --value-format text", "source-0 offset 3: its value is not UTF-8"),
+        ("consume nope -e --to NONE.parquet", "topic nope does not exist"),
+        ("produce source --format parquet", "--format parquet reads files, not standard input"),
+        ("produce source --format parquet THERE.parquet", "THERE.parquet: not a Parquet file: "),
+        ("produce source --format parquet NONE.parquet", "NONE.parquet: "),
+        ("produce source --key-column id", "--key-column goes with --format csv and parquet"),
+        ("produce source --typed --format parquet", "--typed goes with --format csv"),
+    ],
+)
+def test_mistakes(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("THERE.parquet").write_text("no")
+    done = ottla(broker, *arguments.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not Path("NONE.parquet").exists()
