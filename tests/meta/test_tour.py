@@ -28,10 +28,10 @@ def shown(page: Path) -> list[str]:
 
 
 def test_every_requirement_has_a_page() -> None:
-    wanted = {each for each in requirement_ids(PROJECT / "docs" / "requirements.md") if each[0] in LETTERS}
-    named = {each for page in PAGES for each in shown(page)}
-    assert named - wanted == set(), "ids that docs/requirements.md does not have"
-    assert sorted(wanted - named) == sorted(NOT_BUILT)
+    ids = set(requirement_ids(PROJECT / "docs" / "requirements.md"))
+    shown_ids = {each for page in PAGES for each in shown(page)}
+    assert shown_ids - ids == set(), "ids that docs/requirements.md does not have"
+    assert {each for each in ids - shown_ids if each[0] in LETTERS} == NOT_BUILT
 
 
 def test_the_index_has_all_pages_in_order() -> None:
