@@ -54,6 +54,6 @@ def _metric(
         value = read(broker)
         if isinstance(value, int | float):
             return [(constant, value)]
-        return value if not constant else (((*constant, *labels), number) for labels, number in value)
+        return value if not constant else (each and ((*constant, *each[0]), each[1]) for each in value)
 
     return BrokerMetric(declaration, mbean, values)

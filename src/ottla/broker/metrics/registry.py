@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,8 +27,10 @@ PROCESS_METRICS = (
 )
 """What `prometheus-client` adds on Linux, of every program."""
 
-Labelled = Iterable[tuple[tuple[str, ...], float]]
-"""Label values, and the metric's value for them."""
+Labelled = Iterable[tuple[tuple[str, ...], float] | None]
+"""Label values, and the metric's value for them; None where a piece of work ends that gives no value."""
+VALUES_PER_PIECE = 256
+"""Values that are read in one piece of work on the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,21 @@ class MetricsRegistry:
             raise ValueError(f"two metrics are called {declaration.name}")
         self._metrics[declaration.name] = (declaration, read)
 
-    def read(self) -> Iterator[MetricReading]:
-        """Read one metric after the other. One that fails or has too many values is left out, and logged."""
+    def read(self) -> Iterator[MetricReading | None]:
+        """Read one metric after the other; None ends a piece of work between them.
+
+        One that fails or has too many values is left out, and logged.
+        """
         for declaration, read in self._metrics.values():
+            values: list[tuple[tuple[str, ...], float]] = []
             try:
-                values = list(islice(read(), MOST_VALUES + 1))
+                for value in read():
+                    if value is not None:
+                        values.append(value)
+                    if len(values) > MOST_VALUES:
+                        break
+                    if value is None or len(values) % VALUES_PER_PIECE == 0:
+                        yield None
             except Exception:
                 log.exception("the metric %s cannot be read", declaration.name)
                 continue

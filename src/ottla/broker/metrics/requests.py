@@ -40,6 +40,11 @@ def _times(broker: BrokerServices) -> Labelled:
     ]
 
 
+def _ready(broker: BrokerServices) -> Labelled:
+    reasons = yield from not_ready(broker)
+    yield (), int(not reasons)
+
+
 def _waiting(broker: BrokerServices) -> Labelled:
     states = (connection.state for connection in broker.connections.snapshot())
     counts = Counter(type(getattr(state, "pending", None)) for state in states)
@@ -83,5 +88,5 @@ REQUESTS: Final[tuple[BrokerMetric, ...]] = (
         "Bytes of answers that clients have not taken yet.",
         lambda broker: sum(each.unsent_bytes for each in broker.connections.snapshot()),
     ),
-    ottla("ready", "1 if the broker is ready, as `/health/ready` says.", lambda broker: int(not not_ready(broker))),
+    ottla("ready", "1 if the broker is ready, as `/health/ready` says.", _ready),
 )

@@ -53,7 +53,9 @@ class MetricsService:
     def stopping(self) -> None:
         """Say that the broker is not ready any more."""
         if self._endpoint is not None:
-            self._endpoint.not_ready = lambda: ["the broker stops"]
+            from ottla.broker.metrics.endpoint import because
+
+            self._endpoint.not_ready = partial(because, "the broker stops")
 
     def close(self) -> None:
         """Stop answering scrapes."""

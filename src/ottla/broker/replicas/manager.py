@@ -128,8 +128,9 @@ class ReplicaManager:
         self.make_fetchers: Callable[[], ReplicaFetcherManager] | None = None
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in self._by_name.values():
-            yield from partitions.values()
+        # Copies: some who iterate let others work meanwhile.
+        for partitions in tuple(self._by_name.values()):
+            yield from tuple(partitions.values())
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, or None if this broker does not host it."""

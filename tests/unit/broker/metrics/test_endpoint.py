@@ -115,7 +115,7 @@ def test_it_is_not_ready_while_something_is_missing(tmp_path: Path) -> None:
         assert broker.partitions.stop("t", 0)
         broker.groups.runtime.load(0, 1)
         next(iter(broker.groups.runtime.shards.values())).loading = True
-        assert not_ready(broker) == [
+        assert await broker.slices.through(not_ready(broker)) == [
             "no controller is known",
             "1 partitions of this broker have no role yet",
             "1 partitions of __consumer_offsets are being loaded",
