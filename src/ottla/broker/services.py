@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.broker.fetch_sessions import FetchSessionCache
     from ottla.broker.fetches.rack_reads import RackReads
     from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.metrics.service import MetricsService
     from ottla.broker.quotas.replication import ReplicationQuotas
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.request_figures import RequestFigures
@@ -73,6 +74,7 @@ class BrokerServices(Protocol):
     conversions: Conversions
     replication_quotas: ReplicationQuotas
     upkeep: BrokerUpkeep
+    metrics: MetricsService
 
     @property
     def id(self) -> int:

@@ -518,4 +518,10 @@ BROKER_METRICS: tuple[BrokerMetric, ...] = (
     *_of_coordinators(),
     *_of_rebalances(),
     *GROUP_LAG,
+    # The last one, so that it knows of the others.
+    ottla(
+        "metrics_left_out",
+        "Metrics that this scrape leaves out: they have too many values, or cannot be read.",
+        lambda broker: broker.metrics.left_out,
+    ),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.endpoint import MetricsEndpoint
+    from ottla.broker.metrics.group_lag import LagFigures
     from ottla.broker.services import BrokerServices
     from ottla.env.network import EventLoop, ListeningSocket, ServerNetwork
 
@@ -18,6 +19,22 @@ class MetricsService:
         self._broker = broker
         self._listening: ListeningSocket | None = None
         self._endpoint: MetricsEndpoint | None = None
+        self._lags: LagFigures | None = None
+
+    @property
+    def lags(self) -> LagFigures:
+        """What metrics keep of the lags of groups."""
+        if self._lags is None:
+            from ottla.broker.metrics.group_lag import LagFigures
+
+            self._lags = LagFigures()
+        return self._lags
+
+    @property
+    def left_out(self) -> int:
+        """Metrics that could not be read, or had too many values."""
+        registry = None if self._endpoint is None else self._endpoint.registry
+        return 0 if registry is None else len(registry.left_out)
 
     @property
     def port(self) -> int | None:
