@@ -39,6 +39,8 @@ class RequestWork(Protocol):
     queued: QueuedBytes
     #: By API key.
     requests: dict[int, RequestFigures]
+    #: Of the fetches of consumers, and of followers.
+    fetches: tuple[RequestFigures, RequestFigures]
     refused_frames: int
     cold_reads: int
 

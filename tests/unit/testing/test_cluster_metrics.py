@@ -79,6 +79,15 @@ def test_records_count_once_at_their_leader_and_their_copies_at_the_others() -> 
         wait_until(lambda: value(cluster, "kafka_consumergroup_current_offset", with_topic) == 5, "the commit")
         assert value(cluster, "kafka_consumergroup_lag", with_topic) == 0
         assert value(cluster, f"{topics}bytesout_total", with_topic) >= taken
+        requests = "kafka_network_requestmetrics_requests_total"
+        of_consumers = value(cluster, requests, {"request": "FetchConsumer"})
+        of_followers = value(cluster, requests, {"request": "FetchFollower"})
+        assert of_consumers > 0
+        assert of_followers > 0
+        assert value(cluster, requests, {"request": "Fetch"}) >= of_consumers + of_followers
+        times = "kafka_network_requestmetrics_totaltimems"
+        kinds = [{"request": each, "quantile": "0.50"} for each in ("FetchConsumer", "FetchFollower")]
+        wait_until(lambda: sum(value(cluster, times, each) for each in kinds) > 0, "a fetch that is timed")
         leader = cluster.wait_for_leader("orders")
         follower = next(each for each in cluster.running if each not in (leader, cluster.controller))
         cluster.kill(follower)

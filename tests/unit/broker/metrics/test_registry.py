@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -73,9 +75,13 @@ def test_many_values_are_read_in_pieces() -> None:
 
 def test_requests_are_counted_by_version_and_some_are_timed() -> None:
     figures = RequestFigures(3)
-    timed = [figures.taken_up(version) for version in [2] * TIMED_EVERY + [0]]
-    assert timed == [True] + [False] * (TIMED_EVERY - 1) + [True]
-    assert figures.by_version == [1, 0, TIMED_EVERY]
+    timed = [at for at in range(100 * TIMED_EVERY) if figures.taken_up(2 * (at > 0))]
+    assert timed[0] == 0
+    assert 90 < len(timed) < 105
+    assert {later - earlier for earlier, later in pairwise(timed)} == set(
+        range(1 + TIMED_EVERY // 2, 1 + TIMED_EVERY // 2 + TIMED_EVERY)
+    )
+    assert figures.by_version == [1, 0, 100 * TIMED_EVERY - 1]
     assert figures.quantiles_ms((0.5,)) == []
     figures.times_ms.extend(map(float, range(TIMES_KEPT + 100)))
     assert figures.quantiles_ms((0.5, 0.999)) == [100.0 + TIMES_KEPT // 2, 99.0 + TIMES_KEPT]
