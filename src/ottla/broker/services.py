@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.broker.fetch_sessions import FetchSessionCache
     from ottla.broker.fetches.rack_reads import RackReads
     from ottla.broker.metadata_cache import MetadataCache
-    from ottla.broker.metrics.service import MetricsService
+    from ottla.broker.metrics.lag_figures import LagFigures
     from ottla.broker.quotas.replication import ReplicationQuotas
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.request_figures import RequestFigures
@@ -53,6 +53,17 @@ class RequestWork(Protocol):
         ...
 
 
+class ServedMetrics(Protocol):
+    """The metrics, as they see themselves."""
+
+    lags: LagFigures
+
+    @property
+    def left_out(self) -> int:
+        """Metrics that could not be read, or had too many values."""
+        ...
+
+
 class BrokerServices(Protocol):
     """A broker's parts."""
 
@@ -76,7 +87,6 @@ class BrokerServices(Protocol):
     conversions: Conversions
     replication_quotas: ReplicationQuotas
     upkeep: BrokerUpkeep
-    metrics: MetricsService
 
     @property
     def id(self) -> int:
@@ -96,6 +106,11 @@ class BrokerServices(Protocol):
     @property
     def dispatcher(self) -> RequestWork:
         """Runs the work of requests."""
+        ...
+
+    @property
+    def metrics(self) -> ServedMetrics:
+        """The metrics of this broker."""
         ...
 
     def sessions_of(self, replica_id: int) -> FetchSessionCache:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from heapq import nlargest
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics.declaring import BrokerMetric, exporter, ottla
+from ottla.broker.metrics.lag_figures import BatchTimes, Committed
 from ottla.broker.metrics.registry import VALUES_PER_PIECE
 from ottla.env.disk import DiskError
 from ottla.env.warmth import bring, pread, without_waiting
@@ -40,32 +41,6 @@ MOST_COLD: Final = 50
 AGES_PER_PIECE: Final = 16
 """Batches that are read in one piece of work."""
 _LABELS: Final = ("consumergroup", "topic", "partition")
-
-
-class Committed(NamedTuple):
-    """A committed offset."""
-
-    group: str
-    topic: str
-    partition: int
-    offset: int
-    #: Records up to the high watermark; None if it is not known here.
-    lag: int | None
-
-    @property
-    def labels(self) -> tuple[str, str, str]:
-        """Values of the labels."""
-        return self.group, self.topic, str(self.partition)
-
-
-class LagFigures:
-    """What is kept between the metrics of a scrape, and from scrape to scrape."""
-
-    def __init__(self) -> None:
-        #: What the scrape that is under way has found.
-        self.committed: Sequence[Committed] | None = None
-        #: Of partitions with lag: the committed offset, and when the batch was written that holds the next record.
-        self.written_ms: dict[tuple[str, str, int], tuple[int, int]] = {}
 
 
 def _known(broker: BrokerServices, topic: str, index: int) -> Partition | None:
@@ -152,15 +127,13 @@ def _lag_seconds(broker: BrokerServices) -> Labelled:
     yield from ((key, age_s) for key, age_s in ages.items() if key not in partial)
 
 
-def _times(
-    broker: BrokerServices, behind: Sequence[Committed]
-) -> Generator[None, None, dict[tuple[str, str, int], tuple[int, int]]]:
+def _times(broker: BrokerServices, behind: Sequence[Committed]) -> Generator[None, None, BatchTimes]:
     """When the first unread batches were written: what the last scrape found, or read now; -1 if a batch has no time.
 
     Where a batch is cold the time of the one before it is taken, until the next scrape.
     """
     before = broker.metrics.lags.written_ms
-    after: dict[tuple[str, str, int], tuple[int, int]] = {}
+    after: BatchTimes = {}
     unread: list[tuple[Committed, Partition, int]] = []
     for count, each in enumerate(behind, 1):
         partition = broker.partitions.get(each.topic, each.partition)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.metrics.lag_figures import LagFigures
+
 if TYPE_CHECKING:
     from ottla.broker.metrics.endpoint import MetricsEndpoint
-    from ottla.broker.metrics.group_lag import LagFigures
     from ottla.broker.services import BrokerServices
     from ottla.env.network import EventLoop, ListeningSocket, ServerNetwork
 
@@ -19,16 +20,7 @@ class MetricsService:
         self._broker = broker
         self._listening: ListeningSocket | None = None
         self._endpoint: MetricsEndpoint | None = None
-        self._lags: LagFigures | None = None
-
-    @property
-    def lags(self) -> LagFigures:
-        """What metrics keep of the lags of groups."""
-        if self._lags is None:
-            from ottla.broker.metrics.group_lag import LagFigures
-
-            self._lags = LagFigures()
-        return self._lags
+        self.lags = LagFigures()
 
     @property
     def left_out(self) -> int:
