@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.metrics.registry import Labelled, MetricDeclaration
+from ottla.broker.metrics.registry import VALUES_PER_PIECE, Labelled, MetricDeclaration
 
 if TYPE_CHECKING:
     from ottla.broker.services import BrokerServices
@@ -45,6 +45,20 @@ def ottla(name: str, text: str, read: Read, *labels: str) -> BrokerMetric:
 def exporter(name: str, text: str, read: Read, *labels: str) -> BrokerMetric:
     """A metric with the name and labels that kafka_exporter gives it."""
     return _metric(MetricDeclaration(f"kafka_{name}", text, labels), None, read)
+
+
+def summed(numbers: Callable[[BrokerServices], Iterable[float]]) -> Read:
+    """Reads the sum of numbers, of which there may be many, in pieces of work."""
+
+    def read(broker: BrokerServices) -> Labelled:
+        total = 0.0
+        for count, number in enumerate(numbers(broker), 1):
+            total += number
+            if count % VALUES_PER_PIECE == 0:
+                yield None
+        yield (), total
+
+    return read
 
 
 def _metric(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ottla.broker.coordinators import rebalance_figures
 from ottla.broker.coordinators.rebalance_figures import MOST_GROUPS, RebalanceFigures
 from ottla.broker.metrics import registry as registries
+from ottla.broker.metrics.declaring import ottla, summed
 from ottla.broker.metrics.registry import VALUES_PER_PIECE, MetricDeclaration, MetricsRegistry, text_of
 from ottla.broker.request_figures import TIMED_EVERY, TIMES_KEPT, RequestFigures
 from ottla.broker.upkeep import LoopLag
@@ -71,6 +73,12 @@ def test_many_values_are_read_in_pieces() -> None:
     registry.add(REQUESTS, lambda: (((str(number),), 1.0) for number in range(3 * VALUES_PER_PIECE)))
     registry.add(LAG, lambda: iter((None, ((), 1.0))))
     assert [reading and reading.declaration for reading in registry.read()] == [None] * 3 + [REQUESTS, None, LAG]
+
+
+def test_a_sum_of_many_numbers_is_made_in_pieces() -> None:
+    metric = ottla("sum", "A sum.", summed(lambda _: (1 for _ in range(2 * VALUES_PER_PIECE + 1))))
+    broker: Any = None
+    assert list(metric.read(broker)) == [None, None, ((), 2 * VALUES_PER_PIECE + 1)]
 
 
 def test_requests_are_counted_by_version_and_some_are_timed() -> None:
