@@ -16,8 +16,8 @@ def metrics_page(made_by: str) -> str:
         "```\npip install 'ottla[metrics]'\nottla serve -c ottla.metrics.port=9404\n"
         f"curl http://127.0.0.1:9404{PATH}\n```\n",
         "The format is Prometheus's text format. It is off by default, and listens on the loopback unless "
-        "`ottla.metrics.host` says otherwise, since it has no login. Values are read on the event loop at each scrape, in "
-        "slices between which requests are served; a disk thread writes the text.\n",
+        "`ottla.metrics.host` says otherwise, since it has no login. Values are read on the event loop at each scrape, "
+        "in slices between which requests are served; a disk thread writes the text.\n",
         "Where Apache Kafka has the figure, name and labels are those that Strimzi's rules for the JMX exporter make "
         "of its MBean; figures of partitions and groups have the names of kafka_exporter, too. So dashboards for Kafka "
         "show them. Each broker gives its own part: of partitions that it leads, of groups that it coordinates, of the "

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.metrics.health import not_ready
+from ottla.zk.layout import TopicZnode
 from support.controlled_broker import ControlledBroker
 
 pytestmark = pytest.mark.spec("U3")
@@ -47,8 +48,13 @@ def test_it_waits_for_the_metadata_and_for_the_roles_in_them(tmp_path: Path) -> 
         assert await reasons(test) == without_role(2)
         assert await test.lead_or_follow(states, is_new=True) == {T0: 0, T1: 0}
         assert await reasons(test) == []
+        await test.zk.create(TopicZnode.path("t"), make_parents=True)
         await test.restart()
         assert await reasons(test) == [UNHEARD]
+        assert await test.update_metadata({}) == 0
+        assert await reasons(test) == [UNHEARD]  # there is a topic that it has not heard of
+        assert await test.update_metadata(states) == 0
+        assert await reasons(test) == without_role(2)
 
     run(tmp_path, scenario)
 
