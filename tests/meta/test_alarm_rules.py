@@ -36,7 +36,11 @@ SOUND: Final = {
     "ottla_event_loop_lag_seconds": (0.01, 0.01),
     "ottla_connections_refused_total": (0, 0),
     "ottla_ready": (1, 1),
-    "ottla_consumergroup_lag_seconds": (5, 5),
+    # Of one coordinator.
+    "ottla_consumergroup_lag_seconds": (5, None),
+    "kafka_consumergroup_current_offset": (100, None),
+    "kafka_topic_partition_current_offset": (100, 100),
+    "ottla_metrics_left_out": (0, 0),
     "ottla_group_rebalance_causes_total": (3, 3),
 }
 #: Once more at each of them: a counter that grows by one after an hour.
@@ -84,6 +88,19 @@ CASES: Final = {
     "busy": Case({"ottla_event_loop_lag_seconds": "0.7x180"}, {"OttlaEventLoopBusy"}),
     "not-ready": Case({"ottla_ready": "0x180"}, {"OttlaNotReady"}),
     "behind": Case({"ottla_consumergroup_lag_seconds": "0+15x180"}, {"OttlaGroupBehind"}),
+    "behind-unknown": Case(
+        {"ottla_consumergroup_lag_seconds": "_x180", "kafka_topic_partition_current_offset": "150x180"},
+        {"OttlaGroupBehind"},
+    ),
+    "busy-unknown": Case(
+        {
+            "ottla_consumergroup_lag_seconds": "_x180",
+            "kafka_consumergroup_current_offset": "100+1x180",
+            "kafka_topic_partition_current_offset": "150+1x180",
+        },
+        set(),
+    ),
+    "left-out": Case({"ottla_metrics_left_out": "2x180"}, {"OttlaMetricsLeftOut"}),
     "unsettled-group": Case({"ottla_group_rebalance_causes_total": "0+1x180"}, {"OttlaGroupUnsettled"}),
     "refused": Case({"ottla_connections_refused_total": ONE_MORE}, {"OttlaConnectionsRefused"}, "63m"),
 }
@@ -109,6 +126,8 @@ def series(case: Case) -> list[dict[str, str]]:
     for name, values in SOUND.items():
         directory = ',log_directory="/data"' if name.startswith("ottla_log_directory") else ""
         for instance, value in zip("ab", values, strict=True):
+            if value is None:
+                continue
             told = case.series.get(name) if instance == "a" else None
             labels = f'job="ottla",instance="{instance}"{directory}'
             given.append({"series": f"{name}{{{labels}}}", "values": told or f"{value}x180"})

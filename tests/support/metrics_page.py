@@ -16,26 +16,30 @@ def metrics_page(made_by: str) -> str:
         "```\npip install 'ottla[metrics]'\nottla serve -c ottla.metrics.port=9404\n"
         f"curl http://127.0.0.1:9404{PATH}\n```\n",
         "The format is Prometheus's text format. It is off by default, and listens on the loopback unless "
-        "`ottla.metrics.host` says otherwise, since it has no login. Values are read on the event loop at each scrape; "
-        "a disk thread writes the text, so that a scrape delays no request.\n",
+        "`ottla.metrics.host` says otherwise, since it has no login. Values are read on the event loop at each scrape, "
+        "in slices between which requests are served; a disk thread writes the text.\n",
         "Where Apache Kafka has the figure, name and labels are those that Strimzi's rules for the JMX exporter make "
         "of its MBean; figures of partitions and groups have the names of kafka_exporter, too. So dashboards for Kafka "
         "show them. Each broker gives its own part: of partitions that it leads, of groups that it coordinates, of the "
         "cluster where it is the controller. Sum up over the brokers. Counters begin at 0 with the broker; a topic of "
         "which it has no partition any more takes its values along. No metric has more than "
-        f"{MOST_VALUES:,} values: one that would have more is left out, and the log says so.\n",
+        f"{MOST_VALUES:,} values: one that would have more is left out, "
+        "the log says so, and `ottla_metrics_left_out` counts it.\n",
         "[docker/grafana-dashboard.json](../docker/grafana-dashboard.json) is a dashboard for Grafana, "
         "[docker/prometheus-rules.yml](../docker/prometheus-rules.yml) has "
         "[alarms](operations.md#what-to-watch) for Prometheus.\n",
-        "A coordinator knows the lag of partitions of which it has a replica. In a cluster with more brokers than "
-        "replicas, the lag of all partitions is:\n",
+        "A coordinator knows the lag of partitions that it leads or follows in sync. Where it does not know that of "
+        "each partition of a topic that the group has committed, it gives neither `kafka_consumergroup_lag_sum` nor "
+        "`ottla_consumergroup_lag_seconds`. In a cluster with more brokers than replicas, the lag of all partitions "
+        "is:\n",
         f"```promql\n{LAG}\n```\n",
         "## Health\n",
         "The same port answers whether the broker is alive and ready, with 200 or 503 and a reason in each line:\n",
         f"| path | 200 if |\n|---|---|\n| `{LIVE}` | the event loop answers, also while the broker starts |\n"
-        f"| `{READY}` | the logs are recovered and the broker has joined the cluster, a controller is known, each of "
-        "its partitions has a role, and the partitions of `__consumer_offsets` that it leads are loaded; no longer "
-        "once it stops |\n",
+        f"| `{READY}` | the logs are recovered and the broker has joined the cluster, a controller is known "
+        "and has sent the metadata, each of its partitions has a role (aside from those that wait for a leader, and "
+        "those whose log is damaged, lost or in a failed log directory), and the partitions of `__consumer_offsets` "
+        "that it leads are loaded; no longer once it stops |\n",
         "So do the probes of Kubernetes: `livenessProbe` and `readinessProbe` take these paths, with "
         "`ottla.metrics.host=0.0.0.0` in a network that you trust.\n",
         "## All metrics\n",

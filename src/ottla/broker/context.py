@@ -17,6 +17,7 @@ from ottla.wire.sliced import encode_in_slices
 
 if TYPE_CHECKING:
     from ottla.broker.authorization import Operation, ResourceType
+    from ottla.broker.request_figures import RequestFigures
     from ottla.broker.services import BrokerServices
     from ottla.net.connection import Connection, Part, Principal
     from ottla.wire.errors import ErrorCode
@@ -33,7 +34,7 @@ API_VERSIONS = 18
 class RequestContext:
     """A request in work. Exactly one of the `reply…` methods is called for it, now or later."""
 
-    __slots__ = ("api_version", "begun_ms", "broker", "connection", "header", "permitted", "throttle_ms")
+    __slots__ = ("api_version", "begun_ms", "broker", "connection", "figures", "header", "permitted", "throttle_ms")
 
     def __init__(self, broker: BrokerServices, connection: Connection, header: RequestHeader) -> None:
         self.broker = broker
@@ -46,6 +47,8 @@ class RequestContext:
         self.throttle_ms = 0
         #: When the request was taken up, if it is timed.
         self.begun_ms: float | None = None
+        #: Further figures that its time belongs to: of the kind of fetch.
+        self.figures: RequestFigures | None = None
 
     @property
     def principal(self) -> Principal:
@@ -190,4 +193,7 @@ class RequestContext:
 
     def _timed(self, begun_ms: float) -> None:
         broker = self.broker
-        broker.dispatcher.requests[self.header.api_key].times_ms.append(broker.clock.monotonic_ms() - begun_ms)
+        time_ms = broker.clock.monotonic_ms() - begun_ms
+        broker.dispatcher.requests[self.header.api_key].times_ms.append(time_ms)
+        if self.figures is not None:
+            self.figures.times_ms.append(time_ms)

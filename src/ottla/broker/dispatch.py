@@ -89,6 +89,9 @@ class Dispatcher:
         self._tasks: dict[asyncio.Task[None], None] = {}
         #: By API key, for the metrics.
         self.requests = {key: RequestFigures(1 + served.max_version) for key, served in SERVED.items()}
+        fetches = 1 + SERVED[ApiKey.FETCH].max_version
+        #: Of the fetches of consumers, and of followers.
+        self.fetches = (RequestFigures(fetches), RequestFigures(fetches))
         self.refused_frames = 0
         self.cold_reads = 0
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.broker.fetch_sessions import FetchSessionCache
     from ottla.broker.fetches.rack_reads import RackReads
     from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.metrics.lag_figures import LagFigures
     from ottla.broker.quotas.replication import ReplicationQuotas
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.request_figures import RequestFigures
@@ -38,6 +39,8 @@ class RequestWork(Protocol):
     queued: QueuedBytes
     #: By API key.
     requests: dict[int, RequestFigures]
+    #: Of the fetches of consumers, and of followers.
+    fetches: tuple[RequestFigures, RequestFigures]
     refused_frames: int
     cold_reads: int
 
@@ -47,6 +50,17 @@ class RequestWork(Protocol):
 
     def spawn(self, context: RequestContext, work: Coroutine[object, object, None]) -> object:
         """See `RequestContext.spawn`."""
+        ...
+
+
+class ServedMetrics(Protocol):
+    """The metrics, as they see themselves."""
+
+    lags: LagFigures
+
+    @property
+    def left_out(self) -> int:
+        """Metrics that could not be read, or had too many values."""
         ...
 
 
@@ -92,6 +106,11 @@ class BrokerServices(Protocol):
     @property
     def dispatcher(self) -> RequestWork:
         """Runs the work of requests."""
+        ...
+
+    @property
+    def metrics(self) -> ServedMetrics:
+        """The metrics of this broker."""
         ...
 
     def sessions_of(self, replica_id: int) -> FetchSessionCache:

@@ -23,7 +23,7 @@ def value(cluster: Cluster, name: str, labels: dict[str, str] | None = None) -> 
         return sum(
             number
             for broker in brokers
-            for values, number in metric.read(broker)
+            for values, number in filter(None, metric.read(broker))
             if wanted <= dict(zip(names, values, strict=True)).items()
         )
 
@@ -79,9 +79,36 @@ def test_records_count_once_at_their_leader_and_their_copies_at_the_others() -> 
         wait_until(lambda: value(cluster, "kafka_consumergroup_current_offset", with_topic) == 5, "the commit")
         assert value(cluster, "kafka_consumergroup_lag", with_topic) == 0
         assert value(cluster, f"{topics}bytesout_total", with_topic) >= taken
+        requests = "kafka_network_requestmetrics_requests_total"
+        of_consumers = value(cluster, requests, {"request": "FetchConsumer"})
+        of_followers = value(cluster, requests, {"request": "FetchFollower"})
+        assert of_consumers > 0
+        assert of_followers > 0
+        assert value(cluster, requests, {"request": "Fetch"}) >= of_consumers + of_followers
+        times = "kafka_network_requestmetrics_totaltimems"
+        kinds = [{"request": each, "quantile": "0.50"} for each in ("FetchConsumer", "FetchFollower")]
+        wait_until(lambda: sum(value(cluster, times, each) for each in kinds) > 0, "a fetch that is timed")
         leader = cluster.wait_for_leader("orders")
         follower = next(each for each in cluster.running if each not in (leader, cluster.controller))
         cluster.kill(follower)
         cluster.restart(follower)
         cluster.wait_until_in_sync("orders")
-        assert value(cluster, f"{REPLICAS}isrexpands_total") > 0
+        wait_until(lambda: value(cluster, f"{REPLICAS}isrexpands_total") > 0, "the ISR to grow")
+
+
+@pytest.mark.spec("U3")
+def test_a_broker_that_waits_for_the_leader_of_a_partition_is_ready() -> None:
+    with Cluster(3) as cluster:
+        cluster.create_topic("orders", partitions=3, replication_factor=2)
+        controller = cluster.controller
+        index = next(each for each in range(3) if controller not in cluster.replicas("orders", each))
+        leader, follower = cluster.replicas("orders", index)
+        cluster.kill(follower)
+        wait_until(lambda: cluster.in_sync("orders", index) == (leader,), "the ISR to shrink")
+        cluster.kill(leader)
+        wait_until(lambda: cluster.leader("orders", index) is None, "the leader to be missed")
+        cluster.restart(follower)
+        wait_until(lambda: value(cluster, "ottla_ready") == 2, "both to be ready")
+        assert cluster.leader("orders", index) is None
+        cluster.restart(leader)
+        wait_until(lambda: value(cluster, "ottla_ready") == 3, "all to be ready")

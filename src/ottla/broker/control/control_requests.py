@@ -92,11 +92,18 @@ class ControlRequestShell:
     def __init__(self, control: ControlPlane, hosting: Hosting, slices: LoopSlices) -> None:
         self.broker_id = control.broker_id
         self._control = control
-        self._hosting = hosting
+        self.hosting = hosting
         self._slices = slices
         self.machine = ControlRequests(control.broker_id)
         #: Whether a LeaderAndIsr was applied: with the first one, or the metadata before it, all replicas are known.
         self._has_roles = False
+        #: The registration of this broker in which an UpdateMetadata came last.
+        self._heard_epoch: int | None = None
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether a controller has sent this registration the metadata."""
+        return self._heard_epoch == self._control.membership.broker_epoch
 
     async def lead_or_follow(
         self, header: ControlHeader, topics: Sequence[TopicEntries]
@@ -108,11 +115,11 @@ class ControlRequestShell:
         async with self._control.publisher.applying:
             await self._read_settings(topic.name for topic in topics)
             roles = [_RequestedRoles(self, header, topic) for topic in topics]
-            await self._hosting.take_roles(roles)
+            await self.hosting.take_roles(roles)
             if not self._has_roles:
                 self._has_roles = True
                 _report_strays(
-                    [f"{topic}-{index}" for topic, index in sorted(filter(self._is_stray, self._hosting.unclaimed()))]
+                    [f"{topic}-{index}" for topic, index in sorted(filter(self._is_stray, self.hosting.unclaimed()))]
                 )
             return [(each.entries, each.errors) for each in roles]
 
@@ -126,9 +133,11 @@ class ControlRequestShell:
         entry = await self._marked(entry)
         if not self._is_current(header):
             return RoleDecision(RoleAction.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
-        here = self._hosting.replica(entry.topic, entry.partition)
+        here = self.hosting.replica(entry.topic, entry.partition)
         is_alive = entry.state.leader in self._control.image.brokers
         decision = self.machine.role(entry, here, leader_is_alive=is_alive)
+        if decision.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            self.hosting.refused.add((entry.topic, entry.partition))
         if decision.error is ErrorCode.KAFKA_STORAGE_ERROR and not here.is_offline:
             log.error(
                 "%s-%d is refused to the controller: this broker has no log of it, and should have one. Bring its log "
@@ -140,11 +149,11 @@ class ControlRequestShell:
 
     async def _marked(self, entry: PartitionEntry) -> PartitionEntry:
         """The entry, marked as new where the log it needs is missing because it was never made. Raises `ZkError`."""
-        here = self._hosting.replica(entry.topic, entry.partition)
+        here = self.hosting.replica(entry.topic, entry.partition)
         is_alive = entry.state.leader in self._control.image.brokers
         if not self.machine.lacks_log(entry, here, leader_is_alive=is_alive):
             return entry
-        return entry._replace(is_new=not await self._hosting.is_lost(entry.topic, entry.partition, here))
+        return entry._replace(is_new=not await self.hosting.is_lost(entry.topic, entry.partition, here))
 
     async def stop(self, header: ControlHeader, entries: Iterable[StopEntry]) -> ErrorCode | list[ErrorCode]:
         """Apply a StopReplica: the error of the whole, or one for each entry."""
@@ -161,9 +170,9 @@ class ControlRequestShell:
     def _end_role(self, header: ControlHeader, entry: StopEntry) -> ErrorCode:
         if not self._is_current(header):
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        action, error = self.machine.stop(entry, self._hosting.replica(entry.topic, entry.partition))
+        action, error = self.machine.stop(entry, self.hosting.replica(entry.topic, entry.partition))
         try:
-            self._hosting.end_role(entry.topic, entry.partition, action)
+            self.hosting.end_role(entry.topic, entry.partition, action)
         except DiskError as failure:
             log.error("%s-%d cannot be deleted: %s", entry.topic, entry.partition, failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -196,6 +205,7 @@ class ControlRequestShell:
                 if before is None and after is not None:
                     await self._slices.point()
                     control.topic_configs.note(after.name)
+            self._heard_epoch = control.membership.broker_epoch
         return ErrorCode.NONE
 
     async def _end_roles_left_behind(self, topics: Sequence[TopicEntries]) -> None:
@@ -206,8 +216,8 @@ class ControlRequestShell:
                     # Most entries have a replica here: looking for a role costs more than that.
                     if self.broker_id in entry.state.replicas and entry.state.leader != LEADER_DURING_DELETE:
                         continue
-                    if is_left_behind(entry, self._hosting.replica(entry.topic, entry.partition)):
-                        self._hosting.end_role(entry.topic, entry.partition, RoleAction.STOP)
+                    if is_left_behind(entry, self.hosting.replica(entry.topic, entry.partition)):
+                        self.hosting.end_role(entry.topic, entry.partition, RoleAction.STOP)
 
     def _refused(self, header: ControlHeader) -> ErrorCode:
         control = self._control

@@ -42,6 +42,7 @@ class DeltaHost:
         if taken or refused:
             self._refused.difference_update(taken)
             self._refused.update(refused)
+            self._hosting.refused.update(refused)
             self.on_roles(taken, refused)
 
     async def take_again(self, image: ClusterImage) -> None:

@@ -106,6 +106,8 @@ class Hosting:
         self._log_config_of = log_config_of
         self._on_hosted = on_hosted
         self._is_lost = is_lost
+        #: Partitions whose roles were refused, since their logs are offline or lost: none is expected any more.
+        self.refused: set[PartitionKey] = set()
         #: Called when a disk had no room for a replica: its role must be taken again after a pause.
         self.on_no_room: Callable[[], None] = lambda: None
 
@@ -170,9 +172,11 @@ class Hosting:
             self._replicas.make_follower(topic, index, state, config)
         else:
             self._replicas.host(topic, index, config)
+        self.refused.discard((topic.name, index))
 
     def end_role(self, topic: str, partition: int, action: RoleAction) -> None:
         """Stop or delete a replica. Raises DiskError."""
+        self.refused.discard((topic, partition))
         if action is RoleAction.DELETE:
             self._replicas.delete(topic, partition)
         elif action is RoleAction.STOP:
@@ -206,6 +210,19 @@ class Hosting:
                 if hosted is None or hosted.leader_epoch < state.leader_epoch:
                     return False
         return True
+
+    def awaits_role(self, topic: str, partition: int, *, may_be_unhosted: bool, leader_is_alive: bool) -> bool:
+        """Whether a replica that is placed here still has to get a role.
+
+        One that is offline or lost gets none. One that waits for a leader needs a log at most: at the controller none
+        (`may_be_unhosted`).
+        """
+        hosted = self._replicas.get(topic, partition)
+        if hosted is not None:
+            return hosted.leader_id is None and leader_is_alive
+        if may_be_unhosted and not leader_is_alive:
+            return False
+        return (topic, partition) not in self.refused and not self.replica(topic, partition).is_offline
 
     def has_log_of(self, topic: TopicImage) -> bool:
         """Whether this broker has a log of any partition of the topic."""

@@ -8,8 +8,10 @@ from typing import Final
 
 from ottla.groups.evidence import Evidence
 
-#: Most groups with figures; for another one, those of the group that rebalanced longest ago go.
+#: Most groups with figures, and most causes of all of them; for others, those of the group that rebalanced longest ago
+#: go.
 MOST_GROUPS: Final = 1_000
+MOST_CAUSES: Final = 5_000
 
 
 class GroupFigures:
@@ -32,16 +34,19 @@ class RebalanceFigures:
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupFigures] = {}
+        self._causes = 0
 
     def add(self, closed: Iterable[Evidence]) -> None:
         """Count rebalances that have ended."""
         for evidence in closed:
             value = evidence.value
             figures = self.groups.pop(evidence.group_id, None) or GroupFigures()
-            if len(self.groups) >= MOST_GROUPS:
-                del self.groups[next(iter(self.groups))]
+            cause = value["causes"][0]["cause"] if value["causes"] else "unknown"
+            self._causes += cause not in figures.causes
+            figures.causes[cause] += 1
+            while self.groups and (len(self.groups) >= MOST_GROUPS or self._causes > MOST_CAUSES):
+                self._causes -= len(self.groups.pop(next(iter(self.groups))).causes)
             self.groups[evidence.group_id] = figures
-            figures.causes[value["causes"][0]["cause"] if value["causes"] else "unknown"] += 1
             figures.rebalance_ms += value["duration_ms"]
             figures.last_pause_ms = max((member["pause_ms"] or 0 for member in value["members"]), default=0)
             figures.pause_ms += figures.last_pause_ms

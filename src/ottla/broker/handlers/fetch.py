@@ -49,6 +49,8 @@ def accesses(context: RequestContext, request: FetchRequest) -> Accesses:
 
 def handle(context: RequestContext, request: FetchRequest) -> None:
     """Read the available records; reply at once, or when enough have been appended."""
+    figures = context.figures = context.broker.dispatcher.fetches[replica_id(request) > CONSUMER_REPLICA_ID]
+    figures.by_version[context.api_version] += 1
     if is_small(request):
         _begin(context, request, named(context, request))
     else:

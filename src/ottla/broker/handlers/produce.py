@@ -281,6 +281,7 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
         return partitions.missing(topic, data.index)
     leader = partition.leader
     if leader is None:
+        partition.traffic.appends += 1
         return partitions.missing(topic, data.index)
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -292,7 +293,7 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     config = partition.log.config
     if acks == -1 and not (leader.is_alone or leader.has_enough(config.min_insync_replicas)):
-        partition.traffic.refused(ErrorCode.NOT_ENOUGH_REPLICAS, len(records))
+        partition.traffic.refused_early(ErrorCode.NOT_ENOUGH_REPLICAS, len(records))
         answer = _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
         answer.log_start_offset = partition.log.log_start_offset
         return answer
@@ -330,6 +331,7 @@ def _append_rewritten(context: RequestContext, index: int, done: Done) -> Done:
     if partitions.get(partition.topic, partition.index) is not partition:
         return partitions.missing(partition.topic, index)
     if partition.term != done.term:
+        partition.traffic.appends += 1
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if outcome is None:
         return NOTHING_APPENDED
@@ -339,7 +341,7 @@ def _append_rewritten(context: RequestContext, index: int, done: Done) -> Done:
             return info
         outcome = info
     else:
-        partition.traffic.refused(outcome.error, done.size)
+        partition.traffic.refused_early(outcome.error, done.size)
     return _refused_by_log(index, outcome, partition.log.log_start_offset)
 
 

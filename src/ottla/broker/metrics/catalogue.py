@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.rebalance_figures import MOST_GROUPS, GroupFigures
-from ottla.broker.metrics.declaring import BrokerMetric, kafka, ottla
+from ottla.broker.metrics.declaring import BrokerMetric, kafka, ottla, summed
 from ottla.broker.metrics.group_lag import GROUP_LAG
 from ottla.broker.metrics.registry import Labelled, MetricsRegistry
 from ottla.broker.metrics.requests import REQUESTS
@@ -50,7 +50,7 @@ def _replication_limits(broker: BrokerServices) -> Labelled:
 
 def _shared(broker: BrokerServices) -> Iterator[tuple[Leader, PartitionLog]]:
     """The led partitions that have followers."""
-    return ((each.leader, each.log) for each in broker.partitions.shared if each.leader is not None)
+    return ((each.leader, each.log) for each in tuple(broker.partitions.shared) if each.leader is not None)
 
 
 # The controller
@@ -65,14 +65,14 @@ def _partitions(broker: BrokerServices) -> Iterator[PartitionImage]:
     if broker.control.is_controller:
         controller = broker.control.controller.controller
         deleting = controller.deleting
-        for topic in controller.image.topics.values():
+        for topic in tuple(controller.image.topics.values()):
             if topic.name not in deleting:
                 yield from topic.partitions
 
 
-def _offline_partitions(broker: BrokerServices) -> int:
+def _offline_partitions(broker: BrokerServices) -> Iterator[bool]:
     alive = broker.image.brokers
-    return sum(each.leader == NO_LEADER or each.leader not in alive for each in _partitions(broker))
+    return (each.leader == NO_LEADER or each.leader not in alive for each in _partitions(broker))
 
 
 # Log directories
@@ -96,10 +96,10 @@ def _machines(broker: BrokerServices) -> list[GroupMachine]:
 
 
 def _groups_in(state: GroupState) -> BrokerMetric:
-    def count(broker: BrokerServices) -> int:
-        return sum(machine.state is state for machine in _machines(broker))
+    def numbers(broker: BrokerServices) -> Iterator[bool]:
+        return (machine.state is state for machine in _machines(broker))
 
-    return kafka(f"{_GROUPS}NumGroups{state.value}", f"Groups in the state {state.value}.", count)
+    return kafka(f"{_GROUPS}NumGroups{state.value}", f"Groups in the state {state.value}.", summed(numbers))
 
 
 def _coordinators(broker: BrokerServices) -> Labelled:
@@ -199,7 +199,7 @@ def _of_log_directories() -> list[BrokerMetric]:
         kafka(
             f"{_REPLICAS}PartitionCount",
             "Partitions that this broker holds, in service.",
-            lambda broker: sum(1 for _ in broker.partitions),
+            summed(lambda broker: (1 for _ in broker.partitions)),
         ),
         kafka(
             f"{_REPLICAS}OfflineReplicaCount",
@@ -260,7 +260,7 @@ def _of_led_partitions() -> list[BrokerMetric]:
         kafka(
             f"{_REPLICAS}LeaderCount",
             "Partitions that this broker leads.",
-            lambda broker: sum(each.leader is not None for each in broker.partitions),
+            summed(lambda broker: (each.leader is not None for each in broker.partitions)),
         ),
         kafka(
             f"{_REPLICAS}IsrShrinksPerSec",
@@ -285,19 +285,21 @@ def _of_led_partitions() -> list[BrokerMetric]:
         kafka(
             f"{_REPLICAS}UnderReplicatedPartitions",
             "Partitions that it leads of which a replica is not in sync, one that a reassignment adds included.",
-            lambda broker: sum(is_under_replicated(leader) for leader, _ in _shared(broker)),
+            summed(lambda broker: (is_under_replicated(leader) for leader, _ in _shared(broker))),
         ),
         kafka(
             f"{_REPLICAS}UnderMinIsrPartitionCount",
             "Partitions that it leads that refuse acks=all.",
-            lambda broker: sum(
-                not leader.has_enough(log.config.min_insync_replicas) for leader, log in _shared(broker)
+            summed(
+                lambda broker: (
+                    not leader.has_enough(log.config.min_insync_replicas) for leader, log in _shared(broker)
+                )
             ),
         ),
         kafka(
             f"{_REPLICAS}AtMinIsrPartitionCount",
             "Partitions that it leads that lack a replica, and refuse acks=all if one more falls behind.",
-            lambda broker: sum(is_at_min_isr(leader, log) for leader, log in _shared(broker)),
+            summed(lambda broker: (is_at_min_isr(leader, log) for leader, log in _shared(broker))),
         ),
     ]
 
@@ -327,12 +329,12 @@ def _of_the_controller() -> list[BrokerMetric]:
         kafka(
             f"{_CONTROLLER}OfflinePartitionsCount",
             "At the controller: partitions without a live leader.",
-            _offline_partitions,
+            summed(_offline_partitions),
         ),
         kafka(
             f"{_CONTROLLER}PreferredReplicaImbalanceCount",
             "At the controller: partitions that are not led by their preferred replica.",
-            lambda broker: sum(each.leader != each.replicas[0] for each in _partitions(broker)),
+            summed(lambda broker: (each.leader != each.replicas[0] for each in _partitions(broker))),
         ),
         kafka(
             f"{_CONTROLLER}TopicsToDeleteCount",
@@ -400,7 +402,7 @@ def _of_groups() -> list[BrokerMetric]:
         kafka(
             f"{_GROUPS}NumOffsets",
             "Committed offsets of these groups.",
-            lambda broker: sum(len(machine.offsets) for machine in _machines(broker)),
+            summed(lambda broker: (len(machine.offsets) for machine in _machines(broker))),
         ),
         ottla(
             "group_coordinators",
@@ -518,4 +520,10 @@ BROKER_METRICS: tuple[BrokerMetric, ...] = (
     *_of_coordinators(),
     *_of_rebalances(),
     *GROUP_LAG,
+    # The last one, so that it knows of the others.
+    ottla(
+        "metrics_left_out",
+        "Metrics that this scrape leaves out: they have too many values, or cannot be read.",
+        lambda broker: broker.metrics.left_out,
+    ),
 )

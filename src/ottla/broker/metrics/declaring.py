@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.metrics.registry import Labelled, MetricDeclaration
+from ottla.broker.metrics.registry import VALUES_PER_PIECE, Labelled, MetricDeclaration
 
 if TYPE_CHECKING:
     from ottla.broker.services import BrokerServices
@@ -47,6 +47,20 @@ def exporter(name: str, text: str, read: Read, *labels: str) -> BrokerMetric:
     return _metric(MetricDeclaration(f"kafka_{name}", text, labels), None, read)
 
 
+def summed(numbers: Callable[[BrokerServices], Iterable[float]]) -> Read:
+    """Reads the sum of numbers, of which there may be many, in pieces of work."""
+
+    def read(broker: BrokerServices) -> Labelled:
+        total = 0.0
+        for count, number in enumerate(numbers(broker), 1):
+            total += number
+            if count % VALUES_PER_PIECE == 0:
+                yield None
+        yield (), total
+
+    return read
+
+
 def _metric(
     declaration: MetricDeclaration, mbean: str | None, read: Read, constant: tuple[str, ...] = ()
 ) -> BrokerMetric:
@@ -54,6 +68,6 @@ def _metric(
         value = read(broker)
         if isinstance(value, int | float):
             return [(constant, value)]
-        return value if not constant else (((*constant, *labels), number) for labels, number in value)
+        return value if not constant else (each and ((*constant, *each[0]), each[1]) for each in value)
 
     return BrokerMetric(declaration, mbean, values)

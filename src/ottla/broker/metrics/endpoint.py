@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import TimerHandle
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 
 from ottla.broker.metrics.registry import MetricReading, MetricsRegistry, text_of
 from ottla.broker.slices import LoopSlices
@@ -59,8 +60,10 @@ class MetricsEndpoint:
         self._executor = executor
         #: The metrics; None while the broker starts.
         self.registry: MetricsRegistry | None = None
-        #: Why the broker is not ready; empty if it is.
-        self.not_ready: Callable[[], list[str]] = lambda: ["the broker starts: it opens its logs and joins the cluster"]
+        #: Why the broker is not ready, found in pieces of work; empty if it is.
+        self.not_ready: Callable[[], Generator[None, None, list[str]]] = partial(
+            because, "the broker starts: it opens its logs and joins the cluster"
+        )
         self._open: set[_Scrape] = set()
         self._work: set[asyncio.Task[None]] = set()
         loop.add_reader(listening.fd, self._on_acceptable)
@@ -99,24 +102,30 @@ class MetricsEndpoint:
         if method not in (b"GET", b"HEAD"):
             done(_response("405 Method Not Allowed", b"only GET is served\n", allow="GET, HEAD"))
             return
-        if path in (LIVE.encode(), READY.encode()):
-            reasons = self.not_ready() if path == READY.encode() else []
-            status = "503 Service Unavailable" if reasons else "200 OK"
-            response = _response(status, "".join(f"{each}\n" for each in reasons or ("ok",)).encode())
-            done(response.partition(HEAD_END)[0] + HEAD_END if method == b"HEAD" else response)
+        if path == LIVE.encode():
+            done(_health([], method))
+        elif path == READY.encode():
+            self._spawn(self._look_whether_ready(method, done))
         elif path != PATH.encode():
             done(_response("404 Not Found", f"the metrics are at {PATH}, the health at {LIVE} and {READY}\n".encode()))
         elif self.registry is None:
             done(_response("503 Service Unavailable", b"the broker starts\n"))
         else:
-            task = asyncio.ensure_future(self._scrape(self.registry, method, done))
-            self._work.add(task)
-            task.add_done_callback(self._work.discard)
+            self._spawn(self._scrape(self.registry, method, done))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _look_whether_ready(self, method: bytes, done: Callable[[bytes], None]) -> None:
+        done(_health(await self._slices.through(self.not_ready()), method))
 
     async def _scrape(self, registry: MetricsRegistry, method: bytes, done: Callable[[bytes], None]) -> None:
         readings: list[MetricReading] = []
         for reading in registry.read():
-            readings.append(reading)
+            if reading is not None:
+                readings.append(reading)
             await self._slices.point()
 
         def made(text: bytes | None, error: BaseException | None) -> None:
@@ -191,6 +200,18 @@ class _Scrape:
             self._loop.remove_writer(self._stream.fd)
             self._stream.close()
             self._on_closed(self)
+
+
+def because(reason: str) -> Generator[None, None, list[str]]:
+    """The one reason why the broker is not ready."""
+    yield
+    return [reason]
+
+
+def _health(reasons: list[str], method: bytes) -> bytes:
+    status = "503 Service Unavailable" if reasons else "200 OK"
+    response = _response(status, "".join(f"{each}\n" for each in reasons or ("ok",)).encode())
+    return response.partition(HEAD_END)[0] + HEAD_END if method == b"HEAD" else response
 
 
 def _response(status: str, body: bytes, content_type: str = "text/plain; charset=utf-8", allow: str = "") -> bytes:

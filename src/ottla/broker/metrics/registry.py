@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-MOST_VALUES = 5_000
-"""Most values of one metric, which are read in one piece of work on the loop; one that has more is left out."""
+MOST_VALUES = 100_000
+"""Most values of one metric; one that has more is left out."""
 PROCESS_METRICS = (
     "process_cpu_seconds_total",
     "process_max_fds",
@@ -28,8 +27,10 @@ PROCESS_METRICS = (
 )
 """What `prometheus-client` adds on Linux, of every program."""
 
-Labelled = Iterable[tuple[tuple[str, ...], float]]
-"""Label values, and the metric's value for them."""
+Labelled = Iterable[tuple[tuple[str, ...], float] | None]
+"""Label values, and the metric's value for them; None where a piece of work ends that gives no value."""
+VALUES_PER_PIECE = 256
+"""Values that are read in one piece of work on the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,10 @@ class MetricsRegistry:
 
     def __init__(self) -> None:
         self._metrics: dict[str, tuple[MetricDeclaration, Callable[[], Labelled]]] = {}
-        #: Metrics with too many values; logged once.
-        self._left_out: set[str] = set()
+        #: Metrics that had too many values, or could not be read, at the last scrape.
+        self.left_out: set[str] = set()
+        #: Those of them with too many values that were logged.
+        self._logged: set[str] = set()
 
     def add(self, declaration: MetricDeclaration, read: Callable[[], Labelled]) -> None:
         """Add a metric; `read` returns one value per combination of labels (`()` for a metric without labels).
@@ -73,18 +76,32 @@ class MetricsRegistry:
             raise ValueError(f"two metrics are called {declaration.name}")
         self._metrics[declaration.name] = (declaration, read)
 
-    def read(self) -> Iterator[MetricReading]:
-        """Read one metric after the other. One that fails or has too many values is left out, and logged."""
+    def read(self) -> Iterator[MetricReading | None]:
+        """Read one metric after the other; None ends a piece of work between them.
+
+        One that fails or has too many values is left out, and logged.
+        """
         for declaration, read in self._metrics.values():
+            values: list[tuple[tuple[str, ...], float]] = []
             try:
-                values = list(islice(read(), MOST_VALUES + 1))
+                for value in read():
+                    if value is not None:
+                        values.append(value)
+                    if len(values) > MOST_VALUES:
+                        break
+                    if value is None or not len(values) % VALUES_PER_PIECE:
+                        yield None
             except Exception:
                 log.exception("the metric %s cannot be read", declaration.name)
+                self.left_out.add(declaration.name)
                 continue
             if len(values) <= MOST_VALUES:
+                self.left_out.discard(declaration.name)
                 yield MetricReading(declaration, values)
-            elif declaration.name not in self._left_out:
-                self._left_out.add(declaration.name)
+                continue
+            self.left_out.add(declaration.name)
+            if declaration.name not in self._logged:
+                self._logged.add(declaration.name)
                 log.warning("the metric %s is left out: it has more than %d values", declaration.name, MOST_VALUES)
 
 

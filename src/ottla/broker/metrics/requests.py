@@ -12,7 +12,10 @@ from ottla.broker.request_figures import TIMED_EVERY, TIMES_KEPT
 from ottla.wire.apis import API
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.broker.metrics.registry import Labelled
+    from ottla.broker.request_figures import RequestFigures
     from ottla.broker.services import BrokerServices
 
 #: The percentiles of Kafka's histograms, as the exporter writes them.
@@ -22,10 +25,16 @@ PURGATORIES: Final = {"Produce": DelayedProduce, "Fetch": DelayedFetch, "DeleteR
 _REQUESTS: Final = "kafka.network:type=RequestMetrics,name="
 
 
+def _by_name(broker: BrokerServices) -> Iterator[tuple[str, RequestFigures]]:
+    """The figures of each API, and as in Kafka those of fetches also by who fetches."""
+    yield from ((API[key].name, figures) for key, figures in broker.dispatcher.requests.items())
+    yield from zip(("FetchConsumer", "FetchFollower"), broker.dispatcher.fetches, strict=True)
+
+
 def _requests(broker: BrokerServices) -> Labelled:
     return [
-        ((API[key].name, str(version)), count)
-        for key, figures in broker.dispatcher.requests.items()
+        ((name, str(version)), count)
+        for name, figures in _by_name(broker)
         for version, count in enumerate(figures.by_version)
         if count
     ]
@@ -34,10 +43,15 @@ def _requests(broker: BrokerServices) -> Labelled:
 def _times(broker: BrokerServices) -> Labelled:
     quantiles = tuple(map(float, QUANTILES))
     return [
-        ((API[key].name, quantile), time_ms)
-        for key, figures in broker.dispatcher.requests.items()
+        ((name, quantile), time_ms)
+        for name, figures in _by_name(broker)
         for quantile, time_ms in zip(QUANTILES, figures.quantiles_ms(quantiles), strict=False)
     ]
+
+
+def _ready(broker: BrokerServices) -> Labelled:
+    reasons = yield from not_ready(broker)
+    yield (), int(not reasons)
 
 
 def _waiting(broker: BrokerServices) -> Labelled:
@@ -49,12 +63,13 @@ def _waiting(broker: BrokerServices) -> Labelled:
 REQUESTS: Final[tuple[BrokerMetric, ...]] = (
     kafka(
         f"{_REQUESTS}RequestsPerSec,request=*,version=*",
-        "Requests taken up, by API and version; those of which there was one.",
+        "Requests taken up, by API and version; those of which there was one. Fetch is FetchConsumer and FetchFollower "
+        "together.",
         _requests,
     ),
     kafka(
         f"{_REQUESTS}TotalTimeMs,request=*,quantile=*",
-        "Milliseconds from a request to its answer, waits included. One request in "
+        "Milliseconds from a request to its answer, waits included. About one request in "
         f"{TIMED_EVERY} is timed; the quantiles are of the last {TIMES_KEPT} times.",
         _times,
     ),
@@ -83,5 +98,5 @@ REQUESTS: Final[tuple[BrokerMetric, ...]] = (
         "Bytes of answers that clients have not taken yet.",
         lambda broker: sum(each.unsent_bytes for each in broker.connections.snapshot()),
     ),
-    ottla("ready", "1 if the broker is ready, as `/health/ready` says.", lambda broker: int(not not_ready(broker))),
+    ottla("ready", "1 if the broker is ready, as `/health/ready` says.", _ready),
 )

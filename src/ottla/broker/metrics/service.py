@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.metrics.lag_figures import LagFigures
+
 if TYPE_CHECKING:
     from ottla.broker.metrics.endpoint import MetricsEndpoint
     from ottla.broker.services import BrokerServices
@@ -18,6 +20,13 @@ class MetricsService:
         self._broker = broker
         self._listening: ListeningSocket | None = None
         self._endpoint: MetricsEndpoint | None = None
+        self.lags = LagFigures()
+
+    @property
+    def left_out(self) -> int:
+        """Metrics that could not be read, or had too many values."""
+        registry = None if self._endpoint is None else self._endpoint.registry
+        return 0 if registry is None else len(registry.left_out)
 
     @property
     def port(self) -> int | None:
@@ -53,7 +62,9 @@ class MetricsService:
     def stopping(self) -> None:
         """Say that the broker is not ready any more."""
         if self._endpoint is not None:
-            self._endpoint.not_ready = lambda: ["the broker stops"]
+            from ottla.broker.metrics.endpoint import because
+
+            self._endpoint.not_ready = partial(because, "the broker stops")
 
     def close(self) -> None:
         """Stop answering scrapes."""

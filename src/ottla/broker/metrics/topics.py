@@ -80,9 +80,17 @@ def _of_traffic() -> list[BrokerMetric]:
         _by_topic("BytesOut", "Bytes of batches given to consumers.", lambda traffic: traffic.bytes_out),
         _by_topic("BytesRejected", "Bytes of batches refused as too large.", lambda traffic: traffic.bytes_rejected),
         _by_topic("TotalProduceRequests", "Appends by leaders, each partition.", lambda traffic: traffic.appends),
-        _by_topic("FailedProduceRequests", "Those that were refused.", lambda traffic: traffic.failed_appends),
+        _by_topic(
+            "FailedProduceRequests",
+            "Those that were refused, not as too large, corrupt, or by a disk error, as in Kafka.",
+            lambda traffic: traffic.failed_appends,
+        ),
         _by_topic("TotalFetchRequests", "Reads for fetches, each partition.", lambda traffic: traffic.reads),
-        _by_topic("FailedFetchRequests", "Reads that failed at the disk.", lambda traffic: traffic.failed_reads),
+        _by_topic(
+            "FailedFetchRequests",
+            "Reads that failed, not by a disk error, as in Kafka.",
+            lambda traffic: traffic.failed_reads,
+        ),
         kafka(
             f"{_TRAFFIC}ReplicationBytesInPerSec",
             "Bytes of batches that replicas here copied from their leaders.",

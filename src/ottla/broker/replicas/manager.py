@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ottla.broker.replicas.losses import LossReports
 from ottla.broker.replicas.partition import Partition, Replication, is_report_due
-from ottla.broker.replicas.traffic import TopicTraffic
+from ottla.broker.replicas.traffic import KNOWN_OF_READS, TopicTraffic
 from ottla.cluster.image import NO_LEADER
 from ottla.config.topic import LONGEST, LogConfig
 from ottla.storage.following import append_as_follower
@@ -128,8 +128,9 @@ class ReplicaManager:
         self.make_fetchers: Callable[[], ReplicaFetcherManager] | None = None
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in self._by_name.values():
-            yield from partitions.values()
+        # Copies: some who iterate let others work meanwhile.
+        for partitions in tuple(self._by_name.values()):
+            yield from tuple(partitions.values())
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, or None if this broker does not host it."""
@@ -436,7 +437,7 @@ class ReplicaManager:
 
     def read_refused(self, partition: Partition, refusal: ReadRefusal) -> None:
         """Handle a failed read: report it to the operator if the disk or damaged data is the cause."""
-        partition.traffic.failed_reads += refusal.error is not ErrorCode.OFFSET_OUT_OF_RANGE
+        partition.traffic.failed_reads += refusal.error not in KNOWN_OF_READS
         if refusal.error is ErrorCode.KAFKA_STORAGE_ERROR:
             _report(partition, refusal.message, self._now_ms())
             self._logs.suspect(partition.log)

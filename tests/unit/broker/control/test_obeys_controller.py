@@ -104,13 +104,13 @@ def test_it_leads_before_it_follows_so_that_others_can_fetch_from_it(
 ) -> None:
     async def scenario(test: ControlledBroker) -> None:
         taken: list[tuple[int, str]] = []
-        give = test.broker.control_requests._hosting._give
+        give = test.broker.control_requests.hosting._give
 
         def noted(change: RoleChange, config: LogConfig) -> None:
             taken.append((change.partition, change.action.name))
             give(change, config)
 
-        monkeypatch.setattr(test.broker.control_requests._hosting, "_give", noted)
+        monkeypatch.setattr(test.broker.control_requests.hosting, "_give", noted)
         assert await test.update_metadata({}) == 0  # the live brokers
         states = {("t", index): (1 if index % 2 else 2, 0, [1, 2]) for index in range(6)}
         found = await test.lead_or_follow(states, is_new=True)

@@ -258,6 +258,7 @@ def test_a_small_isr_refuses_acks_of_all(tmp_path: Path) -> None:
         partition = broker.partitions.get("t", 0)
         assert partition is not None
         assert partition.log.high_watermark == 0, "and what others take is not committed"
+        assert (partition.traffic.appends, partition.traffic.failed_appends) == (2, 1)
 
     with_broker(tmp_path, scenario, min_insync_replicas="2")
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.broker.metrics import group_lag
 from ottla.broker.metrics.catalogue import BROKER_METRICS
 from ottla.broker.metrics.endpoint import MOST_CONNECTIONS, MOST_REQUEST_BYTES, TEXT_FORMAT
 from ottla.broker.metrics.health import not_ready
@@ -115,7 +114,7 @@ def test_it_is_not_ready_while_something_is_missing(tmp_path: Path) -> None:
         assert broker.partitions.stop("t", 0)
         broker.groups.runtime.load(0, 1)
         next(iter(broker.groups.runtime.shards.values())).loading = True
-        assert not_ready(broker) == [
+        assert await broker.slices.through(not_ready(broker)) == [
             "no controller is known",
             "1 partitions of this broker have no role yet",
             "1 partitions of __consumer_offsets are being loaded",
@@ -187,32 +186,6 @@ def test_every_metric_has_a_value(tmp_path: Path) -> None:
         assert values["ottla_unflushed_bytes", ()] > 0
         # The records were written at 1 ms of the Unix epoch.
         assert values["ottla_consumergroup_lag_seconds", ("g", "t")] > 1e9
-
-    run(scenario, tmp_path)
-
-
-def test_the_age_of_unread_records_is_left_out_where_it_is_cold_or_there_are_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario(broker: Broker) -> None:
-        await broker.control.admin.create_topic(TopicSpec("t", 1))
-        partition = broker.partitions.get("t", 0)
-        assert partition is not None
-        batch = bytearray(encode_batch([Record(0, broker.clock.now_ms() - 5_000, b"k", b"v")]))
-        broker.partitions.append(partition, memoryview(batch), CLIENT)
-        assert await broker.groups.ensure_offsets_topic() == 0
-        value = StoredOffset(0, -1, "", broker.groups.now_ms())
-        broker.groups.submit(OffsetCommit(lambda _: None, "g", -1, "", None, [("t", 0, value)]))
-        name = ("ottla_consumergroup_lag_seconds", ("g", "t"))
-        assert (await scrape(broker))[name] >= 5
-        with monkeypatch.context() as patched:
-            patched.setattr("ottla.env.disk.RealFile.is_warm", lambda *_: False)
-            assert name not in await scrape(broker)
-        assert name in await scrape(broker)
-        monkeypatch.setattr(group_lag, "MOST_AGES", 0)
-        values = await scrape(broker)
-        assert name not in values
-        assert values["kafka_consumergroup_lag", ("g", "0", "t")] == 1
 
     run(scenario, tmp_path)
 
