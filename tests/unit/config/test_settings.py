@@ -49,11 +49,11 @@ def test_synonyms_are_settings() -> None:
 
 
 def sources() -> str:
-    """The code but for what judges all settings alike, and clients: theirs have the same names."""
+    """The code but for what judges all settings alike, and clients and commands: theirs have the same names."""
     alike = ("container.py", "settings.py", "refusals.py", "rules.py", "reference.py", "dynamic.py")
     package = PROJECT / "src" / "ottla"
     left_out = {package / "config" / name for name in alike}
-    clients = {package / name for name in ("client", "ops", "peer", "profiles", "spark", "zkconsumer")}
+    clients = {package / name for name in ("cli", "client", "ops", "peer", "profiles", "spark", "zkconsumer")}
     files = [path for path in package.rglob("*.py") if path not in left_out and clients.isdisjoint(path.parents)]
     return "".join(path.read_text() for path in files)
 
