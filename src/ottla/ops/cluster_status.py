@@ -99,8 +99,13 @@ class PartitionStatus:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether acks=all is refused: without a leader, or with fewer replicas in sync than min.insync.replicas."""
+        """Whether it has no leader, or fewer replicas in sync than min.insync.replicas, as Kafka's tool counts."""
         return self.leader == NO_NODE or len(self.isr) < (self.min_insync_replicas or 0)
+
+    @property
+    def is_refusing_acks_all(self) -> bool:
+        """Whether acks=all is refused; with fewer replicas than min.insync.replicas, all of them have to be in sync."""
+        return self.leader == NO_NODE or len(self.isr) < min(self.min_insync_replicas or 0, len(self.replicas))
 
     @property
     def is_at_min_isr(self) -> bool:
@@ -110,7 +115,7 @@ class PartitionStatus:
     @property
     def is_well(self) -> bool:
         """Whether it has a leader that can write, and all replicas are in sync."""
-        return not (self.is_offline or self.is_under_min_isr or self.is_under_replicated or self.refusal)
+        return not (self.is_offline or self.is_refusing_acks_all or self.is_under_replicated or self.refusal)
 
     @property
     def records(self) -> int | None:

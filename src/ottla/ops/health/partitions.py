@@ -78,9 +78,11 @@ def _offline(now: HealthFacts) -> Iterator[ClusterFinding]:
 
 def _in_sync(now: HealthFacts) -> Iterator[ClusterFinding]:
     alive = [each for each in now.status.partitions if not each.is_offline]
-    below = [each for each in alive if each.is_under_min_isr]
+    below = [each for each in alive if each.is_refusing_acks_all]
     at = [each for each in alive if each.is_under_replicated and each.is_at_min_isr]
-    others = [each for each in alive if each.is_under_replicated and not (each.is_under_min_isr or each.is_at_min_isr)]
+    others = [
+        each for each in alive if each.is_under_replicated and not (each.is_refusing_acks_all or each.is_at_min_isr)
+    ]
     if below:
         yield _finding(
             HealthKind.UNDER_MIN_ISR,

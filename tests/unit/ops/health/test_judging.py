@@ -290,6 +290,14 @@ def test_two_looks_see_whether_replicas_catch_up() -> None:
     assert "not catching up" in finding(behind, kind, behind).what
 
 
+def test_acks_all_needs_no_more_replicas_than_there_are() -> None:
+    """As in Apache Kafka: min.insync.replicas=2 refuses nothing where one replica is all that there is."""
+    alone = cluster(partition(replicas=(1,), minimum=2), brokers=(broker(1),))
+    assert HealthKind.UNDER_MIN_ISR not in {each.kind for each in judge(alone)}
+    two = finding(cluster(partition(replicas=(1, 2), isr=(1,), minimum=3)), HealthKind.UNDER_MIN_ISR)
+    assert "1 partition below min.insync.replicas" in two.what
+
+
 def test_a_move_that_copies_is_not_stuck() -> None:
     kind = HealthKind.STUCK_REASSIGNMENT
 
