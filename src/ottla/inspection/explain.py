@@ -275,7 +275,9 @@ def _rolling(active: SegmentFacts, wish: ExplainWish) -> Row:
     left_bytes, age = config.segment_bytes - active.size, wish.now_ms - active.first
     when = f"{active.name} has {active.size:,} of {config.segment_bytes:,} bytes"
     when += " and is rolled" if left_bytes <= 0 else f": a batch of more than {left_bytes:,} bytes rolls it"
-    if active.first >= 0:
+    if not active.size:
+        when = f"{active.name} has no records"
+    elif active.first >= 0:
         when += f"; so does a record {duration(config.segment_ms)} newer than its first, which is {_old(age)}"
     return _next("roll", f"segment.bytes={config.segment_bytes} segment.ms={config.segment_ms}", [], when)
 
@@ -308,6 +310,8 @@ def _retention(segments: Sequence[SegmentFacts], wish: ExplainWish, start: int) 
 
 
 def _expired(segments: Sequence[SegmentFacts], wish: ExplainWish) -> tuple[list[SegmentFacts], str]:
+    if not segments:
+        return [], "no records"
     limit = duration(wish.config.retention_ms)
     for number, each in enumerate(segments):
         age = wish.now_ms - each.retained_since

@@ -56,5 +56,4 @@ def place(placement: Placement) -> Iterator[Mapping[str, object]]:
 
 
 def _racks(placement: Placement) -> dict[int, str]:
-    named = enumerate(placement.racks[: placement.brokers])
-    return {broker: rack for broker, rack in named if rack}
+    return {broker: rack for broker, rack in enumerate(placement.racks) if rack}

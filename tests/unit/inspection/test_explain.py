@@ -54,6 +54,13 @@ def test_segments_as_storage_has_them(tmp_path: Path) -> None:
     assert shown[0]["oldest_timestamp"] == NOW_MS
 
 
+def test_an_empty_log_has_no_records(tmp_path: Path) -> None:
+    log = new_log(RealDisk(), str(tmp_path), log_config(retention_ms=1))
+    roll, by_time, *_ = rows(log, "next")
+    assert (roll["reason"], by_time["reason"]) == (f"{0:020}.log has no records", "no records")
+    assert not any(row["takes"] for row in rows(log, "next"))
+
+
 @pytest.mark.spec("L3")
 @pytest.mark.parametrize("offset", [0, 5, 7, 8, 20, 35])
 def test_offsets_are_found_where_storage_finds_them(tmp_path: Path, offset: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -234,7 +235,8 @@ def _explain(path: str, offset: int | None, time: str | None, settings: list[str
     config = LogConfig.of(broker, parse_configs(settings, "--set"))
     if not isinstance(config, LogConfig):
         raise CommandError(f"--set: {config.problems[0]}; docs/settings.md has the settings of topics")
-    rows = rows_of(RealDisk(), path, ExplainWish(config, now_ms, offset, timestamp_ms))
+    # The name of the directory has the partition; its parent the checkpoints.
+    rows = rows_of(RealDisk(), os.path.abspath(path), ExplainWish(config, now_ms, offset, timestamp_ms))
     if as_json:
         sys.stdout.writelines(map(json_line, rows))
     else:

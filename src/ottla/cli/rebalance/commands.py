@@ -192,6 +192,10 @@ def _example(name: str, options: Mapping[str, int], racks: str | None) -> Exampl
     if name != "placement":
         raise CommandError(f"--{next(iter(options), 'racks')} is of the example placement; leave it out for {name}")
     placement = Placement(**options, racks=tuple(racks.split(",")) if racks else ())
+    if len(placement.racks) > placement.brokers:
+        raise CommandError(
+            f"--racks names {len(placement.racks)} racks for {placement.brokers} brokers; name one for each broker"
+        )
     return EXAMPLES[name]._replace(play=lambda: introduction(placement), rows=lambda: place(placement))
 
 

@@ -82,6 +82,13 @@ def test_a_partition_explained(folder: Path, capsys: pytest.CaptureFixture[str])
     assert {json.loads(line)["type"] for line in out.splitlines()} == {"log", "segment", "next"}
 
 
+def test_the_working_directory_explained(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert run(capsys, "explain", ".", "--json") == run(capsys, "explain", folder, "--json")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

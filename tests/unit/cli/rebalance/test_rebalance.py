@@ -236,6 +236,10 @@ def test_examples_with_a_table() -> None:
     [
         (["placement", "--factor", "7"], "Replication factor: 7 larger than available brokers: 6."),
         (["placement", "--racks", "a,b"], "Not all brokers have rack information for replica rack aware assignment."),
+        (
+            ["placement", "--brokers", "1", "--racks", "a,b"],
+            "--racks names 2 racks for 1 brokers; name one for each broker",
+        ),
         (["walk", "--factor", "2"], "--factor is of the example placement; leave it out for walk"),
     ],
 )
