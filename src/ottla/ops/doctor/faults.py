@@ -46,6 +46,7 @@ class FaultKind(Enum):
     FREQUENT_REBALANCES = "frequent-rebalances", "a group rebalanced often lately (brokers of ottla record it)"
     NO_PROGRESS = "no-progress", "a group with members and lag committed nothing between two looks"
     TOO_FEW_OPEN_FILES = "too-few-open-files", "a broker may open too few files for its logs (--data)"
+    DAMAGED_META = "damaged-meta-properties", "meta.properties of a log directory cannot be read (--data)"
     WRONG_CLUSTER = "wrong-cluster", "a log directory belongs to another cluster (--data)"
 
     @property

@@ -102,11 +102,11 @@ class SmallDisk(MemoryDisk):
         return 100, self.usable
 
 
-def disk(usable: int = 50, cluster_id: str = "abc") -> SmallDisk:
+def disk(usable: int = 50, meta: str = "version=0\nbroker.id=1\ncluster.id=abc\n") -> SmallDisk:
     small = SmallDisk(lambda: NOW_MS)
     small.usable = usable
     small.mkdirs("/logs")
-    small.write_atomic("/logs/meta.properties", f"version=0\nbroker.id=1\ncluster.id={cluster_id}\n".encode())
+    small.write_atomic("/logs/meta.properties", meta.encode())
     return small
 
 
@@ -214,6 +214,10 @@ FACTS: dict[FaultKind, tuple[Callable[[], Found], Callable[[], Found]]] = {
     FaultKind.TOO_FEW_OPEN_FILES: (
         lambda: open_files(listing(25), OTHER_FILES + 24),
         lambda: open_files(listing(25), OTHER_FILES + 25),
+    ),
+    FaultKind.DAMAGED_META: (
+        lambda: cluster(disk(meta="garbage"), META, "abc"),
+        lambda: cluster(disk(meta="version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=d\n"), META, "abc"),
     ),
     FaultKind.WRONG_CLUSTER: (lambda: cluster(disk(), META, "xyz"), lambda: cluster(disk(), META, "abc")),
 }
