@@ -14,7 +14,7 @@ from ottla.client.model import MAX_TIMESTAMP, TopicPartition
 from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.doctor.groups import FREQUENT_REBALANCES, GroupFacts, group_faults
 from ottla.ops.doctor.topics import TOPIC_SETTINGS, deletes_by_time, topic_faults
-from ottla.ops.group_lag import measure_lag
+from ottla.ops.group_lag import measure_lag, readable_lag
 from ottla.ops.health.facts import HealthFacts, Scrape, lagging, read_health_facts
 from ottla.ops.health.findings import ClusterFinding, HealthKind, HealthLevel, ids, named
 from ottla.ops.health.judging import judge
@@ -39,7 +39,7 @@ class DoctorFacts:
     @property
     def needs_another_look(self) -> bool:
         """Whether one look cannot say that something makes progress."""
-        return any(each.is_rebalancing or each.waits for each in self.groups.values()) or any(
+        return any(each.is_rebalancing or each.waits or each.is_left for each in self.groups.values()) or any(
             each.adding or each.removing or lagging(each) for each in self.health.status.partitions
         )
 
@@ -64,7 +64,7 @@ async def read_doctor_facts(
         assigned = [each for member in group.members for each in member.partitions]
         try:
             async with turns:
-                lag = await measure_lag(cluster, group.group_id, assigned)
+                lag = await readable_lag(cluster, await measure_lag(cluster, group.group_id, assigned))
                 last = await log.last(group.group_id, FREQUENT_REBALANCES) if is_recorded else ()
             found[group.group_id] = GroupFacts(group, lag, last)
         except ClientError as error:

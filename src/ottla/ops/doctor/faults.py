@@ -37,7 +37,7 @@ class FaultKind(Enum):
     GROUP_UNANSWERED = "group-unanswered", "the coordinator of a group does not say what it knows"
     TOPIC_MISSING = "subscribed-topic-missing", "members subscribe to a topic that does not exist"
     UNASSIGNED_PARTITIONS = "unassigned-partitions", "a stable group leaves partitions of its topics to no member"
-    LAG_WITHOUT_MEMBERS = "lag-without-members", "a group has records to read and no members"
+    LAG_WITHOUT_MEMBERS = "lag-without-members", "a group without members has records to read, and committed nothing"
     OFFSET_OUT_OF_RANGE = "offset-out-of-range", "records were deleted before a group read them"
     OFFSET_BEYOND_END = "offset-beyond-end", "a committed offset is beyond the end of the log"
     LAG_NEAR_RETENTION = "lag-near-retention", "records will soon be deleted that a group has not read"

@@ -47,13 +47,23 @@ class GroupFacts:
         """Whether it has members and records to read."""
         return bool(self.group.members) and self.lag.lag > 0
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it has records to read and no members."""
+        return self.group.state == EMPTY and self.lag.lag > 0
+
+    def committed_as(self, before: GroupFacts) -> bool:
+        """Whether the committed offsets are those of the look before."""
+        committed = [{each.partition: each.committed_offset for each in look.lag.partitions} for look in (before, self)]
+        return committed[0] == committed[1]
+
 
 def group_faults(
     now: GroupFacts, before: GroupFacts | None, status: ClusterStatus, at_ms: int
 ) -> Iterator[DoctorFault]:
     """All faults of a group; `before` is an earlier look, `at_ms` the time of this one."""
     yield from assignments(now, status)
-    yield from lag_without_members(now)
+    yield from lag_without_members(now, before)
     yield from offsets(now)
     yield from near_retention(now, status)
     yield from rebalances(now, before, at_ms)
@@ -86,14 +96,15 @@ def assignments(now: GroupFacts, status: ClusterStatus) -> Iterator[DoctorFault]
         )
 
 
-def lag_without_members(now: GroupFacts) -> Iterator[DoctorFault]:
-    """Records that nothing reads."""
-    if now.group.state == EMPTY and now.lag.lag:
+def lag_without_members(now: GroupFacts, before: GroupFacts | None) -> Iterator[DoctorFault]:
+    """Records that nothing reads: no members, and no commit since the look before."""
+    if before is not None and now.is_left and before.is_left and now.committed_as(before):
         yield fault(
             FaultKind.LAG_WITHOUT_MEMBERS,
             now.name,
-            f"it has no members and {now.lag.lag:,} records to read",
-            f"Start its consumers; if it is not needed any more, `ottla group delete {now.group.group_id}`.",
+            f"it has no members and {now.lag.lag:,} records to read, and committed nothing between two looks",
+            "Start its consumers. Those that use assign() never appear as members: see whether one runs before you "
+            "change the group.",
         )
 
 
@@ -171,8 +182,7 @@ def progress(now: GroupFacts, before: GroupFacts | None) -> Iterator[DoctorFault
     """A group that has members and lag, and has committed nothing since the look before."""
     if before is None or not (now.waits and before.waits) or now.is_rebalancing:
         return
-    committed = [{each.partition: each.committed_offset for each in look.lag.partitions} for look in (before, now)]
-    if committed[0] == committed[1]:
+    if now.committed_as(before):
         seconds = (now.lag.ended_at_ms - before.lag.ended_at_ms) / 1000
         yield fault(
             FaultKind.NO_PROGRESS,

@@ -181,7 +181,10 @@ FACTS: dict[FaultKind, tuple[Callable[[], Found], Callable[[], Found]]] = {
         lambda: of_group(group("Stable", None, member(partitions=()))),
         lambda: of_group(group("PreparingRebalance", None, member(partitions=()))),
     ),
-    FaultKind.LAG_WITHOUT_MEMBERS: (lambda: of_group(group("Empty", lag(3))), lambda: of_group(group("Empty"))),
+    FaultKind.LAG_WITHOUT_MEMBERS: (
+        lambda: of_group(group("Empty", lag(3)), group("Empty", lag(3))),
+        lambda: of_group(group("Empty", lag(4)), group("Empty", lag(3))),
+    ),
     FaultKind.OFFSET_OUT_OF_RANGE: (lambda: of_group(group("Stable", lag(3, start=5))), lambda: of_group(group())),
     FaultKind.OFFSET_BEYOND_END: (
         lambda: of_group(group("Stable", lag(6))),
