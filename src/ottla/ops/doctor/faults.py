@@ -19,7 +19,7 @@ class FaultKind(Enum):
     NOT_KAFKA = "not-kafka", "something else is behind the port"
     TWO_CLUSTERS = "two-clusters", "the bootstrap servers belong to different clusters"
     ADVERTISED_ANY = "advertised-any-address", "a broker advertises 0.0.0.0 or ::, which no machine has as its address"
-    ADVERTISED_LOOPBACK = "advertised-loopback", "a broker elsewhere advertises localhost, the client's own machine"
+    ADVERTISED_LOOPBACK = "advertised-loopback", "a broker elsewhere advertises the client's own machine"
     ADVERTISED_UNKNOWN_HOST = "advertised-unknown-host", "the host that a broker advertises does not resolve here"
     ADVERTISED_UNREACHABLE = (
         "advertised-unreachable",

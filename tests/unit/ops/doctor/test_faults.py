@@ -88,6 +88,10 @@ def refused(address: str, kind: FaultKind = FaultKind.CONNECTION_REFUSED) -> See
     return SeenServer((address, 9092), fault=fault(kind, address, "cannot connect", CURES[kind]))
 
 
+def of_address(found: SeenServer, first: SeenServer | None = None) -> Found:
+    return filter(None, [advertised_fault(A, found, first or SeenServer(("b", 1), "x"))])
+
+
 def listing(files: int) -> LogDirectoryListing:
     names = {f"{number:020}.log": made_name for number, made_name in zip(range(files), [None] * files, strict=True)}
     return LogDirectoryListing("/logs", [PartitionDirectory("/logs/t-0", "t", 0, names)], [])  # type: ignore[arg-type]
@@ -118,24 +122,24 @@ FACTS: dict[FaultKind, tuple[Callable[[], Found], Callable[[], Found]]] = {
         lambda: different_clusters([SeenServer(("a", 1), "x"), SeenServer(("b", 1), "x"), refused("c")]),
     ),
     FaultKind.ADVERTISED_ANY: (
-        lambda: [each for _, each in senseless_addresses("localhost", [A, Node(2, "0.0.0.0", 9092)])],
-        lambda: [each for _, each in senseless_addresses("localhost", [A, B])],
+        lambda: [each for _, each in senseless_addresses([A, Node(2, "0.0.0.0", 9092)])],
+        lambda: [each for _, each in senseless_addresses([A, B])],
     ),
     FaultKind.ADVERTISED_LOOPBACK: (
-        lambda: [each for _, each in senseless_addresses("kafka", [Node(2, "localhost", 9092)])],
-        lambda: [each for _, each in senseless_addresses("127.0.0.1", [Node(2, "localhost", 9092), Node(3, "::1", 1)])],
+        lambda: of_address(replace(refused("a"), is_loopback=True)),
+        lambda: of_address(SeenServer(("a", 1), "x", is_loopback=True)),
     ),
     FaultKind.ADVERTISED_UNKNOWN_HOST: (
-        lambda: filter(None, [advertised_fault(A, refused("a", FaultKind.UNKNOWN_HOST), "x")]),
-        lambda: filter(None, [advertised_fault(A, SeenServer(("a", 1), "x"), "x")]),
+        lambda: of_address(refused("a", FaultKind.UNKNOWN_HOST)),
+        lambda: of_address(SeenServer(("a", 1), "x")),
     ),
     FaultKind.ADVERTISED_UNREACHABLE: (
-        lambda: filter(None, [advertised_fault(A, refused("a"), "x")]),
-        lambda: filter(None, [advertised_fault(A, SeenServer(("a", 1), None), "x")]),
+        lambda: of_address(refused("a")),
+        lambda: of_address(SeenServer(("a", 1), None)),
     ),
     FaultKind.ADVERTISED_ELSEWHERE: (
-        lambda: filter(None, [advertised_fault(A, SeenServer(("a", 1), "y"), "x")]),
-        lambda: filter(None, [advertised_fault(A, SeenServer(("a", 1), "x"), None)]),
+        lambda: of_address(SeenServer(("a", 1), "y", is_loopback=True), SeenServer(("b", 1), "x", is_loopback=True)),
+        lambda: of_address(SeenServer(("a", 1), "x"), SeenServer(("b", 1), None)),
     ),
     FaultKind.SINGLE_REPLICA: (
         lambda: of_health(with_topic(replicas=(1,))),
