@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import Command, CommandError
+from ottla.cli.command import EXIT_FAILED, Command, CommandError
 from ottla.cli.options import ClusterOptions
 from ottla.cli.terminal import Cell, Column, Style, Terminal, write_json
 
@@ -89,11 +89,11 @@ async def _examine(
         write_json(*({"kind": "fault", **asdict(each)} for each in faults))
     elif faults:
         Terminal.standard_output().table(_COLUMNS, faults, indent="")
-    else:
+    elif seen.reached:
         Terminal.standard_output().line("no faults found")
     if not seen.reached:
         COMMAND.report("no broker can be reached, so that topics and groups were not looked at")
-    return 1 if faults else 0
+    return 1 if faults else 0 if seen.reached else EXIT_FAILED
 
 
 async def _look(

@@ -15,8 +15,10 @@ from typer.testing import CliRunner, Result
 from ottla.cli.main import app
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin, Consumer
+from ottla.ops.doctor.reaching import SeenAddresses
 from ottla.testing import Broker, Cluster
 from support import odd_servers
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -104,14 +106,14 @@ def test_topics_and_a_broker_that_dies() -> None:
     settings = {"offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 1}
     with Cluster(3, settings=settings) as cluster:
         cluster.create_topic("orders", partitions=3)
-        assert faults(cluster.bootstrap_servers) == {}
+        wait_until(lambda: faults(cluster.bootstrap_servers) == {}, "no fault")
         cluster.create_topic("thin", replication_factor=1, unclean_leader_election_enable="true")
         cluster.create_topic("strict", replication_factor=2, min_insync_replicas=3)
         cluster.create_topic("unclean", unclean_leader_election_enable="true", max_message_bytes=200_000_000)
         with Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer:
             consumer.commit({FIRST: 0})
-        found = faults(cluster.bootstrap_servers)
-        assert {name: row["where"] for name, row in found.items()} == {
+        found: dict[str, dict[str, Any]] = {}
+        expected = {
             "single-replica": "thin",
             "min-isr-above-factor": "strict",
             "offsets-topic-thin": "__consumer_offsets",
@@ -119,10 +121,26 @@ def test_topics_and_a_broker_that_dies() -> None:
             "messages-above-fetch-limit": "unclean",
             "unclean-election-enabled": "unclean",
         }
+
+        def seen() -> dict[str, str]:
+            found.clear()
+            found.update(faults(cluster.bootstrap_servers))
+            return {name: row["where"] for name, row in found.items()}
+
+        wait_until(lambda: seen() == expected, lambda: f"{expected}, and not {found}")
         assert found["single-replica"]["cure"].startswith("`ottla reassign plan --replication-factor 3 --topic thin ")
         cluster.kill(2)
         cluster.wait_for_leader("orders", 2, other_than=2)
-        assert found.keys() | {"absent-broker"} <= faults(cluster.bootstrap_servers).keys()
+        wait_until(lambda: expected.keys() | {"absent-broker"} <= seen().keys(), "absent-broker")
+
+
+def test_a_cluster_that_names_no_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(*_: Any) -> SeenAddresses:
+        return SeenAddresses()
+
+    monkeypatch.setattr("ottla.ops.doctor.reaching.look_at_addresses", look)
+    done = doctor("127.0.0.1:1")
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
 def test_no_group_can_begin() -> None:

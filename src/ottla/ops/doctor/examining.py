@@ -12,7 +12,7 @@ from ottla.client.errors import ClientError
 from ottla.client.groups import DEAD, GroupDescription, Groups
 from ottla.client.model import MAX_TIMESTAMP, TopicPartition
 from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
-from ottla.ops.doctor.groups import FREQUENT_REBALANCES, GroupFacts, group_faults
+from ottla.ops.doctor.groups import FREQUENT_REBALANCES, GroupFacts, group_faults, missing_topics, unassigned
 from ottla.ops.doctor.topics import TOPIC_SETTINGS, deletes_by_time, topic_faults
 from ottla.ops.group_lag import measure_lag, readable_lag
 from ottla.ops.health.facts import HealthFacts, Scrape, lagging, read_health_facts
@@ -39,9 +39,15 @@ class DoctorFacts:
     @property
     def needs_another_look(self) -> bool:
         """Whether one look cannot say that something makes progress."""
-        return any(each.is_rebalancing or each.waits or each.is_left for each in self.groups.values()) or any(
-            each.adding or each.removing or lagging(each) for each in self.health.status.partitions
-        )
+        status = self.health.status
+        return any(
+            each.is_rebalancing
+            or each.waits
+            or each.is_left
+            or missing_topics(each, status)
+            or unassigned(each, status)
+            for each in self.groups.values()
+        ) or any(each.adding or each.removing or lagging(each) for each in status.partitions)
 
     @property
     def missing(self) -> list[str]:
@@ -133,8 +139,10 @@ def cluster_faults(now: DoctorFacts, before: DoctorFacts | None = None) -> list[
     ]
     found += topics
     for name, each in now.groups.items():
-        former = None if before is None else before.groups.get(name)
-        found += group_faults(each, former, now.health.status, now.at_ms)
+        former = before or now
+        found += group_faults(
+            each, before and before.groups.get(name), now.health.status, former.health.status, now.at_ms
+        )
     for name, problem in now.unanswered.items():
         found.append(
             fault(

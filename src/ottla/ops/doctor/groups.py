@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,6 +52,13 @@ class GroupFacts:
         """Whether it has records to read and no members."""
         return self.group.state == EMPTY and self.lag.lag > 0
 
+    @property
+    def subscribed(self) -> list[str]:
+        """Topics of the subscriptions of a stable group."""
+        if self.group.state != STABLE:
+            return []
+        return sorted({topic for member in self.group.members for topic in member.subscribed_topics})
+
     def committed_as(self, before: GroupFacts) -> bool:
         """Whether the committed offsets are those of the look before."""
         committed = [{each.partition: each.committed_offset for each in look.lag.partitions} for look in (before, self)]
@@ -59,10 +66,11 @@ class GroupFacts:
 
 
 def group_faults(
-    now: GroupFacts, before: GroupFacts | None, status: ClusterStatus, at_ms: int
+    now: GroupFacts, before: GroupFacts | None, status: ClusterStatus, former: ClusterStatus, at_ms: int
 ) -> Iterator[DoctorFault]:
-    """All faults of a group; `before` is an earlier look, `at_ms` the time of this one."""
-    yield from assignments(now, status)
+    """All faults of a group; `before` is an earlier look, at a cluster in `former`, `at_ms` the time of this one."""
+    if before is not None:
+        yield from assignments(now, before, status, former)
     yield from lag_without_members(now, before)
     yield from offsets(now)
     yield from near_retention(now, status)
@@ -70,23 +78,32 @@ def group_faults(
     yield from progress(now, before)
 
 
-def assignments(now: GroupFacts, status: ClusterStatus) -> Iterator[DoctorFault]:
-    """Topics that are not there, and partitions that no member has, of a stable group."""
-    if now.group.state != STABLE:
-        return
-    known: Mapping[str, list[TopicPartition]] = {
-        each.name: [one.partition for one in each.partitions] for each in status.topics
-    }
-    subscribed = sorted({topic for member in now.group.members for topic in member.subscribed_topics})
-    if missing := [each for each in subscribed if each not in known]:
+def missing_topics(facts: GroupFacts, status: ClusterStatus) -> list[str]:
+    """Topics that members of a stable group subscribe to and that are not there."""
+    known = {each.name for each in status.topics}
+    return [each for each in facts.subscribed if each not in known]
+
+
+def unassigned(facts: GroupFacts, status: ClusterStatus) -> list[TopicPartition]:
+    """Partitions that no member of a stable group has."""
+    known = {each.name: [one.partition for one in each.partitions] for each in status.topics}
+    assigned = {each for member in facts.group.members for each in member.partitions}
+    return [each for topic in facts.subscribed for each in known.get(topic, ()) if each not in assigned]
+
+
+def assignments(
+    now: GroupFacts, before: GroupFacts, status: ClusterStatus, former: ClusterStatus
+) -> Iterator[DoctorFault]:
+    """Topics that are not there, and partitions that no member has, at both looks."""
+    was_missing, was_left = missing_topics(before, former), unassigned(before, former)
+    if missing := [each for each in missing_topics(now, status) if each in was_missing]:
         yield fault(
             FaultKind.TOPIC_MISSING,
             now.name,
             f"its members subscribe to {ids(missing)}, which does not exist",
             f"Create it with `ottla topic create {missing[0]}`, or correct the name in the consumers.",
         )
-    assigned = {each for member in now.group.members for each in member.partitions}
-    if left := [each for topic in subscribed for each in known.get(topic, ()) if each not in assigned]:
+    if left := [each for each in unassigned(now, status) if each in was_left]:
         yield fault(
             FaultKind.UNASSIGNED_PARTITIONS,
             now.name,

@@ -178,12 +178,12 @@ FACTS: dict[FaultKind, tuple[Callable[[], Found], Callable[[], Found]]] = {
         lambda: cluster_faults(DoctorFacts(made.HEALTHY)),
     ),
     FaultKind.TOPIC_MISSING: (
-        lambda: of_group(group("Stable", None, member("orders", "odrers"))),
-        lambda: of_group(group()),
+        lambda: of_group(*[group("Stable", None, member("orders", "odrers"))] * 2),
+        lambda: of_group(group("Stable", None, member("orders", "odrers")), group()),
     ),
     FaultKind.UNASSIGNED_PARTITIONS: (
-        lambda: of_group(group("Stable", None, member(partitions=()))),
-        lambda: of_group(group("PreparingRebalance", None, member(partitions=()))),
+        lambda: of_group(*[group("Stable", None, member(partitions=()))] * 2),
+        lambda: of_group(group("Stable", None, member(partitions=())), group()),
     ),
     FaultKind.LAG_WITHOUT_MEMBERS: (
         lambda: of_group(group("Empty", lag(3)), group("Empty", lag(3))),
