@@ -148,6 +148,14 @@ def test_no_group_can_begin() -> None:
         assert list(faults(broker.bootstrap_servers)) == ["offsets-topic-missing"]
 
 
+def test_to_look_for_a_group_makes_no_topic() -> None:
+    with Broker({"orders": 1}) as broker:
+        done = doctor(broker.bootstrap_servers, "-g", "nobody")
+        assert (done.exit_code, "group nobody does not exist" in done.stderr) == (2, True)
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            assert list(admin.list_topics(list_internal=True)) == ["orders"]
+
+
 def test_groups() -> None:
     with Broker({"orders": {"partitions": 1, "retention.ms": 1_000_000_000}}) as broker:
         servers = broker.bootstrap_servers

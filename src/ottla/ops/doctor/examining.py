@@ -18,6 +18,7 @@ from ottla.ops.group_lag import measure_lag, readable_lag
 from ottla.ops.health.facts import HealthFacts, Scrape, lagging, read_health_facts
 from ottla.ops.health.findings import ClusterFinding, HealthKind, HealthLevel, ids, named
 from ottla.ops.health.judging import judge
+from ottla.ops.health.partitions import OFFSETS_TOPIC
 from ottla.ops.rebalances import RebalanceLog
 from ottla.peer.cluster import Cluster
 
@@ -35,6 +36,8 @@ class DoctorFacts:
     unanswered: Mapping[str, str] = field(default_factory=dict)
     newest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     at_ms: int = 0
+    missing: Sequence[str] = ()
+    """Groups that were named and are not there."""
 
     @property
     def needs_another_look(self) -> bool:
@@ -49,18 +52,20 @@ class DoctorFacts:
             for each in self.groups.values()
         ) or any(each.adding or each.removing or lagging(each) for each in status.partitions)
 
-    @property
-    def missing(self) -> list[str]:
-        """Groups that were named and are not there."""
-        return [name for name, each in self.groups.items() if each.group.state == DEAD and not each.lag.partitions]
-
 
 async def read_doctor_facts(
     cluster: Cluster, scrape: Scrape | None, groups: Sequence[str] | None = None
 ) -> DoctorFacts:
     """Ask all brokers, about these groups or all of them. Raises ClientError where the cluster does not answer."""
     health = await read_health_facts(cluster, scrape, TOPIC_SETTINGS)
-    described, unanswered = await _described(cluster, groups)
+    if groups is None:
+        described, unanswered = await _all(cluster)
+    elif any(each.name == OFFSETS_TOPIC for each in health.status.topics):
+        described, unanswered = await _described(cluster, groups)
+    else:  # to look for a coordinator would create the topic
+        described, unanswered = [], {}
+    there = {each.group_id for each in described if each.state != DEAD}
+    missing = [each for each in groups or () if each not in unanswered and each not in there]
     log = RebalanceLog(cluster)
     is_recorded = bool(described) and await log.is_there()
     turns = asyncio.Semaphore(GROUPS_AT_A_TIME)
@@ -83,20 +88,24 @@ async def read_doctor_facts(
         unanswered,
         await _newest(cluster, health),
         cluster.clock.now_ms(),
+        missing,
     )
 
 
-async def _described(cluster: Cluster, groups: Sequence[str] | None) -> tuple[list[GroupDescription], dict[str, str]]:
-    """Groups, and why the coordinators of others did not answer; "all" where they could not be listed."""
-    admin, unanswered = Groups(cluster), {}
-    if groups is None:
-        try:
-            return await admin.list_all(), {}
-        except ClientError as error:
-            return [], {"all": str(error)}
+async def _all(cluster: Cluster) -> tuple[list[GroupDescription], dict[str, str]]:
+    """All groups, or why they could not be listed."""
+    try:
+        return await Groups(cluster).list_all(), {}
+    except ClientError as error:
+        return [], {"all": str(error)}
+
+
+async def _described(cluster: Cluster, groups: Sequence[str]) -> tuple[list[GroupDescription], dict[str, str]]:
+    """Groups, and why the coordinators of others did not answer."""
+    unanswered = {}
     found = []
     for name, each in zip(
-        groups, await asyncio.gather(*map(admin.describe, groups), return_exceptions=True), strict=True
+        groups, await asyncio.gather(*map(Groups(cluster).find, groups), return_exceptions=True), strict=True
     ):
         if isinstance(each, ClientError):
             unanswered[name] = str(each)
