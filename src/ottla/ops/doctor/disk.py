@@ -18,13 +18,19 @@ OTHER_FILES = 1000
 
 
 def disk_faults(disk: Disk, path: str, open_files_limit: int, cluster_id: str | None) -> Iterator[DoctorFault]:
-    """All faults of a log directory. Raises DiskError, and NothingThere where it is none."""
-    listing = look(disk, path)
-    if not isinstance(listing, LogDirectoryListing):
-        raise NothingThere(f"{path} is the directory of a partition; name the log directory above it")
+    """All faults of a log directory. Raises as `log_directory`."""
+    listing = log_directory(disk, path)
     yield from space(disk, path)
     yield from open_files(listing, open_files_limit)
     yield from cluster(disk, listing, cluster_id)
+
+
+def log_directory(disk: Disk, path: str) -> LogDirectoryListing:
+    """A log directory. Raises DiskError, and NothingThere where it is none."""
+    listing = look(disk, path)
+    if not isinstance(listing, LogDirectoryListing):
+        raise NothingThere(f"{path} is the directory of a partition; name the log directory above it")
+    return listing
 
 
 def space(disk: Disk, path: str) -> Iterator[DoctorFault]:
