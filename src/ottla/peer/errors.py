@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.peer.diagnosis import Found
 
 KNOWN_CODES = {int(code): code for code in ErrorCode}
 
@@ -149,6 +152,9 @@ class ConnectTimeoutError(BrokerUnreachableError):
 
 class NotKafkaError(ConnectError):
     """Something listens there, but it does not speak Kafka's protocol in plain text."""
+
+    found: Found | None = None
+    """What a diagnosis found there; None without one."""
 
 
 class SecurityMismatchError(NotKafkaError):

@@ -16,6 +16,7 @@ from ottla.cli.main import app
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin, Consumer
 from ottla.ops.doctor.reaching import SeenAddresses
+from ottla.peer import diagnosis
 from ottla.testing import Broker, Cluster
 from support import odd_servers
 from support.waiting import wait_until
@@ -53,13 +54,18 @@ def servers() -> Iterator[odd_servers.OddServers]:
         (odd_servers.hanging, "no-answer"),
     ],
 )
-def test_what_else_is_behind_the_port(servers: odd_servers.OddServers, serve: Any, expected: str) -> None:
+def test_what_else_is_behind_the_port(
+    servers: odd_servers.OddServers, serve: Any, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if expected != "no-answer":
+        monkeypatch.setattr(diagnosis, "PROBE_TIMEOUT_S", 60)
     timeout = "0.4" if expected == "no-answer" else "15"
     found = faults(f"127.0.0.1:{servers.start(serve)}", "--timeout", timeout)
     assert list(found) == [expected]
 
 
-def test_tls_behind_the_port(servers: odd_servers.OddServers, tmp_path: Path) -> None:
+def test_tls_behind_the_port(servers: odd_servers.OddServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "PROBE_TIMEOUT_S", 60)
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificate")
     port = servers.start(odd_servers.hanging, odd_servers.tls_context(tmp_path))

@@ -181,7 +181,7 @@ async def _kind(address: Address, error: ClientError, environment: Environment) 
     if isinstance(error, SecurityMismatchError):
         return FaultKind.TLS_OR_LOGIN
     if isinstance(error, NotKafkaError):
-        found = await diagnose(environment.network, *address)
+        found = error.found or await diagnose(environment.network, *address)
         by_found = {Found.WEB_SERVER: FaultKind.WEB_SERVER, Found.ZOOKEEPER: FaultKind.ZOOKEEPER}
         return by_found.get(found, FaultKind.NOT_KAFKA)
     if isinstance(error, ConnectTimeoutError | BrokerHangsError) or not isinstance(error, ConnectError):
