@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.command import EXIT_FAILED, Command, CommandError
-from ottla.cli.options import ClusterOptions
+from ottla.cli.options import ClusterOptions, checked_seconds
 from ottla.cli.terminal import Cell, Column, Style, Terminal, write_json
 
 if TYPE_CHECKING:
@@ -42,7 +42,12 @@ def doctor(
     ] = None,
     interval_s: Annotated[
         float,
-        typer.Option("--interval", help="Seconds to a second look, where one cannot say that it moves on.", min=0.05),
+        typer.Option(
+            "--interval",
+            help="Seconds to a second look, where one cannot say that it moves on.",
+            min=0.05,
+            callback=checked_seconds,
+        ),
     ] = 10,
 ) -> None:
     """Find what is wrong with a cluster, of ottla or Apache Kafka, and name the cure of each fault in its row.
