@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from enum import Enum
+from typing import Any, ClassVar, Self, cast
 
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.peer.diagnosis import Found
 
 KNOWN_CODES = {int(code): code for code in ErrorCode}
 
@@ -153,8 +151,8 @@ class ConnectTimeoutError(BrokerUnreachableError):
 class NotKafkaError(ConnectError):
     """Something listens there, but it does not speak Kafka's protocol in plain text."""
 
-    found: Found | None = None
-    """What a diagnosis found there; None without one."""
+    found: Enum | None = None
+    """What a diagnosis found there (`ottla.peer.diagnosis.Found`); None without one."""
 
 
 class SecurityMismatchError(NotKafkaError):

@@ -150,7 +150,11 @@ def cluster_faults(now: DoctorFacts, before: DoctorFacts | None = None) -> list[
     for name, each in now.groups.items():
         former = before or now
         found += group_faults(
-            each, before and before.groups.get(name), now.health.status, former.health.status, now.at_ms
+            each,
+            None if before is None else before.groups.get(name),
+            now.health.status,
+            former.health.status,
+            now.at_ms,
         )
     for name, problem in now.unanswered.items():
         found.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from ipaddress import ip_address
 
 from ottla.client.errors import ClientError
@@ -182,7 +183,10 @@ async def _kind(address: Address, error: ClientError, environment: Environment) 
         return FaultKind.TLS_OR_LOGIN
     if isinstance(error, NotKafkaError):
         found = error.found or await diagnose(environment.network, *address)
-        by_found = {Found.WEB_SERVER: FaultKind.WEB_SERVER, Found.ZOOKEEPER: FaultKind.ZOOKEEPER}
+        by_found: Mapping[Enum, FaultKind] = {
+            Found.WEB_SERVER: FaultKind.WEB_SERVER,
+            Found.ZOOKEEPER: FaultKind.ZOOKEEPER,
+        }
         return by_found.get(found, FaultKind.NOT_KAFKA)
     if isinstance(error, ConnectTimeoutError | BrokerHangsError) or not isinstance(error, ConnectError):
         return FaultKind.NO_ANSWER
