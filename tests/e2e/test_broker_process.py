@@ -106,8 +106,12 @@ def test_data_in_a_directory_are_there_for_the_next_one(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "orders-1").is_dir()
 
 
-def test_a_command_runs_beside_it() -> None:
-    script = "import os, sys; print(os.environ['OTTLA_BOOTSTRAP_SERVER']); sys.exit(int(sys.argv[1]))"
+def test_a_command_runs_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_CLUSTER", "prod")
+    script = (
+        "import os, sys; print(os.environ['OTTLA_BOOTSTRAP_SERVER']); "
+        "sys.exit(int(sys.argv[1]) + ('OTTLA_CLUSTER' in os.environ))"
+    )
     done = run_tool([*COMMAND, "-t", "orders:3", sys.executable, "-c", script, "7"], check=False)
     assert done.returncode == 7
     assert done.stdout.startswith("127.0.0.1:")

@@ -44,6 +44,8 @@ _NOT_SEEN = """
   clocks of producers that are ahead.
 - Certificates and logins: ottla's clients have neither TLS nor SASL.
 - Disks of other machines, beyond what brokers report of their volumes.
+- Members of groups with the consumer protocol (KIP-848): their state, offsets and lag are seen, their assignments and
+  progress are not.
 - Rebalances at brokers of Apache Kafka, which keep no record of them. A group that rebalances at both looks is seen.
 """
 

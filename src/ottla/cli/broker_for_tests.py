@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 COMMAND = Command("ottla test-broker")
 
 BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVER"
+#: A named cluster, which commands refuse beside an address.
+CLUSTER_VARIABLE: Final = "OTTLA_CLUSTER"
 #: How often it looks whether its parent has ended, in seconds.
 PARENT_CHECK_S: Final = 0.5
 #: Bytes of standard input that are read, and dropped, at a time.
@@ -157,8 +159,10 @@ def _run_beside(broker: EmbeddedBroker, command: Sequence[str]) -> int:
 
     SIGTERM is passed on to it. Ctrl-C reaches it from the terminal; the broker outlives it.
     """
+    environment = {**os.environ, BOOTSTRAP_VARIABLE: broker.bootstrap_servers}
+    environment.pop(CLUSTER_VARIABLE, None)
     try:
-        process = subprocess.Popen(command, env={**os.environ, BOOTSTRAP_VARIABLE: broker.bootstrap_servers})
+        process = subprocess.Popen(command, env=environment)
     except OSError as error:
         COMMAND.report(f"cannot run {command[0]}: {error.strerror}")
         return EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_REFUSED

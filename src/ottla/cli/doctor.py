@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.command import Command, CommandError
-from ottla.cli.options import ClusterOptions
+from ottla.cli.command import EXIT_FAILED, Command, CommandError
+from ottla.cli.options import ClusterOptions, checked_seconds
 from ottla.cli.terminal import Cell, Column, Style, Terminal, write_json
 
 if TYPE_CHECKING:
@@ -42,7 +42,12 @@ def doctor(
     ] = None,
     interval_s: Annotated[
         float,
-        typer.Option("--interval", help="Seconds to a second look, where one cannot say that it moves on.", min=0.05),
+        typer.Option(
+            "--interval",
+            help="Seconds to a second look, where one cannot say that it moves on.",
+            min=0.05,
+            callback=checked_seconds,
+        ),
     ] = 10,
 ) -> None:
     """Find what is wrong with a cluster, of ottla or Apache Kafka, and name the cure of each fault in its row.
@@ -67,15 +72,20 @@ async def _examine(
     cluster: Cluster, groups: list[str] | None, data: list[str] | tuple[()], interval_s: float, *, as_json: bool
 ) -> int:
     from ottla.env.disk import RealDisk
-    from ottla.ops.doctor.disk import disk_faults
+    from ottla.ops.doctor.disk import disk_faults, log_directory
     from ottla.ops.doctor.examining import cluster_faults
     from ottla.ops.doctor.reaching import look_at_addresses
 
+    if "" in data:
+        raise CommandError("--data names no directory; give the log directory of a broker (log.dirs)")
+    directories = [path.rstrip("/") or "/" for path in data]
+    for path in directories:
+        log_directory(RealDisk(), path)
     seen = await look_at_addresses(cluster.settings, cluster.environment)
-    faults, cluster_id = seen.faults, None
+    faults, cluster_id, missing = seen.faults, None, ""
     if seen.reached:
         now, before = await _look(cluster, groups, interval_s)
-        cluster_id = now.health.status.cluster_id
+        cluster_id, missing = now.health.status.cluster_id, next(iter(now.missing), "")
         unreachable = {each.where for each in faults}
         # Of a broker that cannot be reached the address is the fault.
         faults += [
@@ -83,17 +93,21 @@ async def _examine(
             for each in cluster_faults(now, before)
             if each.fault != "silent-broker" or each.where not in unreachable
         ]
-    for path in data:
-        faults += disk_faults(RealDisk(), path.rstrip("/") or "/", _open_files_limit(path), cluster_id)
+    for path in directories:
+        faults += disk_faults(RealDisk(), path, _open_files_limit(path), cluster_id)
     if as_json:
         write_json(*({"kind": "fault", **asdict(each)} for each in faults))
     elif faults:
         Terminal.standard_output().table(_COLUMNS, faults, indent="")
-    else:
+    elif seen.reached and not missing:
         Terminal.standard_output().line("no faults found")
     if not seen.reached:
         COMMAND.report("no broker can be reached, so that topics and groups were not looked at")
-    return 1 if faults else 0
+    if missing:
+        raise CommandError(
+            f"group {missing} does not exist at {cluster.name}; `ottla group list` shows those that there are"
+        )
+    return 1 if faults else 0 if seen.reached else EXIT_FAILED
 
 
 async def _look(
@@ -104,10 +118,6 @@ async def _look(
     from ottla.ops.doctor.examining import read_doctor_facts
 
     now = await read_doctor_facts(cluster, scrape, groups)
-    if now.missing:
-        raise CommandError(
-            f"group {now.missing[0]} does not exist at {cluster.name}; `ottla group list` shows those that there are"
-        )
     if not now.needs_another_look:
         return now, None
     if sys.stderr.isatty():

@@ -74,12 +74,22 @@ def read_clusters() -> ClustersFile:
         raise CommandError(f"{path} does not exist, the file that names clusters; write {_EXAMPLE} into it") from None
     except OSError as problem:
         raise CommandError(f"cannot read {path}: {problem.strerror}") from None
+    except RecursionError:
+        raise CommandError(
+            f"{path} is not TOML: its brackets are nested too deeply; each cluster is {_EXAMPLE}"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise CommandError(f"{path} is not TOML: {problem}; each cluster is {_EXAMPLE}") from None
     found = ClustersFile(path, text, {name: dict(_flat(table)) for name, table in top.items()})
     for name, table in top.items():
+        if isinstance(table, list) and table and isinstance(table[0], dict):
+            raise found.refusal(f"[[{name}]] makes a list; write [{name}]", name)
         if not isinstance(table, dict):
             raise found.refusal(f"{name} is outside of a cluster; write [NAME] above it", name)
+        for setting in found.clusters[name]:
+            if setting.endswith(f".{SERVERS}"):
+                whole = f"{name}.{setting.removesuffix(f'.{SERVERS}')}"
+                raise found.refusal(f'[{whole}] is a part of [{name}]; write ["{whole}"]', name, setting)
     return found
 
 

@@ -17,6 +17,7 @@ from ottla.cli.named_clusters import SERVERS, complete_cluster, named_cluster
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 15.0
+MOST_SECONDS = 2_147_483
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., None])
 
@@ -36,7 +37,19 @@ ClusterName = Annotated[
         autocompletion=complete_cluster,
     ),
 ]
-Timeout = Annotated[float, typer.Option("--timeout", help="Seconds that brokers have to answer.", min=0.1)]
+
+
+def checked_seconds(seconds: float) -> float:
+    """Seconds of an option whose milliseconds Kafka's protocol can carry. Raises BadParameter."""
+    if not seconds <= MOST_SECONDS:
+        raise typer.BadParameter(f"{seconds:g} is more than {MOST_SECONDS:,} seconds, or not a number")
+    return seconds
+
+
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", help="Seconds that brokers have to answer.", min=0.1, callback=checked_seconds),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of tables.")]
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", "--execute", help="Make the change without asking; else it is only shown.")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ottla.cli.command import Command
-from ottla.cli.options import ClusterOptions
+from ottla.cli.options import ClusterOptions, checked_seconds
 
 if TYPE_CHECKING:
     from ottla.ops.cluster_look import ClusterLooks
     from ottla.peer.cluster import Cluster
 
 COMMAND = Command("ottla top")
+NO_SCREEN = ("dumb", "unknown")
+"""Values of TERM of terminals that only write lines."""
 
 
 def top(
@@ -23,7 +26,9 @@ def top(
     once: Annotated[
         bool, typer.Option("--once", help="Look twice, print the tables, and end; also done outside a terminal.")
     ] = False,
-    interval_s: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)] = 2.0,
+    interval_s: Annotated[
+        float, typer.Option("--interval", help="Seconds between two looks.", min=0.1, callback=checked_seconds)
+    ] = 2.0,
 ) -> None:
     """Show brokers, topics and groups live.
 
@@ -36,7 +41,7 @@ def top(
 
     async def work(cluster: Cluster) -> int:
         looks = ClusterLooks(cluster)
-        if once or not (shared.as_json or sys.stdout.isatty()):
+        if once or not (shared.as_json or has_screen()):
             return await _show_once(looks, interval_s, as_json=shared.as_json)
         if shared.as_json:
             return await _write_each(looks, interval_s)
@@ -45,6 +50,11 @@ def top(
         return await watch(looks, interval_s)
 
     COMMAND.run_with_cluster(shared, work, until_closed=True)
+
+
+def has_screen() -> bool:
+    """Whether standard output is a terminal that can show a screen."""
+    return sys.stdout.isatty() and os.environ.get("TERM") not in NO_SCREEN
 
 
 async def _show_once(looks: ClusterLooks, interval_s: float, *, as_json: bool) -> int:

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.live import Live
@@ -88,7 +88,7 @@ class TopScreen:
 
 
 async def watch(looks: ClusterLooks, interval_s: float) -> int:
-    """Show looks until q is pressed or SIGTERM comes. Raises ClientError where the first look fails."""
+    """Show looks until q is pressed, or SIGTERM or SIGHUP comes. Raises ClientError where the first look fails."""
     screen = TopScreen(await looks.next(), console := Console(highlight=False))
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -118,7 +118,7 @@ async def watch(looks: ClusterLooks, interval_s: float) -> int:
                     screen.fail(str(problem))
                 redraw()
 
-        with _keys_and_signals(loop, pressed, {"SIGTERM": end, "SIGWINCH": redraw}):
+        with _keys_and_signals(loop, pressed, {"SIGTERM": end, "SIGHUP": end, "SIGWINCH": redraw}):
             redraw()
             looking = asyncio.create_task(look_on())
             try:
@@ -134,7 +134,10 @@ async def watch(looks: ClusterLooks, interval_s: float) -> int:
 def _keys_and_signals(
     loop: asyncio.AbstractEventLoop, pressed: Callable[[str], None], handlers: Mapping[str, Callable[[], None]]
 ) -> Iterator[None]:
-    """Keys as they are pressed, where standard input is a terminal; END where it is closed. And these signals."""
+    """Keys as they are pressed, where standard input is a terminal; END where it is closed. And these signals.
+
+    Ctrl-Z does nothing: a shell would get the terminal as the screen has set it.
+    """
     if sys.platform == "win32":  # Ctrl-C ends it there
         yield
         return
@@ -152,6 +155,9 @@ def _keys_and_signals(
     try:
         if keyboard is not None:
             tty.setcbreak(keyboard)
+            modes = termios.tcgetattr(keyboard)
+            modes[6][termios.VSUSP] = os.fpathconf(keyboard, "PC_VDISABLE").to_bytes()
+            termios.tcsetattr(keyboard, termios.TCSANOW, modes)
             loop.add_reader(keyboard, read, keyboard)
         yield
     finally:
@@ -159,4 +165,5 @@ def _keys_and_signals(
             loop.remove_signal_handler(getattr(signal, name))
         if keyboard is not None and before is not None:
             loop.remove_reader(keyboard)
-            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+            with suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

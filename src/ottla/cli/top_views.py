@@ -104,7 +104,7 @@ def _groups() -> Panel[GroupRates]:
         (
             Column("GROUP", lambda each: Cell(each.group.group_id, Style.NAME), False, True),
             Column("STATE", lambda each: Cell(each.group.state, state_style(each.group.state)), False, True),
-            numbers("MEMBERS", lambda each: len(each.group.members)),
+            numbers("MEMBERS", lambda each: each.group.member_count),
             numbers("LAG", lambda each: each.lag),
             numbers("CONSUMED/S", lambda each: rate(each.consumed_per_s)),
             numbers("LAG/S", lambda each: _trend(each)),
@@ -162,8 +162,8 @@ def events(rates: ClusterRates) -> list[str]:
         return [f"{clock(each.started_at_ms)}  {rebalance_line(each)}" for each in rates.rebalances]
     return [
         printable(
-            f"{clock(each.at_ms)}  {each.group.group_id}: {each.before or 'new'} → {each.group.state}, "
-            f"{count(len(each.group.members), 'member')}"
+            f"{clock(each.at_ms)}  {each.group.group_id}: {each.before or 'new'} → {each.group.state}"
+            + (f", {count(members, 'member')}" if (members := each.group.member_count) is not None else "")
         )
         for each in rates.state_changes
     ]
@@ -202,7 +202,7 @@ def _group_row(each: GroupRates) -> dict[str, Any]:
     return {
         "group": each.group.group_id,
         "state": each.group.state,
-        "member_count": len(each.group.members),
+        "member_count": each.group.member_count,
         "coordinator": each.group.coordinator.node_id,
         **attributes(each, "lag", "consumed_per_s", "lag_per_s", "catch_up_ms"),
     }

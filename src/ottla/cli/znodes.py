@@ -11,7 +11,7 @@ import typer
 
 from ottla.cli.command import Command, CommandError
 from ottla.cli.log.output import instant
-from ottla.cli.options import DEFAULT_TIMEOUT_S, Json
+from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, checked_seconds
 from ottla.cli.terminal import Style, Terminal, printable, shortened, write_json
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ Servers = Annotated[
         envvar="OTTLA_ZOOKEEPER",
     ),
 ]  # fmt: skip
-Timeout = Annotated[float, typer.Option("--timeout", help="Seconds that ZooKeeper has to answer.", min=0.1)]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", help="Seconds that ZooKeeper has to answer.", min=0.1, callback=checked_seconds),
+]
 
 
 def ls(

@@ -64,6 +64,11 @@ class GroupDescription:
         """Whether it has members; then only they may commit offsets."""
         return self.state not in (EMPTY, DEAD)
 
+    @property
+    def member_count(self) -> int | None:
+        """Its members; None of a group with the consumer protocol (KIP-848), whose members are not described here."""
+        return None if self.is_active and not self.members and self.group_type != CLASSIC else len(self.members)
+
 
 class Groups:
     """Admin calls about groups."""
@@ -100,7 +105,7 @@ class Groups:
             request = DescribeGroupsRequest(groups=names[first : first + GROUPS_PER_REQUEST])
             result: DescribeGroupsResponse = await self._cluster.request(node.node_id, request)
             for group in result.groups:
-                if group.error_code != ErrorCode.NONE:
+                if group.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                     raise BrokerError(group.error_code, f"group {group.group_id} cannot be described")
                 found = _described(group, node, listed[group.group_id].group_type or CLASSIC)
                 # Groups of the consumer protocol (KIP-848) are listed, but DescribeGroups reports them as dead.
@@ -122,6 +127,14 @@ class Groups:
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} is left out of the answer")
 
         return await self._cluster.retry(f"describing group {group_id}", attempt, timeout_ms)
+
+    async def find(self, group_id: str) -> GroupDescription:
+        """As `describe`, and the state of a group with the consumer protocol (KIP-848), which is described as dead."""
+        found = await self.describe(group_id)
+        if found.state != DEAD:
+            return found
+        listed = [each for each in await self.list_on(found.coordinator) if each.group_id == group_id]
+        return next(iter(await self.describe_listed(found.coordinator, listed)), found)
 
     async def describe_each(self, group_ids: Sequence[str]) -> list[GroupDescription]:
         """Return the descriptions of several groups, in their order."""

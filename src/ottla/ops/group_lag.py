@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.group_offsets import CommittedOffset, GroupOffsets, fetch_request
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import list_offsets_request, offsets_at, offsets_in
-from ottla.ops.record_times import timestamps_at
+from ottla.ops.record_times import timestamps_at, without_records
 from ottla.peer.cluster import Cluster
+from ottla.peer.model import READ_COMMITTED
 
 NO_TIMESTAMP = -1
 
@@ -114,6 +115,29 @@ async def measure_lag(cluster: Cluster, group: str, assigned: Iterable[TopicPart
         measured.ended_at_ms,
         tuple(_partition_lag(each, measured, starts, times) for each in partitions),
     )
+
+
+async def readable_lag(cluster: Cluster, measured: GroupLag) -> GroupLag:
+    """The lag that consumers with read_committed can work off.
+
+    That is to the last stable offset, and none where only markers of transactions follow the committed offset.
+    """
+    positions = {
+        each.partition: max(each.committed_offset or 0, each.log_start_offset or 0)
+        for each in measured.partitions
+        if each.lag
+    }
+    stable = await offsets_at(cluster, list(positions), LATEST, READ_COMMITTED) if positions else {}
+    bare = await without_records(cluster, positions, stable)
+
+    def readable(each: PartitionLag) -> PartitionLag:
+        if each.partition not in positions:
+            return each
+        committed = each.committed_offset or 0
+        end = committed if each.partition in bare else max(committed, stable[each.partition])
+        return replace(each, log_end_offset=end)
+
+    return replace(measured, partitions=tuple(map(readable, measured.partitions)))
 
 
 async def _usable(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:

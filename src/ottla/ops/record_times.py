@@ -27,18 +27,46 @@ async def timestamps_at(cluster: Cluster, positions: Mapping[TopicPartition, int
 
     Partitions that cannot be read (no leader, deleted meanwhile, damaged) are left out, too; no error is raised.
     """
+    found, _ = await _read(cluster, positions, {})
+    return found
+
+
+async def without_records(
+    cluster: Cluster, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> set[TopicPartition]:
+    """Return the partitions that have only markers of transactions, if anything, from the offset to the end.
+
+    Partitions that cannot be read are left out; no error is raised.
+    """
+    _, bare = await _read(cluster, positions, ends)
+    return bare
+
+
+async def _read(
+    cluster: Cluster, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+    """Timestamps of first records, and the partitions with an end that have no record before it."""
     grouped: dict[int, dict[TopicPartition, int]] = {}
     for partition, offset in positions.items():
         leader = cluster.metadata.leader(*partition)
         if leader is not None and leader >= 0:
             grouped.setdefault(leader, {})[partition] = offset
-    answers = await asyncio.gather(*(_of_leader(cluster, leader, wanted) for leader, wanted in grouped.items()))
-    return {partition: at for answer in answers for partition, at in answer.items()}
-
-
-async def _of_leader(cluster: Cluster, leader: int, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
-    missing = dict(wanted)
+    bare: set[TopicPartition] = set()
+    await asyncio.gather(
+        *(_of_leader(cluster, leader, wanted, ends, found, bare) for leader, wanted in grouped.items())
+    )
+    return found, bare
+
+
+async def _of_leader(
+    cluster: Cluster,
+    leader: int,
+    missing: dict[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    found: dict[TopicPartition, int],
+    bare: set[TopicPartition],
+) -> None:
     while missing:
         try:
             answer: FetchResponse = await cluster.request(leader, _request(missing), purpose=FETCH)
@@ -51,10 +79,12 @@ async def _of_leader(cluster: Cluster, leader: int, wanted: Mapping[TopicPartiti
                 if each.error_code != ErrorCode.NONE:
                     missing.pop(partition, None)
                 elif each.records and partition in missing:
-                    _take(partition, memoryview(each.records), missing, found)
+                    _take(partition, memoryview(each.records), missing, found, ends.get(partition))
+        for partition in [each for each, at in missing.items() if each in ends and at >= ends[each]]:
+            del missing[partition]
+            bare.add(partition)
         if missing == before:
             break
-    return found
 
 
 def _request(positions: Mapping[TopicPartition, int]) -> FetchRequest:
@@ -63,9 +93,13 @@ def _request(positions: Mapping[TopicPartition, int]) -> FetchRequest:
 
 
 def _take(
-    partition: TopicPartition, data: memoryview, missing: dict[TopicPartition, int], found: dict[TopicPartition, int]
+    partition: TopicPartition,
+    data: memoryview,
+    missing: dict[TopicPartition, int],
+    found: dict[TopicPartition, int],
+    end: int | None,
 ) -> None:
-    """Record the timestamp of the partition's record, or continue after batches emptied by compaction."""
+    """Record the timestamp of the partition's record before the end, or continue after batches that have none."""
     position = missing.pop(partition)
     try:
         buffer = upgrade(data)
@@ -73,7 +107,7 @@ def _take(
         for header in headers:
             records = [] if header.is_control else decode_batch(buffer, header)
             at = next((record.timestamp for record in records if record.offset >= position), None)
-            if at is not None:
+            if at is not None and (end is None or header.base_offset < end):
                 found[partition] = at
                 return
     except BatchError:

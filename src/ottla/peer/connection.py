@@ -462,12 +462,14 @@ async def _explained(environment: Environment, host: str, port: int, address: st
         return _wants_tls(address)
     if found is Found.OLD_BROKER:
         return _too_old(address, "it hangs up on ApiVersions")
-    if found is Found.WEB_SERVER:
-        return NotKafkaError(f"{address} is a web server or a proxy (it answers in HTTP), no broker; {_CHECK_PORT}")
-    if found is Found.ZOOKEEPER:
-        return NotKafkaError(
-            f"{address} is a ZooKeeper, no broker; give addresses of brokers, which listen on 9092 by default"
-        )
+    whats = {
+        Found.WEB_SERVER: f"a web server or a proxy (it answers in HTTP), no broker; {_CHECK_PORT}",
+        Found.ZOOKEEPER: "a ZooKeeper, no broker; give addresses of brokers, which listen on 9092 by default",
+    }
+    if found in whats:
+        error = NotKafkaError(f"{address} is {whats[found]}")
+        error.found = found
+        return error
     return None
 
 
@@ -522,5 +524,7 @@ async def open_connection(
             explained = await _explained(environment, host, port, address)
             if explained is not None:
                 raise explained from error
+            if isinstance(error, NotKafkaError):
+                error.found = Found.NOTHING
         raise
     return connection

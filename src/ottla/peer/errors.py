@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any, ClassVar, Self, cast
 
 from ottla.wire.errors import ErrorCode
@@ -149,6 +150,9 @@ class ConnectTimeoutError(BrokerUnreachableError):
 
 class NotKafkaError(ConnectError):
     """Something listens there, but it does not speak Kafka's protocol in plain text."""
+
+    found: Enum | None = None
+    """What a diagnosis found there (`ottla.peer.diagnosis.Found`); None without one."""
 
 
 class SecurityMismatchError(NotKafkaError):

@@ -230,6 +230,14 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
+def decode_cluster_id(data: bytes, path: str) -> str | None:
+    """The cluster of the file, of a broker with ZooKeeper or a node in KRaft mode. Raises CheckpointError."""
+    fields = dict(_pairs(data.decode("utf-8", "replace").splitlines(), "="))
+    if fields.get("version") not in (str(_VERSION), str(_KRAFT_VERSION)):
+        raise CheckpointError(f"{path}: it names neither version {_VERSION} nor version {_KRAFT_VERSION}")
+    return fields.get("cluster.id")
+
+
 def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
     """Read the file. Raises CheckpointError if it is malformed, or written by another kind of node (version 1).
 

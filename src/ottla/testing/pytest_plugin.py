@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.testing.embedded import EmbeddedBroker
 
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP_SERVER"
+CLUSTER_VARIABLE = "OTTLA_CLUSTER"
+"""A named cluster, which commands refuse beside an address."""
 SETTINGS_OPTION = "ottla_settings"
 MARKER = "ottla"
 MARKER_ARGUMENTS = ("topics", "settings", "on_disk")
@@ -74,7 +76,7 @@ def ottla_broker(
         )
     existing = broker.topics()
     broker.create_topics({name: each for name, each in declared.get("topics", {}).items() if name not in existing})
-    monkeypatch.setenv(BOOTSTRAP_VARIABLE, broker.bootstrap_servers)
+    _name_in_environment(broker, monkeypatch)
     yield broker
     broker.faults.clear()
 
@@ -96,8 +98,13 @@ def ottla_fresh_broker(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
     declared = _declared(request)
     data: Path | None = request.getfixturevalue("tmp_path") / "ottla" if declared.get("on_disk") else None
     with EmbeddedBroker(declared.get("topics"), settings=declared.get("settings"), data=data) as broker:
-        monkeypatch.setenv(BOOTSTRAP_VARIABLE, broker.bootstrap_servers)
+        _name_in_environment(broker, monkeypatch)
         yield broker
+
+
+def _name_in_environment(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BOOTSTRAP_VARIABLE, broker.bootstrap_servers)
+    monkeypatch.delenv(CLUSTER_VARIABLE, raising=False)
 
 
 def _declared(request: pytest.FixtureRequest) -> dict[str, Any]:

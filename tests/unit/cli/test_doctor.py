@@ -15,8 +15,11 @@ from typer.testing import CliRunner, Result
 from ottla.cli.main import app
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin, Consumer
+from ottla.ops.doctor.reaching import SeenAddresses
+from ottla.peer import diagnosis
 from ottla.testing import Broker, Cluster
 from support import odd_servers
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -51,13 +54,18 @@ def servers() -> Iterator[odd_servers.OddServers]:
         (odd_servers.hanging, "no-answer"),
     ],
 )
-def test_what_else_is_behind_the_port(servers: odd_servers.OddServers, serve: Any, expected: str) -> None:
+def test_what_else_is_behind_the_port(
+    servers: odd_servers.OddServers, serve: Any, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if expected != "no-answer":
+        monkeypatch.setattr(diagnosis, "PROBE_TIMEOUT_S", 60)
     timeout = "0.4" if expected == "no-answer" else "15"
     found = faults(f"127.0.0.1:{servers.start(serve)}", "--timeout", timeout)
     assert list(found) == [expected]
 
 
-def test_tls_behind_the_port(servers: odd_servers.OddServers, tmp_path: Path) -> None:
+def test_tls_behind_the_port(servers: odd_servers.OddServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "PROBE_TIMEOUT_S", 60)
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificate")
     port = servers.start(odd_servers.hanging, odd_servers.tls_context(tmp_path))
@@ -104,14 +112,14 @@ def test_topics_and_a_broker_that_dies() -> None:
     settings = {"offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 1}
     with Cluster(3, settings=settings) as cluster:
         cluster.create_topic("orders", partitions=3)
-        assert faults(cluster.bootstrap_servers) == {}
+        wait_until(lambda: faults(cluster.bootstrap_servers) == {}, "no fault")
         cluster.create_topic("thin", replication_factor=1, unclean_leader_election_enable="true")
         cluster.create_topic("strict", replication_factor=2, min_insync_replicas=3)
         cluster.create_topic("unclean", unclean_leader_election_enable="true", max_message_bytes=200_000_000)
         with Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer:
             consumer.commit({FIRST: 0})
-        found = faults(cluster.bootstrap_servers)
-        assert {name: row["where"] for name, row in found.items()} == {
+        found: dict[str, dict[str, Any]] = {}
+        expected = {
             "single-replica": "thin",
             "min-isr-above-factor": "strict",
             "offsets-topic-thin": "__consumer_offsets",
@@ -119,15 +127,39 @@ def test_topics_and_a_broker_that_dies() -> None:
             "messages-above-fetch-limit": "unclean",
             "unclean-election-enabled": "unclean",
         }
+
+        def seen() -> dict[str, str]:
+            found.clear()
+            found.update(faults(cluster.bootstrap_servers))
+            return {name: row["where"] for name, row in found.items()}
+
+        wait_until(lambda: seen() == expected, lambda: f"{expected}, and not {found}")
         assert found["single-replica"]["cure"].startswith("`ottla reassign plan --replication-factor 3 --topic thin ")
         cluster.kill(2)
         cluster.wait_for_leader("orders", 2, other_than=2)
-        assert found.keys() | {"absent-broker"} <= faults(cluster.bootstrap_servers).keys()
+        wait_until(lambda: expected.keys() | {"absent-broker"} <= seen().keys(), "absent-broker")
+
+
+def test_a_cluster_that_names_no_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(*_: Any) -> SeenAddresses:
+        return SeenAddresses()
+
+    monkeypatch.setattr("ottla.ops.doctor.reaching.look_at_addresses", look)
+    done = doctor("127.0.0.1:1")
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
 def test_no_group_can_begin() -> None:
     with Broker({"orders": 1}, settings={"offsets.topic.replication.factor": 3}) as broker:
         assert list(faults(broker.bootstrap_servers)) == ["offsets-topic-missing"]
+
+
+def test_to_look_for_a_group_makes_no_topic() -> None:
+    with Broker({"orders": 1}) as broker:
+        done = doctor(broker.bootstrap_servers, "-g", "nobody")
+        assert (done.exit_code, "group nobody does not exist" in done.stderr) == (2, True)
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            assert list(admin.list_topics(list_internal=True)) == ["orders"]
 
 
 def test_groups() -> None:
@@ -158,8 +190,8 @@ def test_groups() -> None:
         found = faults(servers, "-g", "slow")
         assert list(found) == ["future-timestamps", "lag-without-members", "offset-out-of-range"]
         assert found["offset-out-of-range"]["what"].startswith("records that it had not read were deleted (1): ")
-        done = doctor(servers, "-g", "slwo")
-        assert (done.exit_code, done.stdout) == (2, "")
+        done = doctor(servers, "-g", "slwo", "--json")
+        assert (done.exit_code, json.loads(done.stdout)["fault"]) == (2, "future-timestamps")
         assert done.stderr.startswith("ottla doctor: group slwo does not exist at ")
 
 
@@ -169,7 +201,7 @@ def test_a_log_directory_of_this_machine(tmp_path: Path) -> None:
         assert faults(broker.bootstrap_servers, "--data", str(tmp_path / "data")) == {}
         found = faults(other.bootstrap_servers, "--data", str(tmp_path / "data"))
         assert list(found) == ["wrong-cluster"]
-        for path, message in ((tmp_path, "no log directory"), (tmp_path / "no", "No such file")):
+        for path, message in ((tmp_path, "no log directory"), (tmp_path / "no", "No such file"), ("", "log.dirs")):
             done = doctor(broker.bootstrap_servers, "--data", str(path))
             assert (done.exit_code, message in done.stderr) == (2, True)
 

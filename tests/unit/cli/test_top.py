@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -12,7 +15,8 @@ from rich.live import Live
 from typer.testing import CliRunner
 
 from ottla.cli.main import app
-from ottla.cli.top_screen import TopScreen
+from ottla.cli.top import has_screen
+from ottla.cli.top_screen import TopScreen, _keys_and_signals
 from ottla.client.errors import ClientError
 from ottla.client.groups import GroupDescription
 from ottla.client.model import Node
@@ -130,6 +134,12 @@ def test_colours(options: dict[str, bool], is_coloured: bool) -> None:
     assert ("\x1b[" in console.file.getvalue()) == is_coloured  # type: ignore[attr-defined]
 
 
+def test_seconds_that_are_none() -> None:
+    for option in (["--timeout", "inf"], ["--interval", "nan"]):
+        done = CliRunner().invoke(app, ["top", "--once", *option])
+        assert (done.exit_code, f"Invalid value for '{option[0]}'" in done.stderr) == (2, True)
+
+
 def test_no_cluster() -> None:
     done = CliRunner().invoke(app, ["top", "-b", "127.0.0.1:1", "--timeout", "1"])
     assert (done.exit_code, done.stdout) == (2, "")
@@ -167,3 +177,32 @@ def test_json_of_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
     assert first["state_changes"] == [{"group": "billing", "before": "Stable", "state": "PreparingRebalance"}]
     assert [each["state"] for each in first["brokers"]] == ["up", "not there"]
+
+
+def test_a_terminal_without_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout", terminal)
+    for name, expected in (("dumb", False), ("xterm", True)):
+        monkeypatch.setenv("TERM", name)
+        assert has_screen() is expected
+
+
+def test_the_terminal_is_as_before_after_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    termios = pytest.importorskip("termios")
+    leader, follower = os.openpty()
+
+    async def press() -> list[str]:
+        pressed: asyncio.Queue[str] = asyncio.Queue()
+        handlers = {"SIGHUP": lambda: pressed.put_nowait("hung up")}
+        with _keys_and_signals(asyncio.get_running_loop(), pressed.put_nowait, handlers):
+            os.write(leader, b"\x1as")  # Ctrl-Z does not stop the process
+            keys = [await pressed.get()]
+            os.kill(os.getpid(), signal.SIGHUP)
+            return [*keys, await pressed.get()]
+
+    with open(leader, "rb", buffering=0), open(follower, encoding="utf-8") as keyboard:
+        monkeypatch.setattr("sys.stdin", keyboard)
+        before = termios.tcgetattr(follower)
+        assert asyncio.run(press()) == ["\x1as", "hung up"]
+        assert termios.tcgetattr(follower) == before

@@ -11,6 +11,7 @@ from ottla.client.model import TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsResponse
 
 pytestmark = pytest.mark.spec("G2")
 
@@ -64,6 +65,16 @@ def test_a_group_that_is_not_there_is_dead(fake, with_cluster):
     assert (found.state, found.is_active, found.members) == ("Dead", False, ())
     fake.faults[ApiKey.DESCRIBE_GROUPS].append(ErrorCode.GROUP_ID_NOT_FOUND)  # as Kafka 4 says it
     assert with_cluster(fake, groups(lambda g: g.describe("nobody"))).state == "Dead"
+
+
+def test_a_group_with_the_consumer_protocol_is_found(fake, with_cluster):
+    """It is listed, and described as dead."""
+    listed = ListedGroup(group_id="new", protocol_type="consumer", group_state="Stable", group_type="consumer")
+    fake.faults[ApiKey.LIST_GROUPS].append(lambda request: ListGroupsResponse(groups=[listed]))
+    found = with_cluster(fake, groups(lambda g: g.find("new")))
+    assert (found.state, found.group_type, found.member_count) == ("Stable", "consumer", None)
+    found = with_cluster(fake, groups(lambda g: g.find("nobody")))
+    assert (found.state, found.member_count) == ("Dead", 0)
 
 
 def test_all_brokers_are_asked_for_their_groups(fakes, with_cluster):

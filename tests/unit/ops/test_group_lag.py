@@ -6,9 +6,11 @@ import pytest
 
 from ottla.client.model import TopicPartition
 from ottla.env.clock import SystemClock
-from ottla.ops.group_lag import measure_lag
+from ottla.ops.group_lag import measure_lag, readable_lag
 from ottla.ops.record_times import PARTITION_MAX_BYTES
 from ottla.peer.cluster import Cluster
+from ottla.records.control import ControlRecordType, end_transaction_record
+from ottla.records.record import Record, encode_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
@@ -115,3 +117,24 @@ def test_what_passes_is_waited_for(fake, with_cluster, faults, fault):
 def test_a_group_that_is_not_there(fake, with_cluster):
     whole, each = lag_of(fake, with_cluster)
     assert (each, whole.lag, whole.lag_ms) == ({}, 0, None)
+
+
+@pytest.mark.spec("U2")
+def test_markers_of_transactions_are_not_to_be_read(fakes, with_cluster):
+    key, value = end_transaction_record(ControlRecordType.COMMIT, 0)
+    marker = encode_batch([Record(0, 1, key, value)], is_transactional=True, is_control=True)
+    behind, marked, followed = partitions = fakes.topic("t", 0, 1, 0)
+    for each in partitions:
+        fakes.fill(each, 10)
+        fakes.logs[each].append(marker)
+        fakes.logs[each].append(marker)
+    fakes.fill(followed, 10)
+    fakes.committed |= {behind: 9, marked: 10, followed: 10}
+
+    async def work(cluster: Cluster):
+        measured = await measure_lag(cluster, "g")
+        return measured, await readable_lag(cluster, measured)
+
+    measured, readable = with_cluster(fakes, work)
+    assert [each.lag for each in measured.partitions] == [3, 2, 12]
+    assert [each.lag for each in readable.partitions] == [3, 0, 12]

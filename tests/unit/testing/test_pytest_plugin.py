@@ -27,7 +27,8 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     return pytester
 
 
-def test_fixtures(inner: pytest.Pytester) -> None:
+def test_fixtures(inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_CLUSTER", "prod")
     inner.makeini("[pytest]\nottla_settings =\n  num.partitions=4\n  log.retention.ms = -1\n")
     inner.makepyfile(
         """
@@ -40,6 +41,7 @@ def test_fixtures(inner: pytest.Pytester) -> None:
 
         def test_session_broker(ottla_broker, ottla_topic):
             assert os.environ[VARIABLE] == ottla_broker.bootstrap_servers
+            assert "OTTLA_CLUSTER" not in os.environ
             assert ottla_broker.topics()["of_module"] == 2
             assert ottla_topic.startswith("test-session-broker-")
             ottla_broker.send("made_by_itself", "x", partition=3)

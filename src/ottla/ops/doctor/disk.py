@@ -9,7 +9,7 @@ from ottla.inspection.directories import LogDirectoryListing, NothingThere, look
 from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.health.brokers import FILLING, FULL
 from ottla.ops.health.findings import HealthKind
-from ottla.storage.checkpoints import META_FILE, decode_meta_properties
+from ottla.storage.checkpoints import META_FILE, CheckpointError, decode_cluster_id
 
 OPEN_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 """Files of segments that a broker keeps open."""
@@ -18,13 +18,19 @@ OTHER_FILES = 1000
 
 
 def disk_faults(disk: Disk, path: str, open_files_limit: int, cluster_id: str | None) -> Iterator[DoctorFault]:
-    """All faults of a log directory. Raises DiskError, and NothingThere where it is none."""
-    listing = look(disk, path)
-    if not isinstance(listing, LogDirectoryListing):
-        raise NothingThere(f"{path} is the directory of a partition; name the log directory above it")
+    """All faults of a log directory. Raises as `log_directory`."""
+    listing = log_directory(disk, path)
     yield from space(disk, path)
     yield from open_files(listing, open_files_limit)
     yield from cluster(disk, listing, cluster_id)
+
+
+def log_directory(disk: Disk, path: str) -> LogDirectoryListing:
+    """A log directory. Raises DiskError, and NothingThere where it is none."""
+    listing = look(disk, path)
+    if not isinstance(listing, LogDirectoryListing):
+        raise NothingThere(f"{path} is the directory of a partition; name the log directory above it")
+    return listing
 
 
 def space(disk: Disk, path: str) -> Iterator[DoctorFault]:
@@ -54,12 +60,22 @@ def open_files(listing: LogDirectoryListing, limit: int) -> Iterator[DoctorFault
 
 
 def cluster(disk: Disk, listing: LogDirectoryListing, cluster_id: str | None) -> Iterator[DoctorFault]:
-    """A directory of another cluster than the one that was asked."""
-    if cluster_id is None or META_FILE not in listing.names:
+    """A directory of another cluster than the one that was asked, or whose file does not say."""
+    if META_FILE not in listing.names:
         return
     path = f"{listing.path}/{META_FILE}"
-    own = decode_meta_properties(disk.read_bytes(path), path).cluster_id
-    if own not in (None, cluster_id):
+    try:
+        own = decode_cluster_id(disk.read_bytes(path), path)
+    except CheckpointError:
+        yield fault(
+            FaultKind.DAMAGED_META,
+            path,
+            "it is damaged, or of a version that is not known: a broker does not start with it",
+            "Restore it with the version, cluster.id and node.id (broker.id) that the broker's other log directories "
+            "have, or from a backup.",
+        )
+        return
+    if None not in (own, cluster_id) and own != cluster_id:
         yield fault(
             FaultKind.WRONG_CLUSTER,
             path,

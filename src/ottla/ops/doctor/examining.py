@@ -12,12 +12,13 @@ from ottla.client.errors import ClientError
 from ottla.client.groups import DEAD, GroupDescription, Groups
 from ottla.client.model import MAX_TIMESTAMP, TopicPartition
 from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
-from ottla.ops.doctor.groups import FREQUENT_REBALANCES, GroupFacts, group_faults
+from ottla.ops.doctor.groups import FREQUENT_REBALANCES, GroupFacts, group_faults, missing_topics, unassigned
 from ottla.ops.doctor.topics import TOPIC_SETTINGS, deletes_by_time, topic_faults
-from ottla.ops.group_lag import measure_lag
+from ottla.ops.group_lag import measure_lag, readable_lag
 from ottla.ops.health.facts import HealthFacts, Scrape, lagging, read_health_facts
 from ottla.ops.health.findings import ClusterFinding, HealthKind, HealthLevel, ids, named
 from ottla.ops.health.judging import judge
+from ottla.ops.health.partitions import OFFSETS_TOPIC
 from ottla.ops.rebalances import RebalanceLog
 from ottla.peer.cluster import Cluster
 
@@ -35,18 +36,21 @@ class DoctorFacts:
     unanswered: Mapping[str, str] = field(default_factory=dict)
     newest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     at_ms: int = 0
+    missing: Sequence[str] = ()
+    """Groups that were named and are not there."""
 
     @property
     def needs_another_look(self) -> bool:
         """Whether one look cannot say that something makes progress."""
-        return any(each.is_rebalancing or each.waits for each in self.groups.values()) or any(
-            each.adding or each.removing or lagging(each) for each in self.health.status.partitions
-        )
-
-    @property
-    def missing(self) -> list[str]:
-        """Groups that were named and are not there."""
-        return [name for name, each in self.groups.items() if each.group.state == DEAD and not each.lag.partitions]
+        status = self.health.status
+        return any(
+            each.is_rebalancing
+            or each.waits
+            or each.is_left
+            or missing_topics(each, status)
+            or unassigned(each, status)
+            for each in self.groups.values()
+        ) or any(each.adding or each.removing or lagging(each) for each in status.partitions)
 
 
 async def read_doctor_facts(
@@ -54,7 +58,14 @@ async def read_doctor_facts(
 ) -> DoctorFacts:
     """Ask all brokers, about these groups or all of them. Raises ClientError where the cluster does not answer."""
     health = await read_health_facts(cluster, scrape, TOPIC_SETTINGS)
-    described, unanswered = await _described(cluster, groups)
+    if groups is None:
+        described, unanswered = await _all(cluster)
+    elif any(each.name == OFFSETS_TOPIC for each in health.status.topics):
+        described, unanswered = await _described(cluster, groups)
+    else:  # to look for a coordinator would create the topic
+        described, unanswered = [], {}
+    there = {each.group_id for each in described if each.state != DEAD}
+    missing = [each for each in groups or () if each not in unanswered and each not in there]
     log = RebalanceLog(cluster)
     is_recorded = bool(described) and await log.is_there()
     turns = asyncio.Semaphore(GROUPS_AT_A_TIME)
@@ -64,7 +75,7 @@ async def read_doctor_facts(
         assigned = [each for member in group.members for each in member.partitions]
         try:
             async with turns:
-                lag = await measure_lag(cluster, group.group_id, assigned)
+                lag = await readable_lag(cluster, await measure_lag(cluster, group.group_id, assigned))
                 last = await log.last(group.group_id, FREQUENT_REBALANCES) if is_recorded else ()
             found[group.group_id] = GroupFacts(group, lag, last)
         except ClientError as error:
@@ -77,20 +88,24 @@ async def read_doctor_facts(
         unanswered,
         await _newest(cluster, health),
         cluster.clock.now_ms(),
+        missing,
     )
 
 
-async def _described(cluster: Cluster, groups: Sequence[str] | None) -> tuple[list[GroupDescription], dict[str, str]]:
-    """Groups, and why the coordinators of others did not answer; "all" where they could not be listed."""
-    admin, unanswered = Groups(cluster), {}
-    if groups is None:
-        try:
-            return await admin.list_all(), {}
-        except ClientError as error:
-            return [], {"all": str(error)}
+async def _all(cluster: Cluster) -> tuple[list[GroupDescription], dict[str, str]]:
+    """All groups, or why they could not be listed."""
+    try:
+        return await Groups(cluster).list_all(), {}
+    except ClientError as error:
+        return [], {"all": str(error)}
+
+
+async def _described(cluster: Cluster, groups: Sequence[str]) -> tuple[list[GroupDescription], dict[str, str]]:
+    """Groups, and why the coordinators of others did not answer."""
+    unanswered = {}
     found = []
     for name, each in zip(
-        groups, await asyncio.gather(*map(admin.describe, groups), return_exceptions=True), strict=True
+        groups, await asyncio.gather(*map(Groups(cluster).find, groups), return_exceptions=True), strict=True
     ):
         if isinstance(each, ClientError):
             unanswered[name] = str(each)
@@ -133,8 +148,14 @@ def cluster_faults(now: DoctorFacts, before: DoctorFacts | None = None) -> list[
     ]
     found += topics
     for name, each in now.groups.items():
-        former = None if before is None else before.groups.get(name)
-        found += group_faults(each, former, now.health.status, now.at_ms)
+        former = before or now
+        found += group_faults(
+            each,
+            None if before is None else before.groups.get(name),
+            now.health.status,
+            former.health.status,
+            now.at_ms,
+        )
     for name, problem in now.unanswered.items():
         found.append(
             fault(

@@ -19,7 +19,7 @@ class FaultKind(Enum):
     NOT_KAFKA = "not-kafka", "something else is behind the port"
     TWO_CLUSTERS = "two-clusters", "the bootstrap servers belong to different clusters"
     ADVERTISED_ANY = "advertised-any-address", "a broker advertises 0.0.0.0 or ::, which no machine has as its address"
-    ADVERTISED_LOOPBACK = "advertised-loopback", "a broker elsewhere advertises localhost, the client's own machine"
+    ADVERTISED_LOOPBACK = "advertised-loopback", "a broker elsewhere advertises the client's own machine"
     ADVERTISED_UNKNOWN_HOST = "advertised-unknown-host", "the host that a broker advertises does not resolve here"
     ADVERTISED_UNREACHABLE = (
         "advertised-unreachable",
@@ -37,7 +37,7 @@ class FaultKind(Enum):
     GROUP_UNANSWERED = "group-unanswered", "the coordinator of a group does not say what it knows"
     TOPIC_MISSING = "subscribed-topic-missing", "members subscribe to a topic that does not exist"
     UNASSIGNED_PARTITIONS = "unassigned-partitions", "a stable group leaves partitions of its topics to no member"
-    LAG_WITHOUT_MEMBERS = "lag-without-members", "a group has records to read and no members"
+    LAG_WITHOUT_MEMBERS = "lag-without-members", "a group without members has records to read, and committed nothing"
     OFFSET_OUT_OF_RANGE = "offset-out-of-range", "records were deleted before a group read them"
     OFFSET_BEYOND_END = "offset-beyond-end", "a committed offset is beyond the end of the log"
     LAG_NEAR_RETENTION = "lag-near-retention", "records will soon be deleted that a group has not read"
@@ -46,6 +46,7 @@ class FaultKind(Enum):
     FREQUENT_REBALANCES = "frequent-rebalances", "a group rebalanced often lately (brokers of ottla record it)"
     NO_PROGRESS = "no-progress", "a group with members and lag committed nothing between two looks"
     TOO_FEW_OPEN_FILES = "too-few-open-files", "a broker may open too few files for its logs (--data)"
+    DAMAGED_META = "damaged-meta-properties", "meta.properties of a log directory cannot be read (--data)"
     WRONG_CLUSTER = "wrong-cluster", "a log directory belongs to another cluster (--data)"
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,36 +47,63 @@ class GroupFacts:
         """Whether it has members and records to read."""
         return bool(self.group.members) and self.lag.lag > 0
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it has records to read and no members."""
+        return self.group.state == EMPTY and self.lag.lag > 0
+
+    @property
+    def subscribed(self) -> list[str]:
+        """Topics of the subscriptions of a stable group."""
+        if self.group.state != STABLE:
+            return []
+        return sorted({topic for member in self.group.members for topic in member.subscribed_topics})
+
+    def committed_as(self, before: GroupFacts) -> bool:
+        """Whether the committed offsets are those of the look before."""
+        committed = [{each.partition: each.committed_offset for each in look.lag.partitions} for look in (before, self)]
+        return committed[0] == committed[1]
+
 
 def group_faults(
-    now: GroupFacts, before: GroupFacts | None, status: ClusterStatus, at_ms: int
+    now: GroupFacts, before: GroupFacts | None, status: ClusterStatus, former: ClusterStatus, at_ms: int
 ) -> Iterator[DoctorFault]:
-    """All faults of a group; `before` is an earlier look, `at_ms` the time of this one."""
-    yield from assignments(now, status)
-    yield from lag_without_members(now)
+    """All faults of a group; `before` is an earlier look, at a cluster in `former`, `at_ms` the time of this one."""
+    if before is not None:
+        yield from assignments(now, before, status, former)
+    yield from lag_without_members(now, before)
     yield from offsets(now)
     yield from near_retention(now, status)
     yield from rebalances(now, before, at_ms)
     yield from progress(now, before)
 
 
-def assignments(now: GroupFacts, status: ClusterStatus) -> Iterator[DoctorFault]:
-    """Topics that are not there, and partitions that no member has, of a stable group."""
-    if now.group.state != STABLE:
-        return
-    known: Mapping[str, list[TopicPartition]] = {
-        each.name: [one.partition for one in each.partitions] for each in status.topics
-    }
-    subscribed = sorted({topic for member in now.group.members for topic in member.subscribed_topics})
-    if missing := [each for each in subscribed if each not in known]:
+def missing_topics(facts: GroupFacts, status: ClusterStatus) -> list[str]:
+    """Topics that members of a stable group subscribe to and that are not there."""
+    known = {each.name for each in status.topics}
+    return [each for each in facts.subscribed if each not in known]
+
+
+def unassigned(facts: GroupFacts, status: ClusterStatus) -> list[TopicPartition]:
+    """Partitions that no member of a stable group has."""
+    known = {each.name: [one.partition for one in each.partitions] for each in status.topics}
+    assigned = {each for member in facts.group.members for each in member.partitions}
+    return [each for topic in facts.subscribed for each in known.get(topic, ()) if each not in assigned]
+
+
+def assignments(
+    now: GroupFacts, before: GroupFacts, status: ClusterStatus, former: ClusterStatus
+) -> Iterator[DoctorFault]:
+    """Topics that are not there, and partitions that no member has, at both looks."""
+    was_missing, was_left = missing_topics(before, former), unassigned(before, former)
+    if missing := [each for each in missing_topics(now, status) if each in was_missing]:
         yield fault(
             FaultKind.TOPIC_MISSING,
             now.name,
             f"its members subscribe to {ids(missing)}, which does not exist",
             f"Create it with `ottla topic create {missing[0]}`, or correct the name in the consumers.",
         )
-    assigned = {each for member in now.group.members for each in member.partitions}
-    if left := [each for topic in subscribed for each in known.get(topic, ()) if each not in assigned]:
+    if left := [each for each in unassigned(now, status) if each in was_left]:
         yield fault(
             FaultKind.UNASSIGNED_PARTITIONS,
             now.name,
@@ -86,14 +113,15 @@ def assignments(now: GroupFacts, status: ClusterStatus) -> Iterator[DoctorFault]
         )
 
 
-def lag_without_members(now: GroupFacts) -> Iterator[DoctorFault]:
-    """Records that nothing reads."""
-    if now.group.state == EMPTY and now.lag.lag:
+def lag_without_members(now: GroupFacts, before: GroupFacts | None) -> Iterator[DoctorFault]:
+    """Records that nothing reads: no members, and no commit since the look before."""
+    if before is not None and now.is_left and before.is_left and now.committed_as(before):
         yield fault(
             FaultKind.LAG_WITHOUT_MEMBERS,
             now.name,
-            f"it has no members and {now.lag.lag:,} records to read",
-            f"Start its consumers; if it is not needed any more, `ottla group delete {now.group.group_id}`.",
+            f"it has no members and {now.lag.lag:,} records to read, and committed nothing between two looks",
+            "Start its consumers. Those that use assign() never appear as members: see whether one runs before you "
+            "change the group.",
         )
 
 
@@ -171,8 +199,7 @@ def progress(now: GroupFacts, before: GroupFacts | None) -> Iterator[DoctorFault
     """A group that has members and lag, and has committed nothing since the look before."""
     if before is None or not (now.waits and before.waits) or now.is_rebalancing:
         return
-    committed = [{each.partition: each.committed_offset for each in look.lag.partitions} for look in (before, now)]
-    if committed[0] == committed[1]:
+    if now.committed_as(before):
         seconds = (now.lag.ended_at_ms - before.lag.ended_at_ms) / 1000
         yield fault(
             FaultKind.NO_PROGRESS,

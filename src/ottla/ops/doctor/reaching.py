@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from ipaddress import ip_address
 
 from ottla.client.errors import ClientError
@@ -45,10 +46,11 @@ _ADVERTISED = "Set advertised.listeners of broker {broker} to an address that cl
 
 @dataclass(slots=True)
 class SeenServer:
-    """The answer of an address: the cluster's id and brokers, or the fault."""
+    """The answer of an address: the cluster's id and brokers, or the fault; and whether it is this machine's own."""
 
     address: Address
     cluster_id: str | None = None
+    is_loopback: bool = False
     nodes: Sequence[Node] = ()
     fault: DoctorFault | None = None
 
@@ -77,12 +79,12 @@ async def look_at_addresses(settings: ConnectionSettings, environment: Environme
     if first is None:
         return seen
     seen.faults += different_clusters(servers)
-    wrong = {node.node_id: each for node, each in senseless_addresses(first.address[0], first.nodes)}
+    wrong = {node.node_id: each for node, each in senseless_addresses(first.nodes)}
     seen.faults += wrong.values()
     nodes = [node for node in first.nodes if node.node_id not in wrong]
     seen.advertised = {node.node_id for node in first.nodes}
     for node, found in zip(nodes, await asyncio.gather(*(look((each.host, each.port)) for each in nodes)), strict=True):
-        if problem := advertised_fault(node, found, first.cluster_id):
+        if problem := advertised_fault(node, found, first):
             seen.faults.append(problem)
         else:
             seen.reached.add(node.node_id)
@@ -105,43 +107,57 @@ def different_clusters(servers: Sequence[SeenServer]) -> Iterator[DoctorFault]:
         )
 
 
-def senseless_addresses(bootstrap_host: str, nodes: Sequence[Node]) -> Iterator[tuple[Node, DoctorFault]]:
-    """Brokers that advertise no address, or the loopback interface to a client that came by another one."""
+def senseless_addresses(nodes: Sequence[Node]) -> Iterator[tuple[Node, DoctorFault]]:
+    """Brokers that advertise no address."""
     for node in nodes:
-        where = f"broker {node.node_id}"
-        cure = _ADVERTISED.format(broker=node.node_id)
         if _is(node.host, "is_unspecified"):
-            yield node, fault(FaultKind.ADVERTISED_ANY, where, f"it advertises {node.host}:{node.port}", cure)
-        elif _is(node.host, "is_loopback") and not _is(bootstrap_host, "is_loopback"):
-            what = f"it advertises {node.host}:{node.port}, which is this machine, and answered at {bootstrap_host}"
-            yield node, fault(FaultKind.ADVERTISED_LOOPBACK, where, what, cure)
+            what = f"it advertises {node.host}:{node.port}"
+            yield (
+                node,
+                fault(
+                    FaultKind.ADVERTISED_ANY, f"broker {node.node_id}", what, _ADVERTISED.format(broker=node.node_id)
+                ),
+            )
 
 
-def advertised_fault(node: Node, found: SeenServer, cluster_id: str | None) -> DoctorFault | None:
-    """The fault of the address that a broker advertises, None where the broker's cluster is there."""
+def advertised_fault(node: Node, found: SeenServer, first: SeenServer) -> DoctorFault | None:
+    """The fault of the address that a broker advertises, None where the cluster of the `first` server is there."""
     where, address = f"broker {node.node_id}", format_servers([(node.host, node.port)])
     cure = _ADVERTISED.format(broker=node.node_id)
+    is_elsewhere = None not in (first.cluster_id, found.cluster_id) and found.cluster_id != first.cluster_id
+    if found.is_loopback and not first.is_loopback and (found.fault or is_elsewhere):
+        what = f"it advertises {address}, which is this machine, and answered at {first.address[0]}"
+        return fault(FaultKind.ADVERTISED_LOOPBACK, where, what, cure)
     if found.fault is not None:
         if found.fault.fault == FaultKind.UNKNOWN_HOST.slug:
             return fault(FaultKind.ADVERTISED_UNKNOWN_HOST, where, f"it advertises {address}: {found.fault.what}", cure)
         what = f"it advertises {address}, which cannot be reached from here: {found.fault.what}"
         return fault(FaultKind.ADVERTISED_UNREACHABLE, where, what, f"{cure} If it is down, start it.")
-    if None not in (cluster_id, found.cluster_id) and found.cluster_id != cluster_id:
-        what = f"it advertises {address}, where cluster {found.cluster_id} is, and not {cluster_id}"
+    if is_elsewhere:
+        what = f"it advertises {address}, where cluster {found.cluster_id} is, and not {first.cluster_id}"
         return fault(FaultKind.ADVERTISED_ELSEWHERE, where, what, cure)
     return None
 
 
-def _is(host: str, what: str) -> bool:
-    """Whether a host is one of `is_loopback` or `is_unspecified`; names but localhost are neither."""
+def _is(address: str, what: str) -> bool:
+    """Whether an address is one of `is_loopback` or `is_unspecified`; names are neither."""
     try:
-        return bool(getattr(ip_address(host), what))
+        return bool(getattr(ip_address(address), what))
     except ValueError:
-        return host == "localhost" and what == "is_loopback"
+        return False
+
+
+async def _is_loopback(address: Address, environment: Environment) -> bool:
+    """Whether all addresses of a host are of the loopback interface."""
+    try:
+        found = await environment.network.addresses(*address)
+    except OSError:
+        return False
+    return bool(found) and all(_is(each, "is_loopback") for each in found)
 
 
 async def _look(address: Address, settings: ConnectionSettings, environment: Environment) -> SeenServer:
-    seen = SeenServer(address)
+    seen = SeenServer(address, is_loopback=await _is_loopback(address, environment))
     try:
         connection = await open_connection(*address, settings, environment)
         try:
@@ -166,8 +182,11 @@ async def _kind(address: Address, error: ClientError, environment: Environment) 
     if isinstance(error, SecurityMismatchError):
         return FaultKind.TLS_OR_LOGIN
     if isinstance(error, NotKafkaError):
-        found = await diagnose(environment.network, *address)
-        by_found = {Found.WEB_SERVER: FaultKind.WEB_SERVER, Found.ZOOKEEPER: FaultKind.ZOOKEEPER}
+        found = error.found or await diagnose(environment.network, *address)
+        by_found: Mapping[Enum, FaultKind] = {
+            Found.WEB_SERVER: FaultKind.WEB_SERVER,
+            Found.ZOOKEEPER: FaultKind.ZOOKEEPER,
+        }
         return by_found.get(found, FaultKind.NOT_KAFKA)
     if isinstance(error, ConnectTimeoutError | BrokerHangsError) or not isinstance(error, ConnectError):
         return FaultKind.NO_ANSWER

@@ -88,6 +88,10 @@ def refused(address: str, kind: FaultKind = FaultKind.CONNECTION_REFUSED) -> See
     return SeenServer((address, 9092), fault=fault(kind, address, "cannot connect", CURES[kind]))
 
 
+def of_address(found: SeenServer, first: SeenServer | None = None) -> Found:
+    return filter(None, [advertised_fault(A, found, first or SeenServer(("b", 1), "x"))])
+
+
 def listing(files: int) -> LogDirectoryListing:
     names = {f"{number:020}.log": made_name for number, made_name in zip(range(files), [None] * files, strict=True)}
     return LogDirectoryListing("/logs", [PartitionDirectory("/logs/t-0", "t", 0, names)], [])  # type: ignore[arg-type]
@@ -102,11 +106,11 @@ class SmallDisk(MemoryDisk):
         return 100, self.usable
 
 
-def disk(usable: int = 50, cluster_id: str = "abc") -> SmallDisk:
+def disk(usable: int = 50, meta: str = "version=0\nbroker.id=1\ncluster.id=abc\n") -> SmallDisk:
     small = SmallDisk(lambda: NOW_MS)
     small.usable = usable
     small.mkdirs("/logs")
-    small.write_atomic("/logs/meta.properties", f"version=0\nbroker.id=1\ncluster.id={cluster_id}\n".encode())
+    small.write_atomic("/logs/meta.properties", meta.encode())
     return small
 
 
@@ -118,24 +122,24 @@ FACTS: dict[FaultKind, tuple[Callable[[], Found], Callable[[], Found]]] = {
         lambda: different_clusters([SeenServer(("a", 1), "x"), SeenServer(("b", 1), "x"), refused("c")]),
     ),
     FaultKind.ADVERTISED_ANY: (
-        lambda: [each for _, each in senseless_addresses("localhost", [A, Node(2, "0.0.0.0", 9092)])],
-        lambda: [each for _, each in senseless_addresses("localhost", [A, B])],
+        lambda: [each for _, each in senseless_addresses([A, Node(2, "0.0.0.0", 9092)])],
+        lambda: [each for _, each in senseless_addresses([A, B])],
     ),
     FaultKind.ADVERTISED_LOOPBACK: (
-        lambda: [each for _, each in senseless_addresses("kafka", [Node(2, "localhost", 9092)])],
-        lambda: [each for _, each in senseless_addresses("127.0.0.1", [Node(2, "localhost", 9092), Node(3, "::1", 1)])],
+        lambda: of_address(replace(refused("a"), is_loopback=True)),
+        lambda: of_address(SeenServer(("a", 1), "x", is_loopback=True)),
     ),
     FaultKind.ADVERTISED_UNKNOWN_HOST: (
-        lambda: filter(None, [advertised_fault(A, refused("a", FaultKind.UNKNOWN_HOST), "x")]),
-        lambda: filter(None, [advertised_fault(A, SeenServer(("a", 1), "x"), "x")]),
+        lambda: of_address(refused("a", FaultKind.UNKNOWN_HOST)),
+        lambda: of_address(SeenServer(("a", 1), "x")),
     ),
     FaultKind.ADVERTISED_UNREACHABLE: (
-        lambda: filter(None, [advertised_fault(A, refused("a"), "x")]),
-        lambda: filter(None, [advertised_fault(A, SeenServer(("a", 1), None), "x")]),
+        lambda: of_address(refused("a")),
+        lambda: of_address(SeenServer(("a", 1), None)),
     ),
     FaultKind.ADVERTISED_ELSEWHERE: (
-        lambda: filter(None, [advertised_fault(A, SeenServer(("a", 1), "y"), "x")]),
-        lambda: filter(None, [advertised_fault(A, SeenServer(("a", 1), "x"), None)]),
+        lambda: of_address(SeenServer(("a", 1), "y", is_loopback=True), SeenServer(("b", 1), "x", is_loopback=True)),
+        lambda: of_address(SeenServer(("a", 1), "x"), SeenServer(("b", 1), None)),
     ),
     FaultKind.SINGLE_REPLICA: (
         lambda: of_health(with_topic(replicas=(1,))),
@@ -174,14 +178,17 @@ FACTS: dict[FaultKind, tuple[Callable[[], Found], Callable[[], Found]]] = {
         lambda: cluster_faults(DoctorFacts(made.HEALTHY)),
     ),
     FaultKind.TOPIC_MISSING: (
-        lambda: of_group(group("Stable", None, member("orders", "odrers"))),
-        lambda: of_group(group()),
+        lambda: of_group(*[group("Stable", None, member("orders", "odrers"))] * 2),
+        lambda: of_group(group("Stable", None, member("orders", "odrers")), group()),
     ),
     FaultKind.UNASSIGNED_PARTITIONS: (
-        lambda: of_group(group("Stable", None, member(partitions=()))),
-        lambda: of_group(group("PreparingRebalance", None, member(partitions=()))),
+        lambda: of_group(*[group("Stable", None, member(partitions=()))] * 2),
+        lambda: of_group(group("Stable", None, member(partitions=())), group()),
     ),
-    FaultKind.LAG_WITHOUT_MEMBERS: (lambda: of_group(group("Empty", lag(3))), lambda: of_group(group("Empty"))),
+    FaultKind.LAG_WITHOUT_MEMBERS: (
+        lambda: of_group(group("Empty", lag(3)), group("Empty", lag(3))),
+        lambda: of_group(group("Empty", lag(4)), group("Empty", lag(3))),
+    ),
     FaultKind.OFFSET_OUT_OF_RANGE: (lambda: of_group(group("Stable", lag(3, start=5))), lambda: of_group(group())),
     FaultKind.OFFSET_BEYOND_END: (
         lambda: of_group(group("Stable", lag(6))),
@@ -214,6 +221,10 @@ FACTS: dict[FaultKind, tuple[Callable[[], Found], Callable[[], Found]]] = {
     FaultKind.TOO_FEW_OPEN_FILES: (
         lambda: open_files(listing(25), OTHER_FILES + 24),
         lambda: open_files(listing(25), OTHER_FILES + 25),
+    ),
+    FaultKind.DAMAGED_META: (
+        lambda: cluster(disk(meta="garbage"), META, "abc"),
+        lambda: cluster(disk(meta="version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=d\n"), META, "abc"),
     ),
     FaultKind.WRONG_CLUSTER: (lambda: cluster(disk(), META, "xyz"), lambda: cluster(disk(), META, "abc")),
 }
