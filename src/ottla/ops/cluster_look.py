@@ -74,15 +74,15 @@ class ClusterLooks:
                     silent.add(node.node_id)
                 return None
 
-        asked = [each for each in nodes.values() if each.node_id not in silent]
-        answers = await asyncio.gather(*(answer_of(each, self._groups.list_on(each)) for each in asked))
-        listed = [(node, group) for node, groups in zip(asked, answers, strict=True) for group in groups or ()]
+        answering = [each for each in nodes.values() if each.node_id not in silent]
+        answers = await asyncio.gather(*(answer_of(each, self._groups.list_on(each)) for each in answering))
+        listed = [(node, group) for node, groups in zip(answering, answers, strict=True) for group in groups or ()]
         listed.sort(key=lambda each: (each[1].group_state in (EMPTY, DEAD), each[1].group_id))
-        chosen = {node: [group for at, group in listed[:MOST_GROUPS] if at is node] for node in asked}
+        chosen = {node: [group for at, group in listed[:MOST_GROUPS] if at is node] for node in answering}
         described = await asyncio.gather(
             *(answer_of(node, self._describe(node, groups)) for node, groups in chosen.items() if groups)
         )
-        leaders = {each: _led(status, each.node_id) for each in asked if each.node_id not in silent}
+        leaders = {each: _led(status, each.node_id) for each in answering if each.node_id not in silent}
         ends = await asyncio.gather(*(answer_of(node, self._ends(node, led)) for node, led in leaders.items()))
         return ClusterLook(
             at_ms=cluster.clock.now_ms(),
