@@ -71,7 +71,7 @@ class SegmentFacts:
 def explain(disk: Disk, path: str, wish: ExplainWish) -> Iterator[Row]:
     """The rows of a partition directory. Raises DiskError, NothingThere."""
     if not disk.is_dir(path):
-        raise NothingThere(f"{path}: no directory; name one of a partition (TOPIC-NUMBER)")
+        raise NothingThere(f"{path} is not a directory; name one of a partition (TOPIC-NUMBER)")
     found = look(disk, path)
     if not isinstance(found, PartitionDirectory):
         raise NothingThere(f"{path}: a log directory of many partitions; name one of them (TOPIC-NUMBER)")

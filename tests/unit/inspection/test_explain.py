@@ -124,7 +124,7 @@ def test_compaction_takes_what_the_cleaner_would(tmp_path: Path) -> None:
 def test_what_is_no_partition(tmp_path: Path) -> None:
     written(tmp_path)
     wish = ExplainWish(log_config(), NOW_MS)
-    for path, words in ((tmp_path, "many partitions"), (tmp_path / "orders-0" / f"{0:020}.log", "no directory")):
+    for path, words in ((tmp_path, "many partitions"), (tmp_path / "orders-0" / f"{0:020}.log", "not a directory")):
         with pytest.raises(NothingThere, match=words):
             list(explain(RealDisk(), str(path), wish))
 

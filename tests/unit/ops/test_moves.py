@@ -48,7 +48,7 @@ def test_moves_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "it is no JSON"),
+        ("{", "it is not JSON"),
         ("[" * 100_000, "it is nested too deeply"),
         ("[]", 'it has no list "partitions"'),
         ('{"partitions": []}', "Partition reassignment list cannot be empty"),

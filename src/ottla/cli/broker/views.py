@@ -75,7 +75,8 @@ async def describe_brokers(cluster: Cluster, ids: Sequence[int] | None, *, as_js
 
 def _absent(status: ClusterStatus, broker: int) -> str:
     held = sum(broker in [each.broker for each in partition.replicas] for partition in status.partitions)
-    return f"broker {broker} is not there" + (f", and has replicas of {count(held, 'partition')}" if held else "")
+    replicas = f", and has replicas of {count(held, 'partition')}" if held else ""
+    return f"broker {broker} is not there{replicas}; the brokers are {', '.join(map(str, status.registered))}"
 
 
 def parse_partitions(names: Sequence[str]) -> list[TopicPartition | str]:

@@ -99,7 +99,7 @@ def _listed(text: str, key: str) -> list[Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise InvalidArgumentError(f"it is no JSON: {error}") from error
+        raise InvalidArgumentError(f"it is not JSON: {error}") from error
     except RecursionError as error:
         raise InvalidArgumentError("it is nested too deeply") from error
     if not isinstance(value, dict) or not isinstance(value.get(key), list):
