@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from ottla.cli.command import Command, CommandError
 from ottla.cli.options import ClusterOptions
 from ottla.cli.progress import passed_of
-from ottla.cli.record_options import ClientProperties, Partitions, client_settings, parse_partitions
+from ottla.cli.record_options import ClientProperties, Partitions, client_settings, parse_partitions, settings_for
 from ottla.cli.record_reading import (
     BEGINNING,
     END,
@@ -74,10 +75,13 @@ def copy(
         numbers = parse_partitions(partitions)
         for settings in (reading, writing):
             settings.setdefault("request.timeout.ms", settings["default.api.timeout.ms"])
-        wanted = _partition_count(reading, source, numbers)
-        _check_target(reading, writing, source, target, 0 if any_partition else wanted)
+        admins = settings_for(ADMIN, reading), settings_for(ADMIN, writing)
+        wanted = _partition_count(admins[0], source, numbers)
+        _check_target(*admins, source, target, 0 if any_partition else wanted)
+        writing.setdefault("max.block.ms", writing.pop("default.api.timeout.ms"))
+        if properties is not None and of_target is properties:  # one file for both
+            reading, writing = settings_for(CONSUMER, reading), settings_for(PRODUCER, writing)
         reading |= {**reading_settings(read_committed=True), "metadata.max.age.ms": NEW_PARTITIONS_MS}
-        writing["max.block.ms"] = writing.pop("default.api.timeout.ms")
         places = start, None if follow else until
         with Consumer(reading) as consumer, Producer(writing) as producer:
             copying = _Copying(task, producer)
@@ -87,6 +91,7 @@ def copy(
             copying.run()
         return _report(task, copying.sending, as_json=shared.as_json)
 
+    from ottla.client.configs.settings import ADMIN, CONSUMER, PRODUCER
     from ottla.client.errors import ClientError
     from ottla.client.sync import Consumer, Producer
 
@@ -113,7 +118,9 @@ class _Copying:
     def __init__(self, task: _Task, producer: Producer[Any, Any]) -> None:
         self.sending = Sending(COMMAND, producer, task.rate, _place, self._take, self._progress)
         self._task = task
+        # By partition, the offset after the last record that was written, and that of the first that was not.
         self._copied: dict[int, int] = {}
+        self._left: dict[int, int] = {}
 
     def look(self) -> None:
         """Called where no records came. Raises CommandError where one was refused."""
@@ -128,13 +135,20 @@ class _Copying:
             with self.sending.whole():
                 for records in self.reader:
                     found = records if task.matches is None else list(filter(task.matches, records))
-                    self.sending.send(records_to(task.target, found, keep_partition=not task.any_partition), found)
+                    for _, group in groupby(found, lambda each: each.partition):
+                        part = list(group)  # of a list for one partition it is known which records were written
+                        self.sending.send(records_to(task.target, part, keep_partition=not task.any_partition), part)
         except (KeyboardInterrupt, CommandError):
             self._report_reached()
             raise
 
-    def _take(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
-        self._copied.update({each.partition: each.offset + 1 for each in records})
+    def _take(self, records: Sequence[ConsumerRecord[Any, Any]], left: Sequence[int]) -> None:
+        """Take what became of records of a partition; sent to several ones, all count as left where some are."""
+        if left:
+            first = records[0 if self._task.any_partition else left[0]]
+            self._left.setdefault(first.partition, first.offset)
+        if len(left) < len(records):
+            self._copied[records[0].partition] = records[-1].offset + 1
 
     def _progress(self) -> str:
         passed = "" if self._task.follow else f", {passed_of(*self.reader.passed())} read"
@@ -142,9 +156,10 @@ class _Copying:
 
     def _report_reached(self) -> None:
         """Say up to which offset each partition is copied, and how to continue."""
-        copied = self._copied
-        if not copied:
+        if not self._copied:
             return
+        starts = {each.partition: start for each, start in self.reader.starts.items()}
+        copied = starts | self._copied | self._left
         shown = [f"{self._task.source}-{each} before offset {copied[each]}" for each in sorted(copied)]
         more = "" if len(shown) <= MOST_PLACES else f" and {len(shown) - MOST_PLACES} partitions more"
         first = min(copied)
