@@ -193,7 +193,7 @@ def _parquet(path: str, shape: Shape) -> Iterator[Callable[[Records], None]]:
 
     total = 0
     writer: ParquetWriter | None = None
-    progress = Progress(lambda: f"{count(total, 'record')} written")
+    progress = Progress(lambda: f"{count(total, 'record')} read")
 
     def write(records: Records) -> None:
         nonlocal total, writer
@@ -216,7 +216,8 @@ def _parquet(path: str, shape: Shape) -> Iterator[Callable[[Records], None]]:
     finally:
         progress.clear()
         if writer is not None:
-            COMMAND.report(f"{count(total, 'record')} written to {path}")
+            written = count(writer.record_count, "record")
+            COMMAND.report(f"{written} written to {path}" if Path(path).exists() else f"{path} was not written")
 
 
 def _consume(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,25 @@ def test_parquet_makes_the_same_records_again(broker: Broker, tmp_path: Path) ->
     text = str(tmp_path / "text.parquet")
     shown(broker, "consume", "shown", "-o", "0", "-e", "--to", text, "--value-format", "text", "--filter", "key == 'k'")
     assert parquet.read_table(text)["value"].to_pylist()[1] == '{"n": 2.5, "city": null}'
+
+
+def test_records_before_one_that_is_not_text_are_in_the_file(broker: Broker, tmp_path: Path) -> None:
+    path = tmp_path / "text.parquet"
+    done = ottla(broker, "consume", "source", "-o", "0", "-e", "--to", str(path), "--value-format", "text")
+    assert (done.exit_code, f"ottla consume: 3 records written to {path}\n" in done.stderr) == (2, True)
+    assert parquet.read_table(path)["offset"].to_pylist() == [0, 1, 2]
+
+
+def test_a_full_disk_leaves_no_file(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_writer: object, _table: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "full.parquet"
+    monkeypatch.setattr(parquet.ParquetWriter, "write_table", full)
+    done = ottla(broker, "consume", "source", "-o", "0", "-e", "--to", str(path))
+    assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert f"--to {path}: No space left on device" in done.stderr
+    assert f"ottla consume: {path} was not written\n" in done.stderr
 
 
 def test_tables_are_values(broker: Broker, tmp_path: Path) -> None:
