@@ -171,15 +171,28 @@ def _number(name: str, field: Any) -> int | None:
 
 
 def _headers(field: Any) -> Any:
+    if isinstance(field, dict):
+        field = list(field.items())
     if isinstance(field, list):  # those of Parquet, whose values are bytes
-        return [
-            {"key": each.get("key"), "value_hex": each["value"].hex()} if isinstance(each.get("value"), bytes) else each
-            for each in field
-            if isinstance(each, dict)
-        ]
+        return [_header(each) for each in field]
     if not isinstance(field, str):
         return field
     return parse_json(field.encode(errors="surrogateescape")) if field else None
+
+
+def _header(each: Any) -> dict[str, Any]:
+    """Row of a header: of an object with key and value, or of a pair, as maps have them."""
+    if isinstance(each, tuple) and len(each) == len(("key", "value")):
+        name, value = each
+    elif isinstance(each, dict) and each.keys() == {"key", "value"}:
+        name, value = each["key"], each["value"]
+    else:
+        raise InvalidArgumentError(f"headers are a map, or a list of structs of key and value, not of {each!r:.60}")
+    if isinstance(value, bytes):
+        return {"key": name, "value_hex": value.hex()}
+    if value is None or isinstance(value, str | int | float):
+        return {"key": name, "value": value}
+    raise InvalidArgumentError(f"the value of a header is text or bytes, not {value!r:.60}")
 
 
 def csv_row(fields: Sequence[str]) -> bytes:

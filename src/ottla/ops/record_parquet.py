@@ -53,7 +53,10 @@ def _plain(name: str, column: pyarrow.Array) -> list[Any]:
 
     if name == "timestamp" and pyarrow.types.is_timestamp(column.type):
         column = column.cast(pyarrow.timestamp("ms"), safe=False).cast(pyarrow.int64())
-    found: list[Any] = column.to_pylist()
+    try:
+        found: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError) as problem:
+        raise InvalidArgumentError(f"column {name} has a value that cannot be read: {problem}") from None
     return found
 
 

@@ -19,7 +19,7 @@ from support import command_line
 
 pytestmark = pytest.mark.spec("U2")
 
-TOPICS = ("source", "again", "flat", "typed", "shown", "parquet", "tables", "refused")
+TOPICS = ("source", "again", "flat", "typed", "shown", "parquet", "tables", "refused", "headers")
 HEADERS = [("h", b"\xff"), ("h", None), ("t", "é".encode())]
 #: The times of these records are long past.
 KEPT = {"log.retention.ms": -1}
@@ -129,6 +129,39 @@ def test_a_full_disk_leaves_no_file(broker: Broker, tmp_path: Path, monkeypatch:
     assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
     assert f"--to {path}: No space left on device" in done.stderr
     assert f"ottla consume: {path} was not written\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("type_of", "headers"),
+    [
+        (pyarrow.map_(pyarrow.string(), pyarrow.binary()), [("h", b"\xff"), ("n", None)]),
+        (pyarrow.struct([("h", pyarrow.binary()), ("n", pyarrow.string())]), {"h": b"\xff", "n": None}),
+    ],
+    ids=["map", "struct"],
+)
+def test_headers_of_other_shapes(broker: Broker, tmp_path: Path, type_of: Any, headers: Any) -> None:
+    parquet.write_table(
+        pyarrow.table({"value": ["v"], "headers": pyarrow.array([headers], type_of)}), tmp_path / "x.parquet"
+    )
+    shown(broker, "produce", "headers", "--format", "parquet", str(tmp_path / "x.parquet"))
+    assert records(broker, "headers")[-1]["headers"] == [{"key": "h", "value_hex": "ff"}, {"key": "n", "value": None}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"value": ["v"], "headers": [["h=1"]]}, "row 1: headers are a map, or a list of structs of key and value, no"),
+        ({"value": ["v"], "headers": [[{"key": "a", "val": b"b"}]]}, "row 1: headers are a map, or a list of structs"),
+        ({"value": ["v"], "headers": [[{"key": "a", "value": [1]}]]}, "the value of a header is text or bytes, not ["),
+        ({"n": pyarrow.array([2**62], pyarrow.timestamp("ms"))}, "column n has a value that cannot be read: "),
+    ],
+)
+def test_a_parquet_file_is_refused(broker: Broker, tmp_path: Path, columns: dict[str, Any], message: str) -> None:
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    done = ottla(broker, "produce", "refused", "--format", "parquet", str(tmp_path / "x.parquet"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_tables_are_values(broker: Broker, tmp_path: Path) -> None:
