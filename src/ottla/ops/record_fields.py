@@ -102,6 +102,23 @@ class FieldFormat:
             )
         if key_column is not None and key_column not in columns:
             raise InvalidArgumentError(f"a column {key_column} is not there; {there_are}")
+        self._check_none_is_lost(there_are)
+
+    def _check_none_is_lost(self, there_are: str) -> None:
+        """Raise InvalidArgumentError where fields of a row would be neither the record's nor its value's."""
+        if not self._of_value and "value" not in self._columns:
+            raise InvalidArgumentError(f"no column is the value, or a field of it; {there_are}")
+        lost = {"key"}
+        if self._of_value:
+            lost |= {"topic", "offset", "timestamp_type"} | (set() if self._lines.keep_partition else {"partition"})
+        for name in self._columns:
+            if name in lost and name != self._key_column:
+                why = f"the key is {self._key_column}" if name == "key" else "a record that is written has its own"
+                cure = ", or --keep-partition writes to it" if name == "partition" else ""
+                raise InvalidArgumentError(
+                    f"column {name} would be lost: it is not a field of the value, and {why}; rename it or leave it "
+                    f"out{cure}"
+                )
 
     def record(self, fields: Sequence[Any]) -> ProducerRecord[Bytes, Bytes]:
         """Record of a row: texts, bytes, or what Parquet has."""
@@ -111,11 +128,12 @@ class FieldFormat:
         row = dict(zip(self._columns, fields, strict=True))
         value = self._object(row) if self._of_value else self._octets("value", row.get("value"), lines.value_encoding)
         key = self._octets(self._key_column, row.get(self._key_column), lines.key_encoding)
+        partition = _number("partition", row.get("partition")) if lines.keep_partition else None
         return ProducerRecord(
             lines.topic,
             value,
             lines.key if key is None else key,
-            lines.partition if not lines.keep_partition else _number("partition", row.get("partition")),
+            lines.partition if partition is None else partition,
             _number("timestamp", row.get("timestamp")),
             [*lines.headers, *headers_of(_headers(row.get("headers")))],
         )

@@ -28,7 +28,7 @@ KEPT = {"log.retention.ms": -1}
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     with (
-        Broker(dict.fromkeys(TOPICS, 1), settings=KEPT) as broker,
+        Broker(dict.fromkeys(TOPICS, 1) | {"two": 2}, settings=KEPT) as broker,
         Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
     ):
         producer.send("source", b'a "quoted",\nvalue', b"k", timestamp=1_000, headers=HEADERS)
@@ -182,6 +182,9 @@ def test_tables_are_values(broker: Broker, tmp_path: Path) -> None:
         ("key,value\na,b\nc\n", "line 3: 1 fields, where the first row names 2 columns; written: 1 record"),
         ('key,value\na,b\nc,"d\n', "line 3 is not CSV: unexpected end of data; written: 1 record"),
         ("key,value,city\n", "line 1: value and city are both there; the columns are key, value, city."),
+        ("city,offset\n", "line 1: column offset would be lost: it is not a field of the value"),
+        ("city,partition\n", "leave it out, or --keep-partition writes to it"),
+        ("key,headers\n", "line 1: no column is the value, or a field of it; the columns are key, headers"),
         ("a,a\n", "line 1: each column has a name of its own"),
         ("value,timestamp\nx,now\n", "line 2: timestamp is a whole number of milliseconds since 1970, not 'now'"),
         ("value,headers\nx,{\n", "line 2: not JSON: "),
@@ -191,6 +194,17 @@ def test_a_row_that_cannot_be_a_record_is_named(broker: Broker, text: str, messa
     done = ottla(broker, "produce", "refused", "--format", "csv", stdin=text)
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def test_a_key_beside_the_column_that_is_the_key(broker: Broker) -> None:
+    done = ottla(broker, "produce", "refused", "--format", "csv", "--key-column", "id", stdin="id,key\n1,2\n")
+    assert (done.exit_code, "column key would be lost: " in done.stderr, "the key is id" in done.stderr) == (2, 1, 1)
+
+
+def test_partition_is_that_of_rows_which_say_none(broker: Broker) -> None:
+    options = ("--format", "csv", "--keep-partition", "-p", "1", "--json")
+    written = shown(broker, "produce", "two", *options, stdin="value,partition\nx,0\nx,\n")
+    assert [(each["partition"], each["records"]) for each in json.loads(written)["partitions"]] == [(0, 1), (1, 1)]
 
 
 @pytest.mark.parametrize(
