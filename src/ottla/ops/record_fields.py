@@ -144,7 +144,7 @@ class FieldFormat:
         if not isinstance(field, str):
             if name == "value":
                 raise InvalidArgumentError(f"value is text or bytes, not {field!r:.60}")
-            field = str(field)
+            field = _key_text(field)
         text = field.encode(errors="surrogateescape")
         return None if text == self._lines.null else decoded(text, encoding)
 
@@ -168,6 +168,18 @@ class FieldFormat:
                 return field
             return field if isinstance(found, (str, list, dict)) else found
         return field
+
+
+def _key_text(field: Any) -> str:
+    """Text of a key that is a number, a time, or as JSON a list or an object."""
+    if isinstance(field, float):
+        return str(field).removesuffix(".0")
+    if not isinstance(field, bool | list | dict):
+        return _plain(field)
+    try:
+        return json.dumps(field, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except TypeError as problem:
+        raise InvalidArgumentError(f"the key is not JSON: {problem}") from None
 
 
 def _plain(value: Any) -> str:
@@ -268,4 +280,5 @@ def _fields_of(record: ConsumerRecord[Bytes, Bytes]) -> dict[str, Any]:
 def _cell(value: Any, null: str) -> str:
     if value is None:
         return null
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace").decode()  # half of a character, which JSON may have, is an escape

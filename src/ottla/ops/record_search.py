@@ -39,11 +39,16 @@ class Wanted:
         what = self.what
         if isinstance(what, bytes):
             return any(each is not None and what in each for each in places)
-        return any(each is not None and what.search(each.decode(errors="surrogateescape")) is not None for each in places)
+        return any(
+            each is not None and what.search(each.decode(errors="surrogateescape")) is not None for each in places
+        )
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
-    """Regular expression of text, in which bytes that are not UTF-8 are surrogates. Raises InvalidArgumentError with the place where it is wrong."""
+    """Regular expression of text, in which bytes that are not UTF-8 are surrogates.
+
+    Raises InvalidArgumentError with the place where it is wrong.
+    """
     try:
         return re.compile(text)
     except re.error as problem:

@@ -35,7 +35,7 @@ def broker() -> Iterator[Broker]:
         producer.send("source", b"", None, timestamp=2_000)
         producer.send("source", None, b"", timestamp=3_000)
         producer.send("source", b"\x00\xff\r", b"\xff", timestamp=4_000)
-        for value in ('{"city": "Oslo", "n": 1, "more": [1]}', '{"n": 2.5, "city": null}'):
+        for value in ('{"city": "Oslo", "n": 1, "more": [1], "half": "\\ud800"}', '{"n": 2.5, "city": null}'):
             producer.send("shown", value.encode(), b"k")
         producer.send("shown", b"text", b"last")
         producer.flush()
@@ -83,6 +83,8 @@ def test_columns_are_fields_of_values(broker: Broker) -> None:
         2,
         "ottla consume: shown-0 offset 2: its value is not a JSON object, which has fields",
     )
+    done = ottla(broker, "consume", "shown", "-o", "0", "-e", "--format", "csv", "--columns", "n,half")
+    assert (done.exit_code, done.stdout) == (2, "n,half\n1,\\ud800\n2.5,null\n")
     table = '\ufeffid,city,n\r\n7,"Aš, ""B""",1\r\n08,NULL,true\r\n\r\n'
     shown(broker, "produce", "flat", "--format", "csv", "--key-column", "id", "-Z", "NULL", stdin=table)
     city = 'Aš, "B"'
@@ -129,6 +131,17 @@ def test_a_full_disk_leaves_no_file(broker: Broker, tmp_path: Path, monkeypatch:
     assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
     assert f"--to {path}: No space left on device" in done.stderr
     assert f"ottla consume: {path} was not written\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [(7.0, "7"), (0.5, "0.5"), ({"a": ["é"]}, '{"a":["é"]}'), ([True], "[true]"), (True, "true")],
+)
+def test_keys_of_columns(broker: Broker, tmp_path: Path, key: Any, text: str) -> None:
+    parquet.write_table(pyarrow.table({"value": ["v"], "key": [key]}), tmp_path / "x.parquet")
+    shown(broker, "produce", "headers", "--format", "parquet", str(tmp_path / "x.parquet"))
+    done = shown(broker, "consume", "headers", "-o", "-1", "-e", "-f", "%k")
+    assert done.decode() == text
 
 
 @pytest.mark.parametrize(
@@ -211,6 +224,7 @@ def test_partition_is_that_of_rows_which_say_none(broker: Broker) -> None:
     ("arguments", "message"),
     [
         ("consume source --format csv --json", "--format csv has columns; leave --json"),
+        ("consume source --to NEW.parquet --columns key", "--to writes all columns; leave --columns out"),
         ("consume source --columns key", "--columns goes with --format csv"),
         ("consume source --format csv --columns key,key", "expected names with commas between, each once"),
         ("consume source --to x.csv", "--to x.csv: the name of a Parquet file ends with .parquet; `> x.csv` takes"),
