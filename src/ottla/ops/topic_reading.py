@@ -147,6 +147,7 @@ class TopicReader:
                 self._leave_finished(ends)
             if records:
                 yield records
+                self._moved_s = monotonic_s()  # what is done with them is not waiting
             else:
                 self._on_wait()
 
