@@ -65,6 +65,8 @@ def copy(
 
     Examples: `ottla copy orders orders-2`, `ottla copy orders orders --to-bootstrap-server other:9092`.
     """
+    if follow and until != END:
+        COMMAND.fail("--follow has no end; leave --until or --follow out")
 
     def work() -> int:
         task = _Task(source, target, follow, any_partition, rate, record_filter(COMMAND, expression))

@@ -164,6 +164,7 @@ def test_new_records_are_followed(broker: Broker, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("orders within --follow --until 5", "--follow has no end; leave --until or --follow out"),
         ("orders orders", "orders would be copied onto itself; name another TARGET_TOPIC"),
         ("orders orders --to-bootstrap-server SAME", "orders would be copied onto itself"),
         ("orders nope", "`ottla topic create nope -p 3 -b "),

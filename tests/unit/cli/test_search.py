@@ -100,7 +100,10 @@ def test_ctrl_c_says_how_far_it_came(broker: Broker, monkeypatch: pytest.MonkeyP
     [
         (["nope", "x"], "topic nope does not exist"),
         (["orders", "a(", "-r"], "a( is not a regular expression at character 2: missing ), unterminated subpattern"),
-        (["orders", "a{99999999999}", "-r"], "a{99999999999} is not a regular expression: the repetition number is too"),
+        (
+            ["orders", "a{99999999999}", "-r"],
+            "a{99999999999} is not a regular expression: the repetition number is too",
+        ),
         (["orders", "(" * 9_000 + ")" * 9_000, "-r"], "the regular expression is nested too deeply"),
         (["orders", ""], "TEXT is empty"),
         (["orders", "x", "--json", "-f", "%s"], "--json shows all fields"),
