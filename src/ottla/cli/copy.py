@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -25,7 +26,7 @@ from ottla.cli.record_reading import (
     start_reading,
 )
 from ottla.cli.sending import MOST_PLACES, Rate, Sending, places_of
-from ottla.cli.terminal import Terminal, count, write_json
+from ottla.cli.terminal import Terminal, count, duration, write_json
 
 if TYPE_CHECKING:
     from ottla.client.sync import Producer
@@ -80,6 +81,7 @@ def copy(
         admins = settings_for(ADMIN, reading), settings_for(ADMIN, writing)
         wanted = _partition_count(admins[0], source, numbers)
         _check_target(*admins, source, target, 0 if any_partition else wanted)
+        _warn_of_retention(*admins, source, target)
         writing.setdefault("max.block.ms", writing.pop("default.api.timeout.ms"))
         if properties is not None and of_target is properties:  # one file for both
             reading, writing = settings_for(CONSUMER, reading), settings_for(PRODUCER, writing)
@@ -205,6 +207,34 @@ def _check_target(reading: dict[str, Any], writing: dict[str, Any], source: str,
             f"{target} has {count(there, 'partition')}, and {source} is read up to partition {partitions - 1}; `ottla "
             f"topic alter {target} -p {partitions} {where}` adds some, --any-partition chooses them by the keys"
         )
+
+
+def _warn_of_retention(reading: dict[str, Any], writing: dict[str, Any], source: str, target: str) -> None:
+    """Report where the target deletes records earlier than the source, by their timestamps."""
+    of_source, of_target = _retention_ms(reading, source), _retention_ms(writing, target)
+    if of_target < of_source:
+        kept = "for ever" if of_source == math.inf else f"for {duration(of_source)}"
+        COMMAND.report(
+            f"{target} keeps records for {duration(of_target)} (retention.ms), {source} {kept}; older ones are "
+            "deleted from it"
+        )
+
+
+def _retention_ms(settings: dict[str, Any], topic: str) -> float:
+    """Time that a topic keeps records; for ever where it is compacted only, or does not say it."""
+    from ottla.client.admin.model import ConfigResource
+    from ottla.client.errors import ClientError
+    from ottla.client.sync import Admin
+
+    resource = ConfigResource.topic(topic)
+    try:
+        with Admin(settings) as admin:
+            entries = admin.describe_configs([resource])[resource].values()
+    except ClientError:  # it may not be allowed to
+        return math.inf
+    found = {each.name: each.value for each in entries if each.value is not None}
+    retention_ms = int(found.get("retention.ms", -1))
+    return math.inf if retention_ms < 0 or "delete" not in found.get("cleanup.policy", "delete") else retention_ms
 
 
 def _place(record: ConsumerRecord[Any, Any]) -> str:

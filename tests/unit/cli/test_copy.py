@@ -66,6 +66,15 @@ def test_between_clusters(broker: Broker) -> None:
         assert records(other, "orders") == records(broker, "orders")
 
 
+def test_a_target_that_keeps_records_for_less_time(broker: Broker) -> None:
+    with Broker({"orders": 3}, settings={"log.retention.ms": 3_600_000}) as other:
+        done = ottla(broker, "copy", "orders", "orders", "--to-bootstrap-server", other.bootstrap_servers)
+    assert (done.exit_code, done.stderr.splitlines()) == (
+        0,
+        ["ottla copy: orders keeps records for 1h 00m (retention.ms), orders for ever; older ones are deleted from it"],
+    )
+
+
 def test_a_part_of_it(broker: Broker) -> None:
     chosen = ("-p", "1,2", "--from", "390", "--until", "395", "--filter", "offset > `392`", "--json")
     done = ottla(broker, "copy", "orders", "part", *chosen, "--rate", "100000")

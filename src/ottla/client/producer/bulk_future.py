@@ -106,7 +106,7 @@ class BulkFuture:
 
     def failed_places(self) -> list[int]:
         """Places of all records that were not delivered, once all are done; a batch is refused as a whole."""
-        place, failed = 0, []
+        place, failed = 0, list[int]()
         for stretch in self._stretches:
             for part in _split(stretch):
                 size = part.end - part.first
