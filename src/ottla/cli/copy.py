@@ -212,7 +212,7 @@ def _check_target(reading: dict[str, Any], writing: dict[str, Any], source: str,
 def _warn_of_retention(reading: dict[str, Any], writing: dict[str, Any], source: str, target: str) -> None:
     """Report where the target deletes records earlier than the source, by their timestamps."""
     of_source, of_target = _retention_ms(reading, source), _retention_ms(writing, target)
-    if of_target < of_source:
+    if of_source is not None and of_target is not None and of_target < of_source:
         kept = "for ever" if of_source == math.inf else f"for {duration(of_source)}"
         COMMAND.report(
             f"{target} keeps records for {duration(of_target)} (retention.ms), {source} {kept}; older ones are "
@@ -220,8 +220,8 @@ def _warn_of_retention(reading: dict[str, Any], writing: dict[str, Any], source:
         )
 
 
-def _retention_ms(settings: dict[str, Any], topic: str) -> float:
-    """Time that a topic keeps records; for ever where it is compacted only, or does not say it."""
+def _retention_ms(settings: dict[str, Any], topic: str) -> float | None:
+    """Time that a topic keeps records, for ever where it is only compacted; None where it may not be read."""
     from ottla.client.admin.model import ConfigResource
     from ottla.client.errors import ClientError
     from ottla.client.sync import Admin
@@ -230,8 +230,8 @@ def _retention_ms(settings: dict[str, Any], topic: str) -> float:
     try:
         with Admin(settings) as admin:
             entries = admin.describe_configs([resource])[resource].values()
-    except ClientError:  # it may not be allowed to
-        return math.inf
+    except ClientError:
+        return None
     found = {each.name: each.value for each in entries if each.value is not None}
     retention_ms = int(found.get("retention.ms", -1))
     return math.inf if retention_ms < 0 or "delete" not in found.get("cleanup.policy", "delete") else retention_ms
