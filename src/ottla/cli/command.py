@@ -69,7 +69,7 @@ class Command:
             sys.stdout.flush()
         except failures as problem:
             _flush()
-            self.fail(str(problem))
+            self.fail(str(problem).replace(":\n- ", ": ").replace("\n- ", " "))  # several problems are a list
         except BrokenPipeError:
             # The reader of the pipe has seen enough.
             _discard_output()

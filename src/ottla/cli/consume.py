@@ -166,6 +166,8 @@ def _sink(shape: Shape, to: str | None, group: str | None) -> AbstractContextMan
         raise CommandError(f"--to {to}: the directory {Path(to).parent} does not exist")
     if shape.template is not None or shape.key_separator is not None or shape.output_format is not RecordLayout.text:
         raise CommandError("--to writes columns; leave --template, --key-separator and --format out")
+    if shape.columns is not None:
+        raise CommandError("--to writes all columns; leave --columns out")
     if not {shape.key_format, shape.value_format} <= {TextFormat.AUTO, TextFormat.TEXT}:
         raise CommandError("--to writes keys and values as bytes, or by --key-format text and --value-format text")
     COMMAND.require("--to", ["pyarrow"], "arrow")
@@ -177,10 +179,15 @@ def _shown(head: bytes, show: Callable[[ConsumerRecord[Any, Any]], bytes]) -> It
     before = [head]
 
     def write(records: Records) -> None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(b"".join([*before, *map(show, records)]))
-        sys.stdout.buffer.flush()
+        shown = before.copy()
         before.clear()
+        try:
+            for each in records:
+                shown.append(show(each))
+        finally:  # those before one that cannot be shown, too
+            sys.stdout.flush()
+            sys.stdout.buffer.write(b"".join(shown))
+            sys.stdout.buffer.flush()
 
     yield write
     write([])
@@ -193,7 +200,7 @@ def _parquet(path: str, shape: Shape) -> Iterator[Callable[[Records], None]]:
 
     total = 0
     writer: ParquetWriter | None = None
-    progress = Progress(lambda: f"{count(total, 'record')} written")
+    progress = Progress(lambda: f"{count(total, 'record')} read")
 
     def write(records: Records) -> None:
         nonlocal total, writer
@@ -216,7 +223,8 @@ def _parquet(path: str, shape: Shape) -> Iterator[Callable[[Records], None]]:
     finally:
         progress.clear()
         if writer is not None:
-            COMMAND.report(f"{count(total, 'record')} written to {path}")
+            written = count(writer.record_count, "record")
+            COMMAND.report(f"{written} written to {path}" if Path(path).exists() else f"{path} was not written")
 
 
 def _consume(

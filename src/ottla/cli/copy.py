@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +13,7 @@ import typer
 from ottla.cli.command import Command, CommandError
 from ottla.cli.options import ClusterOptions
 from ottla.cli.progress import passed_of
-from ottla.cli.record_options import ClientProperties, Partitions, client_settings, parse_partitions
+from ottla.cli.record_options import ClientProperties, Partitions, client_settings, parse_partitions, settings_for
 from ottla.cli.record_reading import (
     BEGINNING,
     END,
@@ -24,7 +26,7 @@ from ottla.cli.record_reading import (
     start_reading,
 )
 from ottla.cli.sending import MOST_PLACES, Rate, Sending, places_of
-from ottla.cli.terminal import Terminal, count, write_json
+from ottla.cli.terminal import Terminal, count, duration, write_json
 
 if TYPE_CHECKING:
     from ottla.client.sync import Producer
@@ -64,6 +66,8 @@ def copy(
 
     Examples: `ottla copy orders orders-2`, `ottla copy orders orders --to-bootstrap-server other:9092`.
     """
+    if follow and until != END:
+        COMMAND.fail("--follow has no end; leave --until or --follow out")
 
     def work() -> int:
         task = _Task(source, target, follow, any_partition, rate, record_filter(COMMAND, expression))
@@ -74,10 +78,14 @@ def copy(
         numbers = parse_partitions(partitions)
         for settings in (reading, writing):
             settings.setdefault("request.timeout.ms", settings["default.api.timeout.ms"])
-        wanted = _partition_count(reading, source, numbers)
-        _check_target(reading, writing, source, target, 0 if any_partition else wanted)
+        admins = settings_for(ADMIN, reading), settings_for(ADMIN, writing)
+        wanted = _partition_count(admins[0], source, numbers)
+        _check_target(*admins, source, target, 0 if any_partition else wanted)
+        _warn_of_retention(*admins, source, target)
+        writing.setdefault("max.block.ms", writing.pop("default.api.timeout.ms"))
+        if properties is not None and of_target is properties:  # one file for both
+            reading, writing = settings_for(CONSUMER, reading), settings_for(PRODUCER, writing)
         reading |= {**reading_settings(read_committed=True), "metadata.max.age.ms": NEW_PARTITIONS_MS}
-        writing["max.block.ms"] = writing.pop("default.api.timeout.ms")
         places = start, None if follow else until
         with Consumer(reading) as consumer, Producer(writing) as producer:
             copying = _Copying(task, producer)
@@ -87,6 +95,7 @@ def copy(
             copying.run()
         return _report(task, copying.sending, as_json=shared.as_json)
 
+    from ottla.client.configs.settings import ADMIN, CONSUMER, PRODUCER
     from ottla.client.errors import ClientError
     from ottla.client.sync import Consumer, Producer
 
@@ -113,7 +122,9 @@ class _Copying:
     def __init__(self, task: _Task, producer: Producer[Any, Any]) -> None:
         self.sending = Sending(COMMAND, producer, task.rate, _place, self._take, self._progress)
         self._task = task
+        # By partition, the offset after the last record that was written, and that of the first that was not.
         self._copied: dict[int, int] = {}
+        self._left: dict[int, int] = {}
 
     def look(self) -> None:
         """Called where no records came. Raises CommandError where one was refused."""
@@ -128,13 +139,20 @@ class _Copying:
             with self.sending.whole():
                 for records in self.reader:
                     found = records if task.matches is None else list(filter(task.matches, records))
-                    self.sending.send(records_to(task.target, found, keep_partition=not task.any_partition), found)
+                    for _, group in groupby(found, lambda each: each.partition):
+                        part = list(group)  # of a list for one partition it is known which records were written
+                        self.sending.send(records_to(task.target, part, keep_partition=not task.any_partition), part)
         except (KeyboardInterrupt, CommandError):
             self._report_reached()
             raise
 
-    def _take(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
-        self._copied.update({each.partition: each.offset + 1 for each in records})
+    def _take(self, records: Sequence[ConsumerRecord[Any, Any]], left: Sequence[int]) -> None:
+        """Take what became of records of a partition; sent to several ones, all count as left where some are."""
+        if left:
+            first = records[0 if self._task.any_partition else left[0]]
+            self._left.setdefault(first.partition, first.offset)
+        if len(left) < len(records):
+            self._copied[records[0].partition] = records[-1].offset + 1
 
     def _progress(self) -> str:
         passed = "" if self._task.follow else f", {passed_of(*self.reader.passed())} read"
@@ -142,9 +160,10 @@ class _Copying:
 
     def _report_reached(self) -> None:
         """Say up to which offset each partition is copied, and how to continue."""
-        copied = self._copied
-        if not copied:
+        if not self._copied:
             return
+        starts = {each.partition: start for each, start in self.reader.starts.items()}
+        copied = starts | self._copied | self._left
         shown = [f"{self._task.source}-{each} before offset {copied[each]}" for each in sorted(copied)]
         more = "" if len(shown) <= MOST_PLACES else f" and {len(shown) - MOST_PLACES} partitions more"
         first = min(copied)
@@ -188,6 +207,34 @@ def _check_target(reading: dict[str, Any], writing: dict[str, Any], source: str,
             f"{target} has {count(there, 'partition')}, and {source} is read up to partition {partitions - 1}; `ottla "
             f"topic alter {target} -p {partitions} {where}` adds some, --any-partition chooses them by the keys"
         )
+
+
+def _warn_of_retention(reading: dict[str, Any], writing: dict[str, Any], source: str, target: str) -> None:
+    """Report where the target deletes records earlier than the source, by their timestamps."""
+    of_source, of_target = _retention_ms(reading, source), _retention_ms(writing, target)
+    if of_source is not None and of_target is not None and of_target < of_source:
+        kept = "for ever" if of_source == math.inf else f"for {duration(of_source)}"
+        COMMAND.report(
+            f"{target} keeps records for {duration(of_target)} (retention.ms), {source} {kept}; older ones are "
+            "deleted from it"
+        )
+
+
+def _retention_ms(settings: dict[str, Any], topic: str) -> float | None:
+    """Time that a topic keeps records, for ever where it is only compacted; None where it may not be read."""
+    from ottla.client.admin.model import ConfigResource
+    from ottla.client.errors import ClientError
+    from ottla.client.sync import Admin
+
+    resource = ConfigResource.topic(topic)
+    try:
+        with Admin(settings) as admin:
+            entries = admin.describe_configs([resource])[resource].values()
+    except ClientError:
+        return None
+    found = {each.name: each.value for each in entries if each.value is not None}
+    retention_ms = int(found.get("retention.ms", -1))
+    return math.inf if retention_ms < 0 or "delete" not in found.get("cleanup.policy", "delete") else retention_ms
 
 
 def _place(record: ConsumerRecord[Any, Any]) -> str:

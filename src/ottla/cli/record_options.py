@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -99,3 +99,11 @@ def client_settings(shared: ClusterOptions, config: Sequence[str], properties: s
             "give the one that is meant as --bootstrap-server"
         )
     return settings | parse_configs(config)
+
+
+def settings_for(client: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings without those that only other kinds of clients have; an unknown one stays, for the client to refuse."""
+    from ottla.client.configs.settings import SETTINGS_OF
+
+    others = {name for each in SETTINGS_OF.values() for name in each} - SETTINGS_OF[client].keys()
+    return {name: value for name, value in settings.items() if name not in others}

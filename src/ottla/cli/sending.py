@@ -33,8 +33,9 @@ Rate = Annotated[float | None, typer.Option(help="At most that many records a se
 class Sending:
     """Sends records, a list at a time; `written` has a row of counts and offsets for each partition.
 
-    A record comes with its place in what it was made of, which a message names by `place`. `on_written` gets the places
-    of records that are acknowledged.
+    A record comes with its place in what it was made of, which a message names by `place`. `on_settled` gets the places
+    of records whose fate is known, and the indexes of those that were not written: refused, or not handed over. They
+    count in the order of the places where one partition gets all.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Sending:
         producer: Producer[Any, Any],
         rate: float | None,
         place: Callable[[Any], str] = str,
-        on_written: Callable[[Sequence[Any]], None] = lambda places: None,
+        on_settled: Callable[[Sequence[Any], Sequence[int]], None] = lambda places, left: None,
         progress: Callable[[], str] | None = None,
     ) -> None:
         self.written: dict[int, dict[str, int]] = {}
@@ -52,7 +53,7 @@ class Sending:
         self._producer = producer
         self._rate = rate
         self._place = place
-        self._on_written = on_written
+        self._on_settled = on_settled
         # Records that may be sent by now, by the rate.
         self._due_s = time.monotonic()
         # What was handed over and is not known to be written, with where each record stands.
@@ -151,13 +152,15 @@ class Sending:
         future, places = self._pending[0]
         try:
             ranges = future.result()
-            self._on_written(places)
+            failed: list[int] = []
         except DeliveryError as problem:
             ranges = future.delivered()
             first = future.first_failure()
             where = "" if first is None else f"{self._place(places[first.place])}: "
             self._failure = self._failure or f"{where}{problem}"
+            failed = future.failed_places()
         self._pending.popleft()
+        self._on_settled(places, [*failed, *range(future.count, len(places))])
         for each in ranges:
             row = self.written.setdefault(
                 each.partition,

@@ -102,6 +102,23 @@ class FieldFormat:
             )
         if key_column is not None and key_column not in columns:
             raise InvalidArgumentError(f"a column {key_column} is not there; {there_are}")
+        self._check_none_is_lost(there_are)
+
+    def _check_none_is_lost(self, there_are: str) -> None:
+        """Raise InvalidArgumentError where fields of a row would be neither the record's nor its value's."""
+        if not self._of_value and "value" not in self._columns:
+            raise InvalidArgumentError(f"no column is the value, or a field of it; {there_are}")
+        lost = {"key"}
+        if self._of_value:
+            lost |= {"topic", "offset", "timestamp_type"} | (set() if self._lines.keep_partition else {"partition"})
+        for name in self._columns:
+            if name in lost and name != self._key_column:
+                why = f"the key is {self._key_column}" if name == "key" else "a record that is written has its own"
+                cure = ", or --keep-partition writes to it" if name == "partition" else ""
+                raise InvalidArgumentError(
+                    f"column {name} would be lost: it is not a field of the value, and {why}; rename it or leave it "
+                    f"out{cure}"
+                )
 
     def record(self, fields: Sequence[Any]) -> ProducerRecord[Bytes, Bytes]:
         """Record of a row: texts, bytes, or what Parquet has."""
@@ -111,11 +128,12 @@ class FieldFormat:
         row = dict(zip(self._columns, fields, strict=True))
         value = self._object(row) if self._of_value else self._octets("value", row.get("value"), lines.value_encoding)
         key = self._octets(self._key_column, row.get(self._key_column), lines.key_encoding)
+        partition = _number("partition", row.get("partition")) if lines.keep_partition else None
         return ProducerRecord(
             lines.topic,
             value,
             lines.key if key is None else key,
-            lines.partition if not lines.keep_partition else _number("partition", row.get("partition")),
+            lines.partition if partition is None else partition,
             _number("timestamp", row.get("timestamp")),
             [*lines.headers, *headers_of(_headers(row.get("headers")))],
         )
@@ -126,7 +144,7 @@ class FieldFormat:
         if not isinstance(field, str):
             if name == "value":
                 raise InvalidArgumentError(f"value is text or bytes, not {field!r:.60}")
-            field = str(field)
+            field = _key_text(field)
         text = field.encode(errors="surrogateescape")
         return None if text == self._lines.null else decoded(text, encoding)
 
@@ -152,6 +170,18 @@ class FieldFormat:
         return field
 
 
+def _key_text(field: Any) -> str:
+    """Text of a key that is a number, a time, or as JSON a list or an object."""
+    if isinstance(field, float):
+        return str(field).removesuffix(".0")
+    if not isinstance(field, bool | list | dict):
+        return _plain(field)
+    try:
+        return json.dumps(field, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except TypeError as problem:
+        raise InvalidArgumentError(f"the key is not JSON: {problem}") from None
+
+
 def _plain(value: Any) -> str:
     if isinstance(value, bytes):
         raise TypeError("bytes are not text")
@@ -171,15 +201,28 @@ def _number(name: str, field: Any) -> int | None:
 
 
 def _headers(field: Any) -> Any:
+    if isinstance(field, dict):
+        field = list(field.items())
     if isinstance(field, list):  # those of Parquet, whose values are bytes
-        return [
-            {"key": each.get("key"), "value_hex": each["value"].hex()} if isinstance(each.get("value"), bytes) else each
-            for each in field
-            if isinstance(each, dict)
-        ]
+        return [_header(each) for each in field]
     if not isinstance(field, str):
         return field
     return parse_json(field.encode(errors="surrogateescape")) if field else None
+
+
+def _header(each: Any) -> dict[str, Any]:
+    """Row of a header: of an object with key and value, or of a pair, as maps have them."""
+    if isinstance(each, tuple) and len(each) == len(("key", "value")):
+        name, value = each
+    elif isinstance(each, dict) and each.keys() == {"key", "value"}:
+        name, value = each["key"], each["value"]
+    else:
+        raise InvalidArgumentError(f"headers are a map, or a list of structs of key and value, not of {each!r:.60}")
+    if isinstance(value, bytes):
+        return {"key": name, "value_hex": value.hex()}
+    if value is None or isinstance(value, str | int | float):
+        return {"key": name, "value": value}
+    raise InvalidArgumentError(f"the value of a header is text or bytes, not {value!r:.60}")
 
 
 def csv_row(fields: Sequence[str]) -> bytes:
@@ -237,4 +280,5 @@ def _fields_of(record: ConsumerRecord[Bytes, Bytes]) -> dict[str, Any]:
 def _cell(value: Any, null: str) -> str:
     if value is None:
         return null
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace").decode()  # half of a character, which JSON may have, is an escape

@@ -82,6 +82,8 @@ def _marked(expression: str, at: int) -> str:
 
 def _names(node: dict[str, Any]) -> Iterator[str]:
     """Names in a parsed expression that are looked up in the record itself."""
+    if node["type"] == "expref":  # &field, of what a function makes of the record
+        return
     if node["type"] == "field":
         yield node["value"]
     children = node["children"][:1] if node["type"] in _ONLY_FIRST else node["children"]

@@ -27,9 +27,9 @@ SEARCHED_ROWS: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A thing that is searched for: bytes, or a regular expression, in keys, in values, or in both."""
+    """A thing that is searched for: bytes, or a regular expression of text, in keys, in values, or in both."""
 
-    what: bytes | re.Pattern[bytes]
+    what: bytes | re.Pattern[str]
     in_keys: bool = True
     in_values: bool = True
 
@@ -39,16 +39,25 @@ class Wanted:
         what = self.what
         if isinstance(what, bytes):
             return any(each is not None and what in each for each in places)
-        return any(each is not None and what.search(each) is not None for each in places)
+        return any(
+            each is not None and what.search(each.decode(errors="surrogateescape")) is not None for each in places
+        )
 
 
-def pattern_of(text: str) -> re.Pattern[bytes]:
-    """Regular expression over bytes. Raises InvalidArgumentError with the place where it is wrong."""
+def pattern_of(text: str) -> re.Pattern[str]:
+    """Regular expression of text, in which bytes that are not UTF-8 are surrogates.
+
+    Raises InvalidArgumentError with the place where it is wrong.
+    """
     try:
-        return re.compile(text.encode(errors="surrogateescape"))
+        return re.compile(text)
     except re.error as problem:
         at = "" if problem.pos is None else f" at character {problem.pos + 1}"
         raise InvalidArgumentError(f"{text} is not a regular expression{at}: {problem.msg}") from None
+    except OverflowError as problem:
+        raise InvalidArgumentError(f"{text} is not a regular expression: {problem}") from None
+    except RecursionError:
+        raise InvalidArgumentError("the regular expression is nested too deeply") from None
 
 
 def searching_poll(consumer: Consumer[Bytes, Bytes], wanted: Wanted) -> Callable[[int], Records]:

@@ -93,7 +93,8 @@ class TopicReader:
         self._ends: dict[TopicPartition, int] | None = None
         # First offsets that the logs do not have yet: records before them are passed over.
         self._firsts: dict[TopicPartition, int] = {}
-        self._starts: dict[TopicPartition, int] = {}
+        #: Offsets at which the reading of each partition began.
+        self.starts: dict[TopicPartition, int] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}
         self._moved_s = monotonic_s()
@@ -106,7 +107,7 @@ class TopicReader:
             there = [each.partition for each in self._consumer.partitions_for(topic)]
             partitions += chosen_partitions(topic, there, self._numbers)
         log_starts, log_ends = self._consumer.beginning_offsets(partitions), self._consumer.end_offsets(partitions)
-        self._starts = starts = self._offsets_of(start, log_starts, log_ends)
+        self.starts = starts = self._offsets_of(start, log_starts, log_ends)
         if until is not None:
             self._ends = self._offsets_of(until, log_starts, log_ends)
             if until.type is PositionType.OFFSET:
@@ -122,7 +123,7 @@ class TopicReader:
     def reached(self) -> dict[TopicPartition, tuple[int, int, int]]:
         """The start of each partition that has an end, the offset that its reading has reached, and its end."""
         ends = self._ends or {}
-        found = {each: (start, max(start, ends[each])) for each, start in self._starts.items() if each in ends}
+        found = {each: (start, max(start, ends[each])) for each, start in self.starts.items() if each in ends}
         return {each: (start, self._reached.get(each, start), end) for each, (start, end) in found.items()}
 
     def passed(self) -> tuple[int, int]:
@@ -146,6 +147,7 @@ class TopicReader:
                 self._leave_finished(ends)
             if records:
                 yield records
+                self._moved_s = monotonic_s()  # what is done with them is not waiting
             else:
                 self._on_wait()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from support import command_line
 
 pytestmark = pytest.mark.spec("U2")
 
-TOPICS = ("source", "again", "flat", "typed", "shown", "parquet", "tables", "refused")
+TOPICS = ("source", "again", "flat", "typed", "shown", "parquet", "tables", "refused", "headers")
 HEADERS = [("h", b"\xff"), ("h", None), ("t", "é".encode())]
 #: The times of these records are long past.
 KEPT = {"log.retention.ms": -1}
@@ -27,14 +28,14 @@ KEPT = {"log.retention.ms": -1}
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     with (
-        Broker(dict.fromkeys(TOPICS, 1), settings=KEPT) as broker,
+        Broker(dict.fromkeys(TOPICS, 1) | {"two": 2}, settings=KEPT) as broker,
         Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
     ):
         producer.send("source", b'a "quoted",\nvalue', b"k", timestamp=1_000, headers=HEADERS)
         producer.send("source", b"", None, timestamp=2_000)
         producer.send("source", None, b"", timestamp=3_000)
         producer.send("source", b"\x00\xff\r", b"\xff", timestamp=4_000)
-        for value in ('{"city": "Oslo", "n": 1, "more": [1]}', '{"n": 2.5, "city": null}'):
+        for value in ('{"city": "Oslo", "n": 1, "more": [1], "half": "\\ud800"}', '{"n": 2.5, "city": null}'):
             producer.send("shown", value.encode(), b"k")
         producer.send("shown", b"text", b"last")
         producer.flush()
@@ -82,6 +83,8 @@ def test_columns_are_fields_of_values(broker: Broker) -> None:
         2,
         "ottla consume: shown-0 offset 2: its value is not a JSON object, which has fields",
     )
+    done = ottla(broker, "consume", "shown", "-o", "0", "-e", "--format", "csv", "--columns", "n,half")
+    assert (done.exit_code, done.stdout) == (2, "n,half\n1,\\ud800\n2.5,null\n")
     table = '\ufeffid,city,n\r\n7,"Aš, ""B""",1\r\n08,NULL,true\r\n\r\n'
     shown(broker, "produce", "flat", "--format", "csv", "--key-column", "id", "-Z", "NULL", stdin=table)
     city = 'Aš, "B"'
@@ -111,6 +114,69 @@ def test_parquet_makes_the_same_records_again(broker: Broker, tmp_path: Path) ->
     assert parquet.read_table(text)["value"].to_pylist()[1] == '{"n": 2.5, "city": null}'
 
 
+def test_records_before_one_that_is_not_text_are_in_the_file(broker: Broker, tmp_path: Path) -> None:
+    path = tmp_path / "text.parquet"
+    done = ottla(broker, "consume", "source", "-o", "0", "-e", "--to", str(path), "--value-format", "text")
+    assert (done.exit_code, f"ottla consume: 3 records written to {path}\n" in done.stderr) == (2, True)
+    assert parquet.read_table(path)["offset"].to_pylist() == [0, 1, 2]
+
+
+def test_a_full_disk_leaves_no_file(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_writer: object, _table: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "full.parquet"
+    monkeypatch.setattr(parquet.ParquetWriter, "write_table", full)
+    done = ottla(broker, "consume", "source", "-o", "0", "-e", "--to", str(path))
+    assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert f"--to {path}: No space left on device" in done.stderr
+    assert f"ottla consume: {path} was not written\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [(7.0, "7"), (0.5, "0.5"), ({"a": ["é"]}, '{"a":["é"]}'), ([True], "[true]"), (True, "true")],
+)
+def test_keys_of_columns(broker: Broker, tmp_path: Path, key: Any, text: str) -> None:
+    parquet.write_table(pyarrow.table({"value": ["v"], "key": [key]}), tmp_path / "x.parquet")
+    shown(broker, "produce", "headers", "--format", "parquet", str(tmp_path / "x.parquet"))
+    done = shown(broker, "consume", "headers", "-o", "-1", "-e", "-f", "%k")
+    assert done.decode() == text
+
+
+@pytest.mark.parametrize(
+    ("type_of", "headers"),
+    [
+        (pyarrow.map_(pyarrow.string(), pyarrow.binary()), [("h", b"\xff"), ("n", None)]),
+        (pyarrow.struct([("h", pyarrow.binary()), ("n", pyarrow.string())]), {"h": b"\xff", "n": None}),
+    ],
+    ids=["map", "struct"],
+)
+def test_headers_of_other_shapes(broker: Broker, tmp_path: Path, type_of: Any, headers: Any) -> None:
+    parquet.write_table(
+        pyarrow.table({"value": ["v"], "headers": pyarrow.array([headers], type_of)}), tmp_path / "x.parquet"
+    )
+    shown(broker, "produce", "headers", "--format", "parquet", str(tmp_path / "x.parquet"))
+    assert records(broker, "headers")[-1]["headers"] == [{"key": "h", "value_hex": "ff"}, {"key": "n", "value": None}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"value": ["v"], "headers": [["h=1"]]}, "row 1: headers are a map, or a list of structs of key and value, no"),
+        ({"value": ["v"], "headers": [[{"key": "a", "val": b"b"}]]}, "row 1: headers are a map, or a list of structs"),
+        ({"value": ["v"], "headers": [[{"key": "a", "value": [1]}]]}, "the value of a header is text or bytes, not ["),
+        ({"n": pyarrow.array([2**62], pyarrow.timestamp("ms"))}, "column n has a value that cannot be read: "),
+    ],
+)
+def test_a_parquet_file_is_refused(broker: Broker, tmp_path: Path, columns: dict[str, Any], message: str) -> None:
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    done = ottla(broker, "produce", "refused", "--format", "parquet", str(tmp_path / "x.parquet"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_tables_are_values(broker: Broker, tmp_path: Path) -> None:
     path = str(tmp_path / "table.parquet")
     when = pyarrow.array([1_000_000, 2_000_000], pyarrow.timestamp("us"))
@@ -129,6 +195,9 @@ def test_tables_are_values(broker: Broker, tmp_path: Path) -> None:
         ("key,value\na,b\nc\n", "line 3: 1 fields, where the first row names 2 columns; written: 1 record"),
         ('key,value\na,b\nc,"d\n', "line 3 is not CSV: unexpected end of data; written: 1 record"),
         ("key,value,city\n", "line 1: value and city are both there; the columns are key, value, city."),
+        ("city,offset\n", "line 1: column offset would be lost: it is not a field of the value"),
+        ("city,partition\n", "leave it out, or --keep-partition writes to it"),
+        ("key,headers\n", "line 1: no column is the value, or a field of it; the columns are key, headers"),
         ("a,a\n", "line 1: each column has a name of its own"),
         ("value,timestamp\nx,now\n", "line 2: timestamp is a whole number of milliseconds since 1970, not 'now'"),
         ("value,headers\nx,{\n", "line 2: not JSON: "),
@@ -140,10 +209,22 @@ def test_a_row_that_cannot_be_a_record_is_named(broker: Broker, text: str, messa
     assert message in done.stderr
 
 
+def test_a_key_beside_the_column_that_is_the_key(broker: Broker) -> None:
+    done = ottla(broker, "produce", "refused", "--format", "csv", "--key-column", "id", stdin="id,key\n1,2\n")
+    assert (done.exit_code, "column key would be lost: " in done.stderr, "the key is id" in done.stderr) == (2, 1, 1)
+
+
+def test_partition_is_that_of_rows_which_say_none(broker: Broker) -> None:
+    options = ("--format", "csv", "--keep-partition", "-p", "1", "--json")
+    written = shown(broker, "produce", "two", *options, stdin="value,partition\nx,0\nx,\n")
+    assert [(each["partition"], each["records"]) for each in json.loads(written)["partitions"]] == [(0, 1), (1, 1)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ("consume source --format csv --json", "--format csv has columns; leave --json"),
+        ("consume source --to NEW.parquet --columns key", "--to writes all columns; leave --columns out"),
         ("consume source --columns key", "--columns goes with --format csv"),
         ("consume source --format csv --columns key,key", "expected names with commas between, each once"),
         ("consume source --to x.csv", "--to x.csv: the name of a Parquet file ends with .parquet; `> x.csv` takes"),

@@ -27,6 +27,7 @@ def broker() -> Iterator[Broker]:
             producer.send("orders", b"value %d" % number, b"key-%d" % number, partition=number % 2, headers=headers)
         producer.send("orders", None, b"gone", partition=0)
         producer.send("orders", b"\xff\x00", None, partition=0)
+        producer.send("orders", "São José".encode(), None, partition=0)
         producer.send("orders", b"old", None, partition=1, timestamp=2**62)
         producer.flush()
         yield broker
@@ -45,13 +46,14 @@ def test_records_are_found(broker: Broker, monkeypatch: pytest.MonkeyPatch, is_p
         done = ottla(broker, "search", "orders", *arguments)
         assert done.exit_code == (0 if done.stdout_bytes else 1), done.output
         number = len(done.stdout_bytes.splitlines())
-        assert f"{number:,} record{'' if number == 1 else 's'} found, 2,003 of 2,003 offsets (100%) read" in done.stderr
+        assert f"{number:,} record{'' if number == 1 else 's'} found, 2,004 of 2,004 offsets (100%) read" in done.stderr
         return sorted(done.stdout_bytes.decode(errors="replace").splitlines())
 
     assert len(found("y-19", "--key")) == 111
     assert found("y-19", "--value") == []
     assert found("key-7", "--regex") == found("key-7")
     assert found("^key-7$", "-r") == ["1 3 key-7 value 7"]
+    assert found("S[aã]o Jos.$", "-r") == ["0 1002 null São José"]
     assert found("gone") == ["0 1000 gone null"]
     assert found("old") == ["1 1000 null old"]
     (row,) = map(json.loads, found("^key-7$", "-r", "--json"))
@@ -69,25 +71,27 @@ def test_it_ends_where_enough_was_found(broker: Broker) -> None:
 
 
 def test_ctrl_c_says_how_far_it_came(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    polls = iter([None, None])
+    found: list[object] = []
     searching_poll = record_search.searching_poll
 
     def interrupted_poll(*arguments: object) -> object:
         poll = searching_poll(*arguments)  # type: ignore[arg-type]
 
         def once(timeout_ms: int) -> topic_reading.Records:
-            if next(polls, True):
+            if found:
                 raise KeyboardInterrupt
-            return poll(timeout_ms)
+            records = poll(timeout_ms)
+            found.extend(records)
+            return records
 
         return once
 
     monkeypatch.setattr(record_search, "searching_poll", interrupted_poll)
     monkeypatch.setattr(record_search, "SEARCHED_ROWS", 1)
-    done = ottla(broker, "search", "orders", "value 0")
+    done = ottla(broker, "search", "orders", "value 0", "-p", "0")
     assert (done.exit_code, done.stdout) == (130, "0 0 key-0 value 0\n")
     assert re.fullmatch(
-        r"ottla search: interrupted; 1 record found, [\d,]+ of 2,003 offsets \(\d+%\) read\n", done.stderr
+        r"ottla search: interrupted; 1 record found, [\d,]+ of 1,003 offsets \(\d+%\) read\n", done.stderr
     )
 
 
@@ -96,6 +100,11 @@ def test_ctrl_c_says_how_far_it_came(broker: Broker, monkeypatch: pytest.MonkeyP
     [
         (["nope", "x"], "topic nope does not exist"),
         (["orders", "a(", "-r"], "a( is not a regular expression at character 2: missing ), unterminated subpattern"),
+        (
+            ["orders", "a{99999999999}", "-r"],
+            "a{99999999999} is not a regular expression: the repetition number is too",
+        ),
+        (["orders", "(" * 9_000 + ")" * 9_000, "-r"], "the regular expression is nested too deeply"),
         (["orders", ""], "TEXT is empty"),
         (["orders", "x", "--json", "-f", "%s"], "--json shows all fields"),
     ],

@@ -40,6 +40,7 @@ def matches(expression: str, record: ConsumerRecord[Any, Any] = RECORD) -> bool:
         "value.tags[?@ == 'a'] | [0]",
         "topic == 't' && partition == `2` && timestamp < `2000`",
         "!(headers.none)",
+        "max_by([value], &count).city == 'Oslo'",
     ],
 )
 def test_true(expression: str) -> None:

@@ -104,6 +104,17 @@ class BulkFuture:
                 place += part.end - part.first
         return None
 
+    def failed_places(self) -> list[int]:
+        """Places of all records that were not delivered, once all are done; a batch is refused as a whole."""
+        place, failed = 0, list[int]()
+        for stretch in self._stretches:
+            for part in _split(stretch):
+                size = part.end - part.first
+                if part.result.error is not None:
+                    failed += range(place, place + size)
+                place += size
+        return failed
+
     def __await__(self) -> Generator[Any, None, list[OffsetRange]]:
         loop = asyncio.get_running_loop()
         self._mark_reported()
