@@ -57,7 +57,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "kafka-verifiable-producer": "produce",
     "kafkacat": "produce` or `ottla consume",
     "kcat": "produce` or `ottla consume",
-    "rpk": "topic` or `ottla group",
+    "rpk": "topic list|describe|create|alter|delete",
     "zookeeper-server-start": "zookeeper",
     "zookeeper-shell": "zookeeper ls|get|tree",
 }
