@@ -85,7 +85,9 @@ class Shape:
         if self.as_json:
             if self.template is not None or self.key_separator is not None:
                 raise CommandError("--json shows all fields; leave --template and --key-separator out")
-            return lambda record: json_line(record_row(record, key_format, value_format)).encode()
+            return lambda record: json_line(record_row(record, key_format, value_format)).encode(
+                errors="backslashreplace"
+            )
         if self.template is not None and self.key_separator is not None:
             raise CommandError(
                 r"--template and --key-separator are both there; write the separator into the template: %k\t%s\n"

@@ -230,7 +230,10 @@ def _group(looks: Sequence[ClusterLook], name: str) -> GroupRates:
     if now.committed is None:
         return GroupRates(now.group, None, None, None)
     lags = _lags(looks[-1], now.committed)
-    lag = sum(lags.values()) if lags else None
+    topics = {each.name for each in looks[-1].status.topics}
+    # A sum without the partitions of a leader that does not answer would hide their lag.
+    is_whole = all(each in lags for each in now.committed if each.topic in topics)
+    lag = sum(lags.values()) if lags and is_whole else None
     first = next(each for each in looks if name in each.groups)
     before = first.groups[name]
     passed = {} if before.committed is None else before.committed

@@ -29,7 +29,7 @@ def csv_rows(chunks: Iterator[list[bytes]]) -> Iterator[list[tuple[int, list[str
 
     A row whose end has yet to come waits for it, and so does what arrived with it. Raises InvalidArgumentError.
     """
-    csv.field_size_limit(MOST_LINE_BYTES)
+    others_limit = csv.field_size_limit(MOST_LINE_BYTES)  # of the whole process
     feed = _Lines(chunks)
     reader = csv.reader(feed, strict=True)
     rows: list[tuple[int, list[str]]] = []
@@ -44,6 +44,8 @@ def csv_rows(chunks: Iterator[list[bytes]]) -> Iterator[list[tuple[int, list[str
         if rows:
             yield rows
         raise InvalidArgumentError(f"line {reader.line_num} is not CSV: {problem}") from None
+    finally:
+        csv.field_size_limit(others_limit)
     if rows:
         yield rows
 

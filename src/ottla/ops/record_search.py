@@ -93,7 +93,8 @@ def _found(table: pyarrow.Table, what: bytes, columns: list[str]) -> Records:
     has_it = reduce(compute.or_kleene, [compute.match_substring(table[name], what) for name in columns])
     found = table.filter(has_it)
     times = found["timestamp"].cast(int64()).to_pylist()
-    return [_record(row, time_us // 1000) for row, time_us in zip(found.to_pylist(), times, strict=True)]
+    rows = found.drop_columns(["timestamp"]).to_pylist()  # Python has no datetime after the year 9999
+    return [_record(row, time_us // 1000) for row, time_us in zip(rows, times, strict=True)]
 
 
 def _record(row: dict[str, Any], timestamp: int) -> ConsumerRecord[Bytes, Bytes]:

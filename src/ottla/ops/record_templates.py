@@ -87,4 +87,4 @@ def as_text(data: bytes, wanted: TextFormat) -> bytes:
         return data
     value: Any = field_of("", data, wanted)[1]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode(errors="replace")
+    return text.encode(errors="backslashreplace")

@@ -85,6 +85,8 @@ def test_columns_are_fields_of_values(broker: Broker) -> None:
     )
     done = ottla(broker, "consume", "shown", "-o", "0", "-e", "--format", "csv", "--columns", "n,half")
     assert (done.exit_code, done.stdout) == (2, "n,half\n1,\\ud800\n2.5,null\n")
+    done = ottla(broker, "consume", "shown", "-o", "0", "-n", "1", "--value-format", "json", "--json")
+    assert json.loads(done.stdout)["value"]["half"] == "\ud800"
     table = '\ufeffid,city,n\r\n7,"Aš, ""B""",1\r\n08,NULL,true\r\n\r\n'
     shown(broker, "produce", "flat", "--format", "csv", "--key-column", "id", "-Z", "NULL", stdin=table)
     city = 'Aš, "B"'

@@ -28,6 +28,7 @@ def broker() -> Iterator[Broker]:
         producer.send("orders", None, b"gone", partition=0)
         producer.send("orders", b"\xff\x00", None, partition=0)
         producer.send("orders", "São José".encode(), None, partition=0)
+        producer.send("orders", b"late", None, partition=0, timestamp=1_790_000_000_000_000)
         producer.send("orders", b"old", None, partition=1, timestamp=2**62)
         producer.flush()
         yield broker
@@ -46,7 +47,7 @@ def test_records_are_found(broker: Broker, monkeypatch: pytest.MonkeyPatch, is_p
         done = ottla(broker, "search", "orders", *arguments)
         assert done.exit_code == (0 if done.stdout_bytes else 1), done.output
         number = len(done.stdout_bytes.splitlines())
-        assert f"{number:,} record{'' if number == 1 else 's'} found, 2,004 of 2,004 offsets (100%) read" in done.stderr
+        assert f"{number:,} record{'' if number == 1 else 's'} found, 2,005 of 2,005 offsets (100%) read" in done.stderr
         return sorted(done.stdout_bytes.decode(errors="replace").splitlines())
 
     assert len(found("y-19", "--key")) == 111
@@ -56,6 +57,7 @@ def test_records_are_found(broker: Broker, monkeypatch: pytest.MonkeyPatch, is_p
     assert found("S[aã]o Jos.$", "-r") == ["0 1002 null São José"]
     assert found("gone") == ["0 1000 gone null"]
     assert found("old") == ["1 1000 null old"]
+    assert found("late") == ["0 1003 null late"]
     (row,) = map(json.loads, found("^key-7$", "-r", "--json"))
     assert (row["value"], row["headers"], row["partition"]) == ("value 7", [{"key": "n", "value": "7"}], 1)
     (row,) = map(json.loads, found("value 1999", "--json"))
@@ -91,7 +93,7 @@ def test_ctrl_c_says_how_far_it_came(broker: Broker, monkeypatch: pytest.MonkeyP
     done = ottla(broker, "search", "orders", "value 0", "-p", "0")
     assert (done.exit_code, done.stdout) == (130, "0 0 key-0 value 0\n")
     assert re.fullmatch(
-        r"ottla search: interrupted; 1 record found, [\d,]+ of 1,003 offsets \(\d+%\) read\n", done.stderr
+        r"ottla search: interrupted; 1 record found, [\d,]+ of 1,004 offsets \(\d+%\) read\n", done.stderr
     )
 
 

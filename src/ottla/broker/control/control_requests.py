@@ -103,7 +103,7 @@ class ControlRequestShell:
     @property
     def has_heard(self) -> bool:
         """Whether a controller has sent this registration the metadata."""
-        return self._heard_epoch == self._control.membership.broker_epoch
+        return self._heard_epoch is not None and self._heard_epoch >= self._control.membership.broker_epoch
 
     async def lead_or_follow(
         self, header: ControlHeader, topics: Sequence[TopicEntries]
@@ -136,7 +136,7 @@ class ControlRequestShell:
         here = self.hosting.replica(entry.topic, entry.partition)
         is_alive = entry.state.leader in self._control.image.brokers
         decision = self.machine.role(entry, here, leader_is_alive=is_alive)
-        if decision.error is ErrorCode.KAFKA_STORAGE_ERROR:
+        if decision.error in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INCONSISTENT_TOPIC_ID):
             self.hosting.refused.add((entry.topic, entry.partition))
         if decision.error is ErrorCode.KAFKA_STORAGE_ERROR and not here.is_offline:
             log.error(
@@ -205,7 +205,8 @@ class ControlRequestShell:
                 if before is None and after is not None:
                     await self._slices.point()
                     control.topic_configs.note(after.name)
-            self._heard_epoch = control.membership.broker_epoch
+            # The registration of the request may be known here only later.
+            self._heard_epoch = max(header.broker_epoch, control.membership.broker_epoch)
         return ErrorCode.NONE
 
     async def _end_roles_left_behind(self, topics: Sequence[TopicEntries]) -> None:

@@ -151,15 +151,13 @@ def _times(broker: BrokerServices, behind: Sequence[Committed]) -> Generator[Non
     largest = nlargest(MOST_AGES, unread, key=lambda item: item[0].lag or 0)
     for count, (each, partition, start) in enumerate(largest, 1):
         key = (each.group, each.topic, each.partition)
-        time_ms = _written_ms(broker, partition, start)
+        time_ms = _written_ms(broker, partition, start) if cold < MOST_COLD else None
         if time_ms is not None:
             after[key] = (start, time_ms)
         else:
             cold += 1
             if key in before:
                 after[key] = before[key]
-        if cold >= MOST_COLD:
-            break
         if count % AGES_PER_PIECE == 0:
             yield
     broker.metrics.lags.written_ms = after
@@ -167,7 +165,7 @@ def _times(broker: BrokerServices, behind: Sequence[Committed]) -> Generator[Non
 
 
 def _written_ms(broker: BrokerServices, partition: Partition, offset: int) -> int | None:
-    """When the batch was written that holds `offset`; None where that cannot be read at once."""
+    """When the batch was written that holds `offset`; None while it is cold, -1 if it has no time."""
     log = partition.log
     headers: list[bytes] = []
 
@@ -184,20 +182,21 @@ def _written_ms(broker: BrokerServices, partition: Partition, offset: int) -> in
     try:
         cold = without_waiting(work)
     except DiskError:
-        return None
+        return -1
     if cold:
         broker.executor.call(lambda: bring(broker.disk, cold), lambda _done, _error: None)
-    return written_ms(headers[0]) if headers else None
+        return None
+    return written_ms(headers[0]) if headers else -1
 
 
-def written_ms(header: bytes) -> int | None:
-    """When the records of a batch were written, by its header; None if it is of an old format, or cut off.
+def written_ms(header: bytes) -> int:
+    """When the records of a batch were written, by its header; -1 if it is of an old format, or cut off.
 
     It is the first record's time. With the broker's time (`LogAppendTime`), or the horizon of deletions of a compacted
     batch, only the last one's is in the header.
     """
     if len(header) < BATCH_OVERHEAD or header[MAGIC_AT] != MAGIC:
-        return None
+        return -1
     has_only_max = int.from_bytes(header[ATTRIBUTES_AT : ATTRIBUTES_AT + 2]) & (
         LOG_APPEND_TIME_FLAG | DELETE_HORIZON_FLAG
     )

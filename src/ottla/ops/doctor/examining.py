@@ -62,10 +62,11 @@ async def read_doctor_facts(
         described, unanswered = await _all(cluster)
     elif any(each.name == OFFSETS_TOPIC for each in health.status.topics):
         described, unanswered = await _described(cluster, groups)
-    else:  # to look for a coordinator would create the topic
-        described, unanswered = [], {}
+    else:  # to look for a coordinator would create the topic; or it may not be seen
+        listed, unanswered = await _all(cluster)
+        described = [each for each in listed if each.group_id in groups]
     there = {each.group_id for each in described if each.state != DEAD}
-    missing = [each for each in groups or () if each not in unanswered and each not in there]
+    missing = [each for each in groups or () if not unanswered.keys() & {each, "all"} and each not in there]
     log = RebalanceLog(cluster)
     is_recorded = bool(described) and await log.is_there()
     turns = asyncio.Semaphore(GROUPS_AT_A_TIME)
