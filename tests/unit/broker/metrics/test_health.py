@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.metrics.health import not_ready
 from ottla.zk.layout import TopicZnode
 from support.controlled_broker import ControlledBroker
@@ -55,6 +56,19 @@ def test_it_waits_for_the_metadata_and_for_the_roles_in_them(tmp_path: Path) -> 
         assert await reasons(test) == [UNHEARD]  # there is a topic that it has not heard of
         assert await test.update_metadata(states) == 0
         assert await reasons(test) == without_role(2)
+
+    run(tmp_path, scenario)
+
+
+def test_metadata_may_come_before_the_broker_knows_its_registration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(test: ControlledBroker) -> None:
+        epoch = test.broker_epoch
+        assert await test.update_metadata({}, broker_epoch=epoch + 1) == 0
+        for later, expected in ((1, []), (2, [UNHEARD])):
+            monkeypatch.setattr(ClusterMembership, "broker_epoch", epoch + later)
+            assert await reasons(test) == expected
 
     run(tmp_path, scenario)
 
