@@ -30,6 +30,18 @@ def failing(file: str) -> dict[str, str]:
     return {f"{file}::test_it": "passed", f"{file}::test_other": "failed"}
 
 
+def test_of_the_walks_of_documents_only_the_failed_one_runs_again() -> None:
+    walk = "tests/e2e/documents/test_pages.py::test_the_page_says_what_happens[docs/spark.md]"
+    ran: list[str] = []
+
+    def again(target: str) -> dict[str, str]:
+        ran.append(target)
+        return {walk: "passed"}
+
+    assert judge([chance(walk)], (), again) == {walk: ""}
+    assert ran == [walk]
+
+
 @pytest.mark.parametrize(
     ("failure", "because"),
     [

@@ -37,6 +37,8 @@ WITHOUT_DATA = {
 SPEC = "spec"
 #: The marker for other tests about data.
 DATA_MARKER = "data"
+#: Tests of these walk through a document each, on servers of its own.
+DOCUMENT_WALKS = "tests/e2e/documents/test_pages.py::test_the_page_says_what_happens["
 #: Failures that may be tried again in one run: more of them are no chance.
 MOST_FAILURES = 3
 #: A file that runs longer than this the second time hangs.
@@ -60,8 +62,8 @@ class Failure:
 
     @property
     def file(self) -> str:
-        """The file or document that runs again as a whole."""
-        return self.test.partition("::")[0]
+        """The file that runs again as a whole; of the walks of documents only the failed one."""
+        return self.test if self.test.startswith(DOCUMENT_WALKS) else self.test.partition("::")[0]
 
     def final_because(self, listed: Iterable[str]) -> str:
         """Why it does not run again; empty where it may. `listed` are the tests that passed a second time before."""
