@@ -23,6 +23,8 @@ from support.waiting import wait_until
 pytestmark = pytest.mark.spec("U1")
 
 THREADS = 8
+#: So long a start or a stop may take that was interrupted.
+INTERRUPTED_AGAIN_S = 60
 
 
 #: Threads that were there before a test: other tests of this process may share a test broker for the whole session.
@@ -173,20 +175,29 @@ def test_a_stop_that_is_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.
 
 @contextmanager
 def interrupting(has_come: threading.Event) -> Iterator[None]:
-    """Interrupt the main thread, as Ctrl-C does, once the event has come."""
+    """Interrupt the main thread, as Ctrl-C does, once the event has come; again after a while where that was lost.
+
+    Python drops an interrupt that comes in a destructor or in a callback of the collector.
+    """
     main = threading.main_thread().ident
     assert main is not None
+    over = threading.Event()
 
     def interrupt() -> None:
         assert has_come.wait(60)
-        signal.pthread_kill(main, signal.SIGINT)
+        while not over.is_set():
+            signal.pthread_kill(main, signal.SIGINT)
+            over.wait(INTERRUPTED_AGAIN_S)
 
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark has a handler of its own
     thread = threading.Thread(target=interrupt)
     thread.start()
     try:
         yield
     finally:
+        over.set()
         thread.join()
+        signal.signal(signal.SIGINT, former)
 
 
 def test_a_start_that_is_cancelled_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
