@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,15 @@ def port() -> Iterator[str]:
     with Broker() as broker:
         broker.create_topic("orders", 3)
         yield broker.bootstrap_servers.rpartition(":")[2]
+
+
+@pytest.fixture(autouse=True)
+def signal_handlers() -> Iterator[None]:
+    """Put back the handlers that a server leaves, which ends with its process as a rule."""
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
 
 
 def test_there_are_forty() -> None:
