@@ -10,9 +10,8 @@ from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.health.brokers import FILLING, FULL
 from ottla.ops.health.findings import HealthKind
 from ottla.storage.checkpoints import META_FILE, CheckpointError, decode_cluster_id
+from ottla.storage.files import SEGMENT_SUFFIXES
 
-OPEN_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
-"""Files of segments that a broker keeps open."""
 OTHER_FILES = 1000
 """Open files that a broker needs for clients, other brokers, jars."""
 
@@ -49,7 +48,7 @@ def space(disk: Disk, path: str) -> Iterator[DoctorFault]:
 
 def open_files(listing: LogDirectoryListing, limit: int) -> Iterator[DoctorFault]:
     """A limit of open files that the segments, and the clients with them, reach."""
-    count = sum(name.endswith(OPEN_SUFFIXES) for each in listing.partitions for name in each.names)
+    count = sum(name.endswith(SEGMENT_SUFFIXES) for each in listing.partitions for name in each.names)
     if count + OTHER_FILES > limit:
         yield fault(
             FaultKind.TOO_FEW_OPEN_FILES,

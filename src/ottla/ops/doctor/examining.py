@@ -11,12 +11,13 @@ from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.errors import ClientError
 from ottla.client.groups import DEAD, GroupDescription, Groups
 from ottla.client.model import MAX_TIMESTAMP, TopicPartition
+from ottla.ops.cluster_status import TopicStatus
 from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.doctor.groups import FREQUENT_REBALANCES, GroupFacts, group_faults, missing_topics, unassigned
 from ottla.ops.doctor.topics import TOPIC_SETTINGS, deletes_by_time, topic_faults
 from ottla.ops.group_lag import measure_lag, readable_lag
 from ottla.ops.health.facts import HealthFacts, Scrape, lagging, read_health_facts
-from ottla.ops.health.findings import ClusterFinding, HealthKind, HealthLevel, ids, named
+from ottla.ops.health.findings import ClusterFinding, HealthLevel, ids, named
 from ottla.ops.health.judging import judge
 from ottla.ops.health.partitions import OFFSETS_TOPIC
 from ottla.ops.rebalances import RebalanceLog
@@ -40,17 +41,22 @@ class DoctorFacts:
     """Groups that were named and are not there."""
 
     @property
+    def topics(self) -> dict[str, TopicStatus]:
+        """The topics by name."""
+        return {each.name: each for each in self.health.status.topics}
+
+    @property
     def needs_another_look(self) -> bool:
         """Whether one look cannot say that something makes progress."""
-        status = self.health.status
+        topics = self.topics
         return any(
             each.is_rebalancing
             or each.waits
             or each.is_left
-            or missing_topics(each, status)
-            or unassigned(each, status)
+            or missing_topics(each, topics)
+            or unassigned(each, topics)
             for each in self.groups.values()
-        ) or any(each.adding or each.removing or lagging(each) for each in status.partitions)
+        ) or any(each.adding or each.removing or lagging(each) for each in self.health.status.partitions)
 
 
 async def read_doctor_facts(
@@ -137,26 +143,13 @@ async def _newest(cluster: Cluster, health: HealthFacts) -> dict[TopicPartition,
 
 def cluster_faults(now: DoctorFacts, before: DoctorFacts | None = None) -> list[DoctorFault]:
     """All faults of health, topics and groups: a function of the facts alone."""
-    topics = list(topic_faults(now.health, now.newest_ms, now.at_ms))
-    impossible = {each.where for each in topics if each.fault == FaultKind.MIN_ISR_ABOVE_FACTOR.slug}
     findings = judge(now.health, None if before is None else before.health)
-    found = [
-        _of_finding(each)
-        for each in findings
-        if each.kind.level > HealthLevel.NOTICE
-        # More replicas in sync do not help where there can never be enough.
-        and not (each.kind is HealthKind.UNDER_MIN_ISR and {one.topic for one in each.partitions} <= impossible)
-    ]
-    found += topics
+    found = [_of_finding(each) for each in findings if each.kind.level > HealthLevel.NOTICE]
+    found += topic_faults(now.health, now.newest_ms, now.at_ms)
+    groups, topics = ({}, {}) if before is None else (before.groups, before.topics)
+    there = now.topics
     for name, each in now.groups.items():
-        former = before or now
-        found += group_faults(
-            each,
-            None if before is None else before.groups.get(name),
-            now.health.status,
-            former.health.status,
-            now.at_ms,
-        )
+        found += group_faults(each, groups.get(name), there, topics, now.at_ms)
     for name, problem in now.unanswered.items():
         found.append(
             fault(

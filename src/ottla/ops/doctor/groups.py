@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.groups import EMPTY, GroupDescription
 from ottla.client.model import TopicPartition
-from ottla.ops.cluster_status import ClusterStatus
+from ottla.ops.cluster_status import TopicStatus
 from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.doctor.topics import deletes_by_time
 from ottla.ops.group_lag import GroupLag
 from ottla.ops.health.findings import ids
 from ottla.ops.rebalances import RebalanceRecord
+
+Topics = Mapping[str, TopicStatus]
 
 STABLE: Final = "Stable"
 REBALANCING: Final = frozenset(("PreparingRebalance", "CompletingRebalance"))
@@ -66,44 +68,41 @@ class GroupFacts:
 
 
 def group_faults(
-    now: GroupFacts, before: GroupFacts | None, status: ClusterStatus, former: ClusterStatus, at_ms: int
+    now: GroupFacts, before: GroupFacts | None, topics: Topics, former: Topics, at_ms: int
 ) -> Iterator[DoctorFault]:
-    """All faults of a group; `before` is an earlier look, at a cluster in `former`, `at_ms` the time of this one."""
+    """All faults of a group; `before` is an earlier look, when `former` topics were there; this one is of `at_ms`."""
     if before is not None:
-        yield from assignments(now, before, status, former)
+        yield from assignments(now, before, topics, former)
     yield from lag_without_members(now, before)
     yield from offsets(now)
-    yield from near_retention(now, status)
+    yield from near_retention(now, topics)
     yield from rebalances(now, before, at_ms)
     yield from progress(now, before)
 
 
-def missing_topics(facts: GroupFacts, status: ClusterStatus) -> list[str]:
+def missing_topics(facts: GroupFacts, topics: Topics) -> list[str]:
     """Topics that members of a stable group subscribe to and that are not there."""
-    known = {each.name for each in status.topics}
-    return [each for each in facts.subscribed if each not in known]
+    return [each for each in facts.subscribed if each not in topics]
 
 
-def unassigned(facts: GroupFacts, status: ClusterStatus) -> list[TopicPartition]:
+def unassigned(facts: GroupFacts, topics: Topics) -> list[TopicPartition]:
     """Partitions that no member of a stable group has."""
-    known = {each.name: [one.partition for one in each.partitions] for each in status.topics}
     assigned = {each for member in facts.group.members for each in member.partitions}
-    return [each for topic in facts.subscribed for each in known.get(topic, ()) if each not in assigned]
+    there = [one.partition for name in facts.subscribed if name in topics for one in topics[name].partitions]
+    return [each for each in there if each not in assigned]
 
 
-def assignments(
-    now: GroupFacts, before: GroupFacts, status: ClusterStatus, former: ClusterStatus
-) -> Iterator[DoctorFault]:
+def assignments(now: GroupFacts, before: GroupFacts, topics: Topics, former: Topics) -> Iterator[DoctorFault]:
     """Topics that are not there, and partitions that no member has, at both looks."""
     was_missing, was_left = missing_topics(before, former), unassigned(before, former)
-    if missing := [each for each in missing_topics(now, status) if each in was_missing]:
+    if missing := [each for each in missing_topics(now, topics) if each in was_missing]:
         yield fault(
             FaultKind.TOPIC_MISSING,
             now.name,
             f"its members subscribe to {ids(missing)}, which does not exist",
             f"Create it with `ottla topic create {missing[0]}`, or correct the name in the consumers.",
         )
-    if left := [each for each in unassigned(now, status) if each in was_left]:
+    if left := [each for each in unassigned(now, topics) if each in was_left]:
         yield fault(
             FaultKind.UNASSIGNED_PARTITIONS,
             now.name,
@@ -147,9 +146,10 @@ def offsets(now: GroupFacts) -> Iterator[DoctorFault]:
         )
 
 
-def near_retention(now: GroupFacts, status: ClusterStatus) -> Iterator[DoctorFault]:
+def near_retention(now: GroupFacts, topics: Topics) -> Iterator[DoctorFault]:
     """Unread records that are nearly as old as their topic keeps them."""
-    kept = {each.name: deletes_by_time(each) for each in status.topics}
+    of_group = {each.partition.topic for each in now.lag.partitions}
+    kept = {name: deletes_by_time(topics[name]) for name in of_group & topics.keys()}
     near = [
         each.partition
         for each in now.lag.partitions

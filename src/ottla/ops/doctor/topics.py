@@ -64,14 +64,14 @@ def single_replicas(facts: HealthFacts) -> Iterator[DoctorFault]:
 
 
 def min_isr_above_factor(facts: HealthFacts) -> Iterator[DoctorFault]:
-    """Topics that refuse every acks=all."""
+    """Topics that have no replica to spare for acks=all: each of them counts, and no more are asked for."""
     for topic in facts.status.topics:
         factor, value = topic.replication_factor, setting(topic, MIN_ISR)
         if value.isdecimal() and factor and int(value) > factor:
             yield fault(
                 FaultKind.MIN_ISR_ABOVE_FACTOR,
                 topic.name,
-                f"min.insync.replicas is {value}, and it has {factor:,} replicas: acks=all is always refused",
+                f"min.insync.replicas is {value}, and it has {factor:,} replicas: acks=all needs all of them in sync",
                 f"`ottla topic alter {topic.name} --config min.insync.replicas={max(1, factor - 1)}`, or give it more "
                 "replicas with `ottla reassign plan`.",
             )

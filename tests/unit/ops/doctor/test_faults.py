@@ -258,3 +258,10 @@ def test_warnings_of_health_are_faults_and_notices_are_not() -> None:
     assert [each.fault for each in of_health(down)] == ["offline-partitions"]
     assert list(of_health(made.HEALTHY)) == []
     assert list(of_health(made.cluster(made.partition(minimum=3)))) == []
+
+
+def test_a_lost_replica_counts_where_min_insync_replicas_is_above_the_factor() -> None:
+    """As in Apache Kafka, acks=all is refused only while one of the replicas there are is not in sync."""
+    whole, lacking = (made.partition(replicas=(1, 2), isr=isr, minimum=3) for isr in ((1, 2), (1,)))
+    assert "under-min-isr" not in {each.fault for each in of_health(made.cluster(whole))}
+    assert "under-min-isr" in {each.fault for each in of_health(made.cluster(lacking))}
