@@ -29,7 +29,7 @@ from ottla.cli.sending import MOST_PLACES, Rate, Sending, places_of
 from ottla.cli.terminal import Terminal, count, duration, write_json
 
 if TYPE_CHECKING:
-    from ottla.client.sync import Producer
+    from ottla.client.sync import Admin, Producer
     from ottla.ops.topic_reading import TopicReader
     from ottla.records.consumed import ConsumerRecord
 
@@ -72,18 +72,19 @@ def copy(
     def work() -> int:
         task = _Task(source, target, follow, any_partition, rate, record_filter(COMMAND, expression))
         reading: dict[str, Any] = client_settings(shared, (), properties)
-        of_target = properties if to_servers is None and to_properties is None else to_properties
+        has_one_file = to_servers is None and to_properties is None
         other = shared if to_servers is None else ClusterOptions(to_servers, shared.timeout_s)
-        writing = client_settings(other, (), of_target)
+        writing = client_settings(other, (), properties if has_one_file else to_properties)
         numbers = parse_partitions(partitions)
         for settings in (reading, writing):
             settings.setdefault("request.timeout.ms", settings["default.api.timeout.ms"])
-        admins = settings_for(ADMIN, reading), settings_for(ADMIN, writing)
-        wanted = _partition_count(admins[0], source, numbers)
-        _check_target(*admins, source, target, 0 if any_partition else wanted)
-        _warn_of_retention(*admins, source, target)
+        with Admin(settings_for(ADMIN, reading)) as of_source, Admin(settings_for(ADMIN, writing)) as of_target:
+            wanted = _partition_count(of_source, source, numbers)
+            where = f"-b {writing['bootstrap.servers']}"
+            _check_target(of_source, of_target, source, target, 0 if any_partition else wanted, where)
+            _warn_of_retention(of_source, of_target, source, target)
         writing.setdefault("max.block.ms", writing.pop("default.api.timeout.ms"))
-        if properties is not None and of_target is properties:  # one file for both
+        if properties is not None and has_one_file:
             reading, writing = settings_for(CONSUMER, reading), settings_for(PRODUCER, writing)
         reading |= {**reading_settings(read_committed=True), "metadata.max.age.ms": NEW_PARTITIONS_MS}
         places = start, None if follow else until
@@ -97,7 +98,7 @@ def copy(
 
     from ottla.client.configs.settings import ADMIN, CONSUMER, PRODUCER
     from ottla.client.errors import ClientError
-    from ottla.client.sync import Consumer, Producer
+    from ottla.client.sync import Admin, Consumer, Producer
 
     COMMAND.run(work, (ClientError,))
 
@@ -120,7 +121,9 @@ class _Copying:
     reader: TopicReader
 
     def __init__(self, task: _Task, producer: Producer[Any, Any]) -> None:
-        self.sending = Sending(COMMAND, producer, task.rate, _place, self._take, self._progress)
+        from ottla.ops.record_rows import record_place
+
+        self.sending = Sending(COMMAND, producer, task.rate, record_place, self._take, self._progress)
         self._task = task
         # By partition, the offset after the last record that was written, and that of the first that was not.
         self._copied: dict[int, int] = {}
@@ -173,35 +176,30 @@ class _Copying:
         )
 
 
-def _partition_count(settings: dict[str, Any], topic: str, numbers: Sequence[int] | None) -> int:
+def _partition_count(admin: Admin, topic: str, numbers: Sequence[int] | None) -> int:
     """Partitions that the target needs for these of the source."""
-    from ottla.client.sync import Admin
     from ottla.ops.topic_reading import chosen_partitions
 
-    with Admin(settings) as admin:
-        there = [each.partition for each in admin.describe_topics([topic])[topic].partitions]
+    there = [each.partition for each in admin.describe_topics([topic])[topic].partitions]
     return 1 + max(each.partition for each in chosen_partitions(topic, there, numbers))
 
 
-def _check_target(reading: dict[str, Any], writing: dict[str, Any], source: str, target: str, partitions: int) -> None:
+def _check_target(of_source: Admin, of_target: Admin, source: str, target: str, partitions: int, where: str) -> None:
     """Raises CommandError where the target is the source, is not there, or has too few partitions."""
     from ottla.client.errors import UnknownTopicError
-    from ottla.client.sync import Admin
     from ottla.ops.topic_copy import is_same_cluster
 
-    where = f"-b {writing['bootstrap.servers']}"
-    if source == target and is_same_cluster(reading, writing):
+    if source == target and is_same_cluster(of_source, of_target):
         raise CommandError(
             f"{source} would be copied onto itself; name another TARGET_TOPIC, or another cluster as "
             "--to-bootstrap-server"
         )
-    with Admin(writing) as admin:
-        try:
-            there = len(admin.describe_topics([target])[target].partitions)
-        except UnknownTopicError as problem:
-            raise CommandError(
-                f"{problem}; `ottla topic create {target} -p {max(1, partitions)} {where}` makes it"
-            ) from problem
+    try:
+        there = len(of_target.describe_topics([target])[target].partitions)
+    except UnknownTopicError as problem:
+        raise CommandError(
+            f"{problem}; `ottla topic create {target} -p {max(1, partitions)} {where}` makes it"
+        ) from problem
     if there < partitions:
         raise CommandError(
             f"{target} has {count(there, 'partition')}, and {source} is read up to partition {partitions - 1}; `ottla "
@@ -209,36 +207,30 @@ def _check_target(reading: dict[str, Any], writing: dict[str, Any], source: str,
         )
 
 
-def _warn_of_retention(reading: dict[str, Any], writing: dict[str, Any], source: str, target: str) -> None:
+def _warn_of_retention(of_source: Admin, of_target: Admin, source: str, target: str) -> None:
     """Report where the target deletes records earlier than the source, by their timestamps."""
-    of_source, of_target = _retention_ms(reading, source), _retention_ms(writing, target)
-    if of_source is not None and of_target is not None and of_target < of_source:
-        kept = "for ever" if of_source == math.inf else f"for {duration(of_source)}"
+    long_ms, short_ms = _retention_ms(of_source, source), _retention_ms(of_target, target)
+    if long_ms is not None and short_ms is not None and short_ms < long_ms:
+        kept = "for ever" if long_ms == math.inf else f"for {duration(long_ms)}"
         COMMAND.report(
-            f"{target} keeps records for {duration(of_target)} (retention.ms), {source} {kept}; older ones are "
+            f"{target} keeps records for {duration(short_ms)} (retention.ms), {source} {kept}; older ones are "
             "deleted from it"
         )
 
 
-def _retention_ms(settings: dict[str, Any], topic: str) -> float | None:
+def _retention_ms(admin: Admin, topic: str) -> float | None:
     """Time that a topic keeps records, for ever where it is only compacted; None where it may not be read."""
     from ottla.client.admin.model import ConfigResource
     from ottla.client.errors import ClientError
-    from ottla.client.sync import Admin
 
     resource = ConfigResource.topic(topic)
     try:
-        with Admin(settings) as admin:
-            entries = admin.describe_configs([resource])[resource].values()
+        entries = admin.describe_configs([resource])[resource].values()
     except ClientError:
         return None
     found = {each.name: each.value for each in entries if each.value is not None}
     retention_ms = int(found.get("retention.ms", -1))
     return math.inf if retention_ms < 0 or "delete" not in found.get("cleanup.policy", "delete") else retention_ms
-
-
-def _place(record: ConsumerRecord[Any, Any]) -> str:
-    return f"{record.topic}-{record.partition} offset {record.offset}"
 
 
 def _report(task: _Task, sending: Sending, *, as_json: bool) -> int:

@@ -6,7 +6,7 @@ Nothing here asks a broker; `ottla.ops.cluster_look` does.
 from __future__ import annotations
 
 from collections import ChainMap, Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -139,14 +139,14 @@ class ClusterRates:
 def compare(looks: Sequence[ClusterLook], rebalances: Sequence[RebalanceRecord] | None = None) -> ClusterRates:
     """The last of the looks, with the rates since the first of them that has the partition, or the group."""
     now = looks[-1]
-    rates = _records_per_s(looks)
+    rates, topics = _records_per_s(looks), {each.name for each in now.status.topics}
     return ClusterRates(
         at_ms=now.at_ms,
         cluster_id=now.status.cluster_id,
         controller=now.status.controller,
         brokers=_brokers(now, rates),
         topics=[_topic(each, rates) for each in now.status.topics],
-        groups=[_group(looks, name) for name in sorted(now.groups)],
+        groups=[_group(looks, name, topics) for name in sorted(now.groups)],
         group_count=now.group_count,
         state_changes=list(_state_changes(looks[-2], now)) if len(looks) > 1 else [],
         rebalances=rebalances,
@@ -224,13 +224,12 @@ def _lags(look: ClusterLook, committed: Mapping[TopicPartition, int]) -> dict[To
     return {each: max(0, look.ends[each].offset - offset) for each, offset in committed.items() if each in look.ends}
 
 
-def _group(looks: Sequence[ClusterLook], name: str) -> GroupRates:
+def _group(looks: Sequence[ClusterLook], name: str, topics: Set[str]) -> GroupRates:
     """Only partitions that are known at both looks count for the trend; none whose committed offset went back."""
     now = looks[-1].groups[name]
     if now.committed is None:
         return GroupRates(now.group, None, None, None)
     lags = _lags(looks[-1], now.committed)
-    topics = {each.name for each in looks[-1].status.topics}
     # A sum without the partitions of a leader that does not answer would hide their lag.
     is_whole = all(each in lags for each in now.committed if each.topic in topics)
     lag = sum(lags.values()) if lags and is_whole else None

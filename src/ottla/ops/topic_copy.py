@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from ottla.client.producer.record import ProducerRecord
 from ottla.client.sync import Admin
@@ -29,12 +28,9 @@ def records_to(
     ]
 
 
-def is_same_cluster(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the clients' settings lead to one cluster, by its id, or by its brokers where it has none."""
-    if one["bootstrap.servers"] == other["bootstrap.servers"]:
-        return True
-    with Admin(one) as admin, Admin(other) as other_admin:
-        first, second = admin.describe_cluster(), other_admin.describe_cluster()
+def is_same_cluster(one: Admin, other: Admin) -> bool:
+    """Whether two clients are clients of one cluster, by its id, or by its brokers where it has none."""
+    first, second = one.describe_cluster(), other.describe_cluster()
     if first.cluster_id is not None and second.cluster_id is not None:
         return first.cluster_id == second.cluster_id
     return bool({(each.host, each.port) for each in first.nodes} & {(each.host, each.port) for each in second.nodes})
