@@ -71,9 +71,10 @@ def start_reading(
     on_wait: Callable[[], None] = lambda: None,
 ) -> TopicReader:
     """Begin at the first of the two places and end at the other. Raises CommandError, ClientError."""
+    from ottla.env.clock import SystemClock
     from ottla.ops.topic_reading import TopicReader
 
-    now_ms = int(time.time() * 1000)
+    now_ms = SystemClock().now_ms()
     start, until = places
     end = None if until is None else parse_position("--until", until, now_ms)
     begin = parse_position("--from", start, now_ms)
@@ -96,11 +97,13 @@ def record_filter(
         return None
     from ottla.client.errors import InvalidArgumentError
     from ottla.ops.record_filter import RecordFilter
+    from ottla.ops.record_rows import record_place
     from ottla.records.extras import MissingExtraError
 
     def report(record: ConsumerRecord[Any, Any], problem: str) -> None:
-        place = f"{record.topic}-{record.partition} offset {record.offset}"
-        command.report(f"--filter cannot be computed of {place} and perhaps others, which are left out: {problem}")
+        command.report(
+            f"--filter cannot be computed of {record_place(record)} and perhaps others, which are left out: {problem}"
+        )
 
     try:
         return RecordFilter(expression, report).matches

@@ -13,7 +13,7 @@ from ottla.client.producer.record import ProducerRecord
 from ottla.inspection.batch_rows import timestamp_type_name
 from ottla.inspection.texts import TextFormat, header_rows
 from ottla.ops.record_lines import MOST_LINE_BYTES, RecordFormat
-from ottla.ops.record_rows import decoded, headers_of, parse_json
+from ottla.ops.record_rows import decoded, headers_of, parse_json, record_place
 from ottla.ops.record_templates import as_text
 from ottla.records.consumed import ConsumerRecord
 
@@ -274,7 +274,7 @@ def _fields_of(record: ConsumerRecord[Bytes, Bytes]) -> dict[str, Any]:
     if isinstance(found, dict):
         return found
     raise InvalidArgumentError(
-        f"{record.topic}-{record.partition} offset {record.offset}: its value is not a JSON object, which has fields; "
+        f"{record_place(record)}: its value is not a JSON object, which has fields; "
         "leave --columns out, or such records by --filter"
     )
 

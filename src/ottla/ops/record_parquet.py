@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.errors import InvalidArgumentError
 from ottla.inspection.batch_rows import timestamp_type_name
+from ottla.ops.record_rows import record_place
 from ottla.records.consumed import ConsumerRecord
 
 if TYPE_CHECKING:
@@ -160,6 +161,5 @@ def _text(record: ConsumerRecord[Bytes, Bytes], name: str, data: Bytes) -> str |
         return None if data is None else data.decode()
     except UnicodeDecodeError:
         raise InvalidArgumentError(
-            f"{record.topic}-{record.partition} offset {record.offset}: its {name} is not UTF-8; leave --{name}-format "
-            "out, and the column has bytes"
+            f"{record_place(record)}: its {name} is not UTF-8; leave --{name}-format out, and the column has bytes"
         ) from None

@@ -32,6 +32,11 @@ _FIELDS: Final = _OF_KEY_AND_VALUE | _NOT_WRITTEN | {"headers", "timestamp"}
 _SHOWN_CHARS: Final = 60
 
 
+def record_place(record: ConsumerRecord[Any, Any]) -> str:
+    """The place of a record, for messages: `orders-0 offset 42`."""
+    return f"{record.topic}-{record.partition} offset {record.offset}"
+
+
 def record_row(record: ConsumerRecord[Bytes, Bytes], key_format: TextFormat, value_format: TextFormat) -> Row:
     """Row of a record: where it is, when it was written, headers, key and value.
 

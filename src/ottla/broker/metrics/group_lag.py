@@ -17,15 +17,13 @@ from ottla.broker.metrics.registry import VALUES_PER_PIECE
 from ottla.env.disk import DiskError
 from ottla.env.warmth import bring, pread, without_waiting
 from ottla.records.batch import (
-    ATTRIBUTES_AT,
-    BASE_TIMESTAMP_AT,
+    BATCH_HEAD,
     BATCH_OVERHEAD,
     DELETE_HORIZON_FLAG,
     LOG_APPEND_TIME_FLAG,
     MAGIC,
     MAGIC_AT,
-    MAX_TIMESTAMP_AT,
-    PRODUCER_ID_AT,
+    BatchHeader,
 )
 from ottla.storage.results import ReadRefusal
 
@@ -189,20 +187,17 @@ def _written_ms(broker: BrokerServices, partition: Partition, offset: int) -> in
     return written_ms(headers[0]) if headers else -1
 
 
-def written_ms(header: bytes) -> int:
+def written_ms(head: bytes) -> int:
     """When the records of a batch were written, by its header; -1 if it is of an old format, or cut off.
 
     It is the first record's time. With the broker's time (`LogAppendTime`), or the horizon of deletions of a compacted
     batch, only the last one's is in the header.
     """
-    if len(header) < BATCH_OVERHEAD or header[MAGIC_AT] != MAGIC:
+    if len(head) < BATCH_OVERHEAD or head[MAGIC_AT] != MAGIC:
         return -1
-    has_only_max = int.from_bytes(header[ATTRIBUTES_AT : ATTRIBUTES_AT + 2]) & (
-        LOG_APPEND_TIME_FLAG | DELETE_HORIZON_FLAG
-    )
-    if has_only_max:
-        return int.from_bytes(header[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], signed=True)
-    return int.from_bytes(header[BASE_TIMESTAMP_AT:MAX_TIMESTAMP_AT], signed=True)
+    header = BatchHeader(*(*BATCH_HEAD.unpack_from(head), 0))
+    has_only_max = header.attributes & (LOG_APPEND_TIME_FLAG | DELETE_HORIZON_FLAG)
+    return header.max_timestamp if has_only_max else header.base_timestamp
 
 
 def _members(broker: BrokerServices) -> Labelled:

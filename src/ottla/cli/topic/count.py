@@ -12,7 +12,7 @@ from ottla.cli.record_options import client_settings, parse_partitions, parse_po
 from ottla.cli.record_reading import END, reading_settings, start_reading
 from ottla.cli.terminal import Terminal, count, write_json
 from ottla.cli.topic import COMMAND
-from ottla.cli.topic.offsets import now_ms, read_offsets
+from ottla.cli.topic.offsets import read_offsets
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Consumer
 
@@ -24,7 +24,7 @@ async def count_offsets(
     cluster: Cluster, topics: Sequence[str], partitions: str | None, start: str, *, as_json: bool
 ) -> int:
     """Show how many offsets lie between a place and the end; returns the exit code."""
-    position = parse_position("--from", start, now_ms())
+    position = parse_position("--from", start, cluster.clock.now_ms())
     rows = await read_offsets(cluster, topics, parse_partitions(partitions), position)
     counts = {row.partition: row.end - (row.start if row.at is None else row.at) for row in rows}
     _show(counts, as_json=as_json, is_exact=False)
@@ -38,7 +38,11 @@ def count_records(
     settings = client_settings(shared, (), None)
     found: Counter[TopicPartition] = Counter()
     with Consumer(settings | reading_settings(read_committed=read_committed)) as consumer:
-        progress = Progress(lambda: f"{count(found.total(), 'record')}, {passed_of(*reader.passed())} read")
+
+        def reached() -> str:
+            return f"{count(found.total(), 'record')}, {passed_of(*reader.passed())} read"
+
+        progress = Progress(reached)
         numbers, places = parse_partitions(partitions), (start, END)
         reader = start_reading(
             COMMAND, consumer, list(dict.fromkeys(topics)), numbers, places, shared.timeout_s, on_wait=progress.show
@@ -49,7 +53,7 @@ def count_records(
                 found.update(TopicPartition(each.topic, each.partition) for each in records)
                 progress.show()
         except KeyboardInterrupt:
-            COMMAND.report(f"interrupted; {count(found.total(), 'record')}, {passed_of(*reader.passed())} read")
+            COMMAND.report(f"interrupted; {reached()}")
             raise
         finally:
             progress.clear()

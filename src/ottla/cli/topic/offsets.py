@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -67,7 +66,7 @@ async def show_offsets(
     cluster: Cluster, topics: Sequence[str], partitions: str | None, at: str | None, *, as_json: bool
 ) -> int:
     """Show where the logs begin and end, and the offset of a place; returns the exit code."""
-    position = None if at is None else parse_position("--at", at, now_ms())
+    position = None if at is None else parse_position("--at", at, cluster.clock.now_ms())
     rows = await read_offsets(cluster, topics, parse_partitions(partitions), position)
     if as_json:
         for row in rows:
@@ -84,7 +83,7 @@ async def delete_records(
     cluster: Cluster, topic: str, partitions: str | None, before: str, *, yes: bool, as_json: bool
 ) -> int:
     """Show how many records would go, confirm, and delete them; returns the exit code."""
-    position = parse_position("--before", before, now_ms())
+    position = parse_position("--before", before, cluster.clock.now_ms())
     rows = await read_offsets(cluster, [topic], parse_partitions(partitions), position)
     if position.type is PositionType.OFFSET:
         for row in rows:
@@ -131,8 +130,3 @@ def _write(rows: Sequence[LogOffsets], deleted: dict[TopicPartition, int]) -> No
         topic, partition = row.partition
         before = {"topic": topic, "partition": partition, "log_start_offset": row.start, "before": row.at}
         write_json({**before, "deleted": row.partition in deleted})
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return int(time.time() * 1000)

@@ -20,6 +20,7 @@ from ottla.assign.consumer_protocol import (
 from ottla.env.environment import Environment
 from ottla.groups.coordinator import CoordinatorState
 from ottla.groups.machine import GroupMachine
+from ottla.inspection.internal_topics import OFFSETS_TOPIC
 from ottla.peer.connection import PeerConnection, open_connection
 from ottla.peer.errors import KNOWN_CODES, ClientError
 from ottla.peer.settings import ConnectionSettings
@@ -37,7 +38,6 @@ from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequ
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.schema import Message
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 GROUP: Final = "readers"
 TOPIC: Final = "topic1"
 PARTITIONS: Final = 6
