@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -47,6 +48,20 @@ Key = tuple[str, int]
 """Topic and partition."""
 State = tuple[int, int, list[int]]
 """Leader, leader epoch, replicas; all of them in sync."""
+
+
+def run_controlled(folder: Path, scenario: Callable[[ControlledBroker], Awaitable[None]], **options: Any) -> None:
+    """Play a scenario with a broker that has begun, and stop the broker."""
+
+    async def whole() -> None:
+        test = ControlledBroker(folder, **options)
+        await test.begin()
+        try:
+            await scenario(test)
+        finally:
+            await test.broker.stop()
+
+    asyncio.run(whole())
 
 
 class ControlledBroker:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
 
 from ottla.cli import sending
 from ottla.client.admin.model import ConfigOperation, ConfigResource
 from ottla.client.sync import Admin, Consumer, Producer
 from ottla.testing import Broker
-from support import command_line
+from support.command_line import ottla_at
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -41,18 +40,14 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def ottla(broker: Broker, *arguments: str) -> Result:
-    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers)
-
-
 def records(broker: Broker, topic: str) -> list[Any]:
-    shown = ottla(broker, "consume", topic, "-o", "beginning", "-e", "-f", r"%p %o %T %k %s %h %S\n")
+    shown = ottla_at(broker, "consume", topic, "-o", "beginning", "-e", "-f", r"%p %o %T %k %s %h %S\n")
     assert shown.exit_code == 0, shown.output
     return sorted(shown.stdout.splitlines())
 
 
 def test_within_a_cluster(broker: Broker) -> None:
-    done = ottla(broker, "copy", "orders", "within")
+    done = ottla_at(broker, "copy", "orders", "within")
     assert (done.exit_code, done.stderr) == (0, "")
     where = "partition 0 offsets 0 to 399, partition 1 offsets 0 to 399, partition 2 offsets 0 to 400"
     assert done.stdout == f"1,201 records copied from orders to within: {where}\n"
@@ -61,14 +56,14 @@ def test_within_a_cluster(broker: Broker) -> None:
 
 def test_between_clusters(broker: Broker) -> None:
     with Broker({"orders": 3}, settings=KEPT) as other:
-        done = ottla(broker, "copy", "orders", "orders", "--to-bootstrap-server", other.bootstrap_servers)
+        done = ottla_at(broker, "copy", "orders", "orders", "--to-bootstrap-server", other.bootstrap_servers)
         assert done.exit_code == 0, done.output
         assert records(other, "orders") == records(broker, "orders")
 
 
 def test_a_target_that_keeps_records_for_less_time(broker: Broker) -> None:
     with Broker({"orders": 3}, settings={"log.retention.ms": 3_600_000}) as other:
-        done = ottla(broker, "copy", "orders", "orders", "--to-bootstrap-server", other.bootstrap_servers)
+        done = ottla_at(broker, "copy", "orders", "orders", "--to-bootstrap-server", other.bootstrap_servers)
     assert (done.exit_code, done.stderr.splitlines()) == (
         0,
         ["ottla copy: orders keeps records for 1h 00m (retention.ms), orders for ever; older ones are deleted from it"],
@@ -77,10 +72,10 @@ def test_a_target_that_keeps_records_for_less_time(broker: Broker) -> None:
 
 def test_a_part_of_it(broker: Broker) -> None:
     chosen = ("-p", "1,2", "--from", "390", "--until", "395", "--filter", "offset > `392`", "--json")
-    done = ottla(broker, "copy", "orders", "part", *chosen, "--rate", "100000")
+    done = ottla_at(broker, "copy", "orders", "part", *chosen, "--rate", "100000")
     assert done.stdout.startswith('{"source": "orders", "target": "part", "records": 4, ')
     assert [each.split()[4] for each in records(broker, "part")] == ["v1180", "v1183", "v1181", "v1184"]
-    assert ottla(broker, "copy", "orders", "one", "--any-partition", "--until", "1").exit_code == 0
+    assert ottla_at(broker, "copy", "orders", "one", "--any-partition", "--until", "1").exit_code == 0
     assert len(records(broker, "one")) == 3
 
 
@@ -96,7 +91,7 @@ def test_ctrl_c_says_how_far_it_came(broker: Broker, monkeypatch: pytest.MonkeyP
         return records
 
     monkeypatch.setattr(Consumer, "poll", interrupted)
-    done = ottla(broker, "copy", "orders", "interrupted", "-p", "0", "--properties", f"{tmp_path}/client.properties")
+    done = ottla_at(broker, "copy", "orders", "interrupted", "-p", "0", "--properties", f"{tmp_path}/client.properties")
     monkeypatch.undo()
     assert (done.exit_code, done.stdout) == (130, "")
     assert len(records(broker, "interrupted")) == 100
@@ -106,7 +101,7 @@ def test_ctrl_c_says_how_far_it_came(broker: Broker, monkeypatch: pytest.MonkeyP
 
 def resumed(broker: Broker, topic: str, *arguments: str) -> list[int]:
     """Copy `sizes` so that it fails; returns the offsets at which its partitions are to be continued."""
-    done = ottla(broker, "copy", "sizes", topic, *arguments)
+    done = ottla_at(broker, "copy", "sizes", topic, *arguments)
     assert (done.exit_code, done.stdout) == (130 if "interrupted" in done.stderr else 2, ""), done.output
     (line,) = [each for each in done.stderr.splitlines() if " copied: " in each]
     offsets = [int(each) for each in re.findall(r"sizes-\d before offset (\d+)", line)]
@@ -122,7 +117,7 @@ def test_a_record_too_large_for_the_producer_is_where_it_is_continued(broker: Br
 
 def test_settings_that_no_client_has_are_one_line(broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text("linger.ms=1\nnope=1\nneither=1\n")
-    done = ottla(broker, "copy", "orders", "within", "--properties", f"{tmp_path}/client.properties")
+    done = ottla_at(broker, "copy", "orders", "within", "--properties", f"{tmp_path}/client.properties")
     assert (done.exit_code, "linger.ms" in done.stderr, "\\n" in done.stderr) == (2, False, False)
     assert "several problems: nope is not a known setting of admin clients; " in done.stderr
 
@@ -164,7 +159,7 @@ def test_new_records_are_followed(broker: Broker, monkeypatch: pytest.MonkeyPatc
             return records
 
         monkeypatch.setattr(Consumer, "poll", idle)
-        done = ottla(broker, "copy", "one", "followed", "--from", "end", "--follow")
+        done = ottla_at(broker, "copy", "one", "followed", "--from", "end", "--follow")
         monkeypatch.undo()
     assert (done.exit_code, "written: 1 record\n" in done.stderr) == (130, True)
     assert [each.split()[3] for each in records(broker, "followed")] == ["null"]
@@ -186,7 +181,7 @@ def test_new_records_are_followed(broker: Broker, monkeypatch: pytest.MonkeyPatc
 )
 def test_mistakes(broker: Broker, arguments: str, message: str) -> None:
     same = broker.bootstrap_servers.replace("127.0.0.1", "localhost")
-    done = ottla(broker, "copy", *arguments.replace("SAME", same).split())
+    done = ottla_at(broker, "copy", *arguments.replace("SAME", same).split())
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr

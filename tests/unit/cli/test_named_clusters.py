@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from ottla.cli.main import app
 from ottla.cli.named_clusters import clusters_path, complete_cluster
 from ottla.testing import Broker
+from support.command_line import ottla
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -21,10 +20,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("OTTLA_CLUSTER", "OTTLA_BOOTSTRAP_SERVER"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "clusters.toml"
-
-
-def ottla(*arguments: str, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(app, list(arguments), input=stdin)
 
 
 def test_commands_work_with_a_named_cluster(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
 
 from ottla.cli.command import CommandError
 from ottla.cli.options import ClusterOptions
@@ -19,7 +18,7 @@ from ottla.cli.record_options import client_settings, parse_partitions, parse_po
 from ottla.client.sync import Consumer
 from ottla.ops.topic_reading import Position, PositionType
 from ottla.testing import Broker
-from support import command_line
+from support.command_line import ottla_at, shown_at
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -32,54 +31,46 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def ottla(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> Result:
-    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers, stdin=stdin)
-
-
-def shown(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> bytes:
-    done = ottla(broker, *arguments, stdin=stdin)
-    assert done.exit_code == 0, done.output
-    return done.stdout_bytes
-
-
 def shown_by_process(broker: Broker, *arguments: str) -> bytes:
     line = [sys.executable, "-m", "ottla", *arguments, "-b", broker.bootstrap_servers]
     return subprocess.run(line, capture_output=True, check=True, timeout=60).stdout
 
 
 def read(broker: Broker, topic: str, *arguments: str) -> bytes:
-    return shown(broker, "consume", topic, "--from", "beginning", "--exit", *arguments)
+    return shown_at(broker, "consume", topic, "--from", "beginning", "--exit", *arguments)
 
 
 def test_lines_are_written_and_read(broker: Broker) -> None:
-    told = shown(broker, "produce", "lines", stdin=b"one\n\ntwo \xff\nlast")
+    told = shown_at(broker, "produce", "lines", stdin=b"one\n\ntwo \xff\nlast")
     assert told == b"4 records written to lines: partition 0 offsets 0 to 3\n"
     assert read(broker, "lines") == b"one\n\ntwo \xff\nlast\n"
     assert read(broker, "lines", "-n", "1", "-f", r"%o=%s;") == b"0=one;"
-    assert shown(broker, "consume", "lines", "-o", "-2", "-e") == b"two \xff\nlast\n"
-    assert shown(broker, "consume", "lines", "-o", "1", "--until", "2") == b"\n"
-    assert shown(broker, "consume", "lines", "-o", "end", "-e") == b""
+    assert shown_at(broker, "consume", "lines", "-o", "-2", "-e") == b"two \xff\nlast\n"
+    assert shown_at(broker, "consume", "lines", "-o", "1", "--until", "2") == b"\n"
+    assert shown_at(broker, "consume", "lines", "-o", "end", "-e") == b""
 
 
 def test_offsets_that_have_yet_to_come(broker: Broker) -> None:
     """A first one is not replaced by an earlier one, and a last one is waited for."""
-    made = ottla(broker, "topic", "create", "young", "-p", "1")
+    made = ottla_at(broker, "topic", "create", "young", "-p", "1")
     assert made.exit_code == 0, made.output
-    shown(broker, "produce", "young", stdin="0\n1\n")
+    shown_at(broker, "produce", "young", stdin="0\n1\n")
     with ThreadPoolExecutor(1) as threads:
         reading = threads.submit(shown_by_process, broker, "consume", "young", "--from", "3", "--until", "5")
         for number in range(2, 6):
-            shown(broker, "produce", "young", stdin=f"{number}\n")
+            shown_at(broker, "produce", "young", stdin=f"{number}\n")
         assert reading.result(60) == b"3\n4\n"
 
 
 def test_rows_make_the_same_records_again(broker: Broker, tmp_path: Path) -> None:
     lines = b"a\tone\nb\tNULL\nNULL\t\x00\xff\nc\t"
-    row = json.loads(shown(broker, "produce", "orders", "-K", r"\t", "-Z", "NULL", "-H", "h=v", "--json", stdin=lines))
+    row = json.loads(
+        shown_at(broker, "produce", "orders", "-K", r"\t", "-Z", "NULL", "-H", "h=v", "--json", stdin=lines)
+    )
     assert (row["topic"], row["records"], sum(each["records"] for each in row["partitions"])) == ("orders", 4, 4)
     (tmp_path / "rows.json").write_bytes(rows := read(broker, "orders", "--json"))
     assert len(rows.splitlines()) == 4
-    shown(broker, "produce", "copy", str(tmp_path / "rows.json"), "--format", "json", "--keep-partition")
+    shown_at(broker, "produce", "copy", str(tmp_path / "rows.json"), "--format", "json", "--keep-partition")
     again = read(broker, "copy", "--json")
 
     def content(text: bytes) -> list[dict[str, Any]]:
@@ -98,22 +89,22 @@ def test_files_are_values(broker: Broker, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(f"{name}\n{name}\n".encode())
     paths = [str(tmp_path / name) for name in ("a", "b")]
-    shown(broker, "produce", "files", *paths, "--format", "file", "--key", "k", "-p", "0", "--rate", "1000")
+    shown_at(broker, "produce", "files", *paths, "--format", "file", "--key", "k", "-p", "0", "--rate", "1000")
     assert read(broker, "files", "-K", "|", "--value-format", "hex") == b"k|610a610a\nk|620a620a\n"
 
 
 def test_a_refused_line_is_named(broker: Broker) -> None:
-    done = ottla(
+    done = ottla_at(
         broker, "produce", "read", "--format", "json", stdin='{"value": "x"}\n\n{"valeu": "y"}\n{"value": "z"}\n'
     )
     assert done.exit_code == 2
     assert done.stderr.startswith("ottla produce: line 3: 'valeu' is not a field of a record")
     assert done.stderr.endswith("; written: 1 record\n")
-    done = ottla(broker, "produce", "read", "-p", "9", "--timeout", "0.3", stdin="x\n")
+    done = ottla_at(broker, "produce", "read", "-p", "9", "--timeout", "0.3", stdin="x\n")
     assert (done.exit_code, "Traceback" in done.stderr) == (2, False)
     assert "written: 0 records" in done.stderr
     too_large = "x\n" + "y" * 2_000_000 + "\n"
-    done = ottla(broker, "produce", "read", stdin=too_large)
+    done = ottla_at(broker, "produce", "read", stdin=too_large)
     assert done.exit_code == 2
     assert done.stderr.startswith("ottla produce: line 2: a record of 2000")
     assert done.stderr.endswith("; written: 1 record\n")
@@ -123,16 +114,16 @@ def test_a_refused_line_is_named(broker: Broker) -> None:
 def test_a_partition_that_does_not_move_ends_it(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where its leader does not answer, or its topic was made again."""
     monkeypatch.setattr(Consumer, "poll", lambda _consumer, _timeout_ms: [])
-    done = ottla(broker, "consume", "lines", "--from", "beginning", "--exit", "--timeout", "0.2")
+    done = ottla_at(broker, "consume", "lines", "--from", "beginning", "--exit", "--timeout", "0.2")
     assert done.exit_code == 2
     assert "nothing was read for 0.2 s, and these are not at their end: lines-0 at offset 0 of 4" in done.stderr
 
 
 def test_a_record_that_the_broker_refuses_is_named(broker: Broker) -> None:
-    made = ottla(broker, "topic", "create", "small", "-p", "1", "-c", "max.message.bytes=1000")
+    made = ottla_at(broker, "topic", "create", "small", "-p", "1", "-c", "max.message.bytes=1000")
     assert made.exit_code == 0, made.output
     lines = ["x" * 10, "y" * 5_000, "z" * 10]
-    done = ottla(broker, "produce", "small", "-c", "batch.size=1", stdin="\n".join(lines))
+    done = ottla_at(broker, "produce", "small", "-c", "batch.size=1", stdin="\n".join(lines))
     assert done.exit_code == 2
     assert done.stderr.startswith("ottla produce: line 2: 1 of ")
     assert done.stderr.endswith("; written: 2 records\n")
@@ -140,7 +131,7 @@ def test_a_record_that_the_broker_refuses_is_named(broker: Broker) -> None:
 
 
 def test_a_refused_record_is_known_before_more_input_comes(broker: Broker) -> None:
-    made = ottla(broker, "topic", "create", "waiting", "-p", "1", "-c", "max.message.bytes=1000")
+    made = ottla_at(broker, "topic", "create", "waiting", "-p", "1", "-c", "max.message.bytes=1000")
     assert made.exit_code == 0, made.output
     line = [sys.executable, "-m", "ottla", "produce", "waiting", "-b", broker.bootstrap_servers]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as program:
@@ -153,10 +144,10 @@ def test_a_refused_record_is_known_before_more_input_comes(broker: Broker) -> No
 
 
 def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
-    shown(broker, "produce", "grouped", stdin="1\n2\n3\n4\n")
+    shown_at(broker, "produce", "grouped", stdin="1\n2\n3\n4\n")
     of_group = ("consume", "grouped", "-g", "readers", "--from-beginning", "-n", "2")
-    assert shown(broker, *of_group) == b"1\n2\n"
-    assert shown(broker, *of_group) == b"3\n4\n"
+    assert shown_at(broker, *of_group) == b"1\n2\n"
+    assert shown_at(broker, *of_group) == b"3\n4\n"
     with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="readers") as consumer:
         (partition,) = consumer.partitions_for("grouped")
         committed = consumer.committed([partition])[partition]
@@ -166,16 +157,16 @@ def test_a_group_commits_what_was_written_out(broker: Broker) -> None:
 
 def test_records_are_filtered(broker: Broker) -> None:
     """A group commits what was passed over, too, and no more than what it has read."""
-    shown(broker, "produce", "filtered", "-p", "0", stdin='{"n": 1}\ntext\n{"n": 2}\n{"n": 3}\n{"n": 4}\n')
+    shown_at(broker, "produce", "filtered", "-p", "0", stdin='{"n": 1}\ntext\n{"n": 2}\n{"n": 3}\n{"n": 4}\n')
     assert read(broker, "filtered", "--filter", "value.n >= `2` && offset < `4`") == b'{"n": 2}\n{"n": 3}\n'
-    done = ottla(broker, "consume", "filtered", "--from", "1", "-e", "--filter", "ends_with(value, 't')")
+    done = ottla_at(broker, "consume", "filtered", "--from", "1", "-e", "--filter", "ends_with(value, 't')")
     assert done.stdout_bytes == b"text\n"
     assert done.stderr.startswith(
         "ottla consume: --filter cannot be computed of filtered-0 offset 2 and perhaps others"
     )
     of_group = ("consume", "filtered", "-g", "filterers", "--from-beginning", "-n", "1", "-f", "%o", "--filter")
-    assert shown(broker, *of_group, "value.n > `1`") == b"2"
-    assert shown(broker, *of_group, "value.n > `3`") == b"4"
+    assert shown_at(broker, *of_group, "value.n > `1`") == b"2"
+    assert shown_at(broker, *of_group, "value.n > `3`") == b"4"
 
 
 @pytest.mark.parametrize(
@@ -210,7 +201,7 @@ def test_records_are_filtered(broker: Broker) -> None:
 )
 def test_mistakes(broker: Broker, tmp_path: Path, arguments: str, message: str) -> None:
     (tmp_path / "BAD").write_text("a=\\u12\n")
-    done = ottla(broker, *arguments.replace("BAD", str(tmp_path / "BAD")).split(), stdin="")
+    done = ottla_at(broker, *arguments.replace("BAD", str(tmp_path / "BAD")).split(), stdin="")
     assert done.exit_code == 2, done.output
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -11,11 +11,10 @@ from typing import Any
 import pyarrow
 import pytest
 from pyarrow import parquet
-from typer.testing import Result
 
 from ottla.client.sync import Producer
 from ottla.testing import Broker
-from support import command_line
+from support.command_line import ottla_at, shown_at
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -42,18 +41,8 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def ottla(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> Result:
-    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers, stdin=stdin)
-
-
-def shown(broker: Broker, *arguments: str, stdin: str | bytes | None = None) -> bytes:
-    done = ottla(broker, *arguments, stdin=stdin)
-    assert done.exit_code == 0, done.output
-    return done.stdout_bytes
-
-
 def records(broker: Broker, topic: str) -> list[dict[str, Any]]:
-    lines = shown(broker, "consume", topic, "-o", "beginning", "-e", "--json").splitlines()
+    lines = shown_at(broker, "consume", topic, "-o", "beginning", "-e", "--json").splitlines()
     return [{**json.loads(line), "topic": ""} for line in lines]
 
 
@@ -63,38 +52,38 @@ def values(broker: Broker, topic: str) -> list[tuple[Any, Any]]:
 
 def test_csv_makes_the_same_records_again(broker: Broker, tmp_path: Path) -> None:
     of_null = ("-Z", "NULL")
-    rows = shown(broker, "consume", "source", "-o", "beginning", "-e", "--format", "csv", *of_null)
+    rows = shown_at(broker, "consume", "source", "-o", "beginning", "-e", "--format", "csv", *of_null)
     head, first = rows.split(b"\n", 1)
     assert head == b"key,value,headers,partition,offset,timestamp"
     assert first.startswith(b'k,"a ""quoted"",\nvalue","[{""key"": ""h"", ""value_hex"": ""ff""}, ')
     (tmp_path / "rows.csv").write_bytes(rows)
-    written = shown(broker, "produce", "again", "--format", "csv", *of_null, str(tmp_path / "rows.csv"))
+    written = shown_at(broker, "produce", "again", "--format", "csv", *of_null, str(tmp_path / "rows.csv"))
     assert written == b"4 records written to again: partition 0 offsets 0 to 3\n"
     assert records(broker, "again") == records(broker, "source")
 
 
 def test_columns_are_fields_of_values(broker: Broker) -> None:
-    done = ottla(
+    done = ottla_at(
         broker, "consume", "shown", "-o", "beginning", "-n", "2", "--format", "csv", "--columns", "offset,n,city,more,x"
     )
     assert done.stdout == "offset,n,city,more,x\n0,1,Oslo,[1],null\n1,2.5,null,null,null\n"
-    done = ottla(broker, "consume", "shown", "-o", "-1", "-e", "--format", "csv", "--columns", "n", "-Z", "")
+    done = ottla_at(broker, "consume", "shown", "-o", "-1", "-e", "--format", "csv", "--columns", "n", "-Z", "")
     assert (done.exit_code, done.stderr.split(";")[0]) == (
         2,
         "ottla consume: shown-0 offset 2: its value is not a JSON object, which has fields",
     )
-    done = ottla(broker, "consume", "shown", "-o", "0", "-e", "--format", "csv", "--columns", "n,half")
+    done = ottla_at(broker, "consume", "shown", "-o", "0", "-e", "--format", "csv", "--columns", "n,half")
     assert (done.exit_code, done.stdout) == (2, "n,half\n1,\\ud800\n2.5,null\n")
-    done = ottla(broker, "consume", "shown", "-o", "0", "-n", "1", "--value-format", "json", "--json")
+    done = ottla_at(broker, "consume", "shown", "-o", "0", "-n", "1", "--value-format", "json", "--json")
     assert json.loads(done.stdout)["value"]["half"] == "\ud800"
     table = '\ufeffid,city,n\r\n7,"Aš, ""B""",1\r\n08,NULL,true\r\n\r\n'
-    shown(broker, "produce", "flat", "--format", "csv", "--key-column", "id", "-Z", "NULL", stdin=table)
+    shown_at(broker, "produce", "flat", "--format", "csv", "--key-column", "id", "-Z", "NULL", stdin=table)
     city = 'Aš, "B"'
     assert values(broker, "flat") == [
         ("7", {"id": "7", "city": city, "n": "1"}),
         ("08", {"id": "08", "city": None, "n": "true"}),
     ]
-    shown(broker, "produce", "typed", "--format", "csv", "--typed", "-k", "k", stdin=table)
+    shown_at(broker, "produce", "typed", "--format", "csv", "--typed", "-k", "k", stdin=table)
     assert values(broker, "typed") == [
         ("k", {"id": 7, "city": city, "n": 1}),
         ("k", {"id": "08", "city": "NULL", "n": True}),
@@ -103,22 +92,24 @@ def test_columns_are_fields_of_values(broker: Broker) -> None:
 
 def test_parquet_makes_the_same_records_again(broker: Broker, tmp_path: Path) -> None:
     path = str(tmp_path / "records.parquet")
-    done = ottla(broker, "consume", "source", "-o", "beginning", "-e", "--to", path)
+    done = ottla_at(broker, "consume", "source", "-o", "beginning", "-e", "--to", path)
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"ottla consume: 4 records written to {path}\n")
     table = parquet.read_table(path)
     assert table["value"].to_pylist() == [b'a "quoted",\nvalue', b"", None, b"\x00\xff\r"]
     assert table["headers"].to_pylist()[0][0] == {"key": "h", "value": b"\xff"}
     assert table.schema.field("timestamp").type == pyarrow.timestamp("ms", "UTC")
-    shown(broker, "produce", "parquet", "--format", "parquet", path)
+    shown_at(broker, "produce", "parquet", "--format", "parquet", path)
     assert records(broker, "parquet") == records(broker, "source")
     text = str(tmp_path / "text.parquet")
-    shown(broker, "consume", "shown", "-o", "0", "-e", "--to", text, "--value-format", "text", "--filter", "key == 'k'")
+    shown_at(
+        broker, "consume", "shown", "-o", "0", "-e", "--to", text, "--value-format", "text", "--filter", "key == 'k'"
+    )
     assert parquet.read_table(text)["value"].to_pylist()[1] == '{"n": 2.5, "city": null}'
 
 
 def test_records_before_one_that_is_not_text_are_in_the_file(broker: Broker, tmp_path: Path) -> None:
     path = tmp_path / "text.parquet"
-    done = ottla(broker, "consume", "source", "-o", "0", "-e", "--to", str(path), "--value-format", "text")
+    done = ottla_at(broker, "consume", "source", "-o", "0", "-e", "--to", str(path), "--value-format", "text")
     assert (done.exit_code, f"ottla consume: 3 records written to {path}\n" in done.stderr) == (2, True)
     assert parquet.read_table(path)["offset"].to_pylist() == [0, 1, 2]
 
@@ -129,7 +120,7 @@ def test_a_full_disk_leaves_no_file(broker: Broker, tmp_path: Path, monkeypatch:
 
     path = tmp_path / "full.parquet"
     monkeypatch.setattr(parquet.ParquetWriter, "write_table", full)
-    done = ottla(broker, "consume", "source", "-o", "0", "-e", "--to", str(path))
+    done = ottla_at(broker, "consume", "source", "-o", "0", "-e", "--to", str(path))
     assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
     assert f"--to {path}: No space left on device" in done.stderr
     assert f"ottla consume: {path} was not written\n" in done.stderr
@@ -141,8 +132,8 @@ def test_a_full_disk_leaves_no_file(broker: Broker, tmp_path: Path, monkeypatch:
 )
 def test_keys_of_columns(broker: Broker, tmp_path: Path, key: Any, text: str) -> None:
     parquet.write_table(pyarrow.table({"value": ["v"], "key": [key]}), tmp_path / "x.parquet")
-    shown(broker, "produce", "headers", "--format", "parquet", str(tmp_path / "x.parquet"))
-    done = shown(broker, "consume", "headers", "-o", "-1", "-e", "-f", "%k")
+    shown_at(broker, "produce", "headers", "--format", "parquet", str(tmp_path / "x.parquet"))
+    done = shown_at(broker, "consume", "headers", "-o", "-1", "-e", "-f", "%k")
     assert done.decode() == text
 
 
@@ -158,7 +149,7 @@ def test_headers_of_other_shapes(broker: Broker, tmp_path: Path, type_of: Any, h
     parquet.write_table(
         pyarrow.table({"value": ["v"], "headers": pyarrow.array([headers], type_of)}), tmp_path / "x.parquet"
     )
-    shown(broker, "produce", "headers", "--format", "parquet", str(tmp_path / "x.parquet"))
+    shown_at(broker, "produce", "headers", "--format", "parquet", str(tmp_path / "x.parquet"))
     assert records(broker, "headers")[-1]["headers"] == [{"key": "h", "value_hex": "ff"}, {"key": "n", "value": None}]
 
 
@@ -173,7 +164,7 @@ def test_headers_of_other_shapes(broker: Broker, tmp_path: Path, type_of: Any, h
 )
 def test_a_parquet_file_is_refused(broker: Broker, tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
-    done = ottla(broker, "produce", "refused", "--format", "parquet", str(tmp_path / "x.parquet"))
+    done = ottla_at(broker, "produce", "refused", "--format", "parquet", str(tmp_path / "x.parquet"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -183,7 +174,7 @@ def test_tables_are_values(broker: Broker, tmp_path: Path) -> None:
     path = str(tmp_path / "table.parquet")
     when = pyarrow.array([1_000_000, 2_000_000], pyarrow.timestamp("us"))
     parquet.write_table(pyarrow.table({"id": [1, 2], "city": ["Oslo", None], "at": when, "timestamp": when}), path)
-    shown(broker, "produce", "tables", "--format", "parquet", path, "--key-column", "id")
+    shown_at(broker, "produce", "tables", "--format", "parquet", path, "--key-column", "id")
     assert values(broker, "tables") == [
         ("1", {"id": 1, "city": "Oslo", "at": "1970-01-01T00:00:01"}),
         ("2", {"id": 2, "city": None, "at": "1970-01-01T00:00:02"}),
@@ -206,19 +197,19 @@ def test_tables_are_values(broker: Broker, tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_cannot_be_a_record_is_named(broker: Broker, text: str, message: str) -> None:
-    done = ottla(broker, "produce", "refused", "--format", "csv", stdin=text)
+    done = ottla_at(broker, "produce", "refused", "--format", "csv", stdin=text)
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
 
 
 def test_a_key_beside_the_column_that_is_the_key(broker: Broker) -> None:
-    done = ottla(broker, "produce", "refused", "--format", "csv", "--key-column", "id", stdin="id,key\n1,2\n")
+    done = ottla_at(broker, "produce", "refused", "--format", "csv", "--key-column", "id", stdin="id,key\n1,2\n")
     assert (done.exit_code, "column key would be lost: " in done.stderr, "the key is id" in done.stderr) == (2, 1, 1)
 
 
 def test_partition_is_that_of_rows_which_say_none(broker: Broker) -> None:
     options = ("--format", "csv", "--keep-partition", "-p", "1", "--json")
-    written = shown(broker, "produce", "two", *options, stdin="value,partition\nx,0\nx,\n")
+    written = shown_at(broker, "produce", "two", *options, stdin="value,partition\nx,0\nx,\n")
     assert [(each["partition"], each["records"]) for each in json.loads(written)["partitions"]] == [(0, 1), (1, 1)]
 
 
@@ -248,7 +239,7 @@ def test_mistakes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("THERE.parquet").write_text("no")
-    done = ottla(broker, *arguments.split())
+    done = ottla_at(broker, *arguments.split())
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr

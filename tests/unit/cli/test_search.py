@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from typer.testing import Result
 
 from ottla.client.sync import Producer
 from ottla.ops import record_search, topic_reading
 from ottla.testing import Broker
-from support import command_line
+from support.command_line import ottla_at
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -34,17 +33,13 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def ottla(broker: Broker, *arguments: str) -> Result:
-    return command_line.ottla(*arguments, "-b", broker.bootstrap_servers)
-
-
 @pytest.mark.parametrize("is_plain", [False, True], ids=["arrow", "plain"])
 def test_records_are_found(broker: Broker, monkeypatch: pytest.MonkeyPatch, is_plain: bool) -> None:
     if is_plain:
         monkeypatch.setattr(record_search, "find_spec", lambda _name: None)
 
     def found(*arguments: str) -> list[str]:
-        done = ottla(broker, "search", "orders", *arguments)
+        done = ottla_at(broker, "search", "orders", *arguments)
         assert done.exit_code == (0 if done.stdout_bytes else 1), done.output
         number = len(done.stdout_bytes.splitlines())
         assert f"{number:,} record{'' if number == 1 else 's'} found, 2,005 of 2,005 offsets (100%) read" in done.stderr
@@ -65,10 +60,10 @@ def test_records_are_found(broker: Broker, monkeypatch: pytest.MonkeyPatch, is_p
 
 
 def test_it_ends_where_enough_was_found(broker: Broker) -> None:
-    done = ottla(broker, "search", "orders", "value", "-n", "2", "-p", "1", "-f", r"%o\n")
+    done = ottla_at(broker, "search", "orders", "value", "-n", "2", "-p", "1", "-f", r"%o\n")
     assert (done.exit_code, done.stdout) == (0, "0\n1\n")
     assert done.stderr.startswith("ottla search: 2 records found, ")
-    done = ottla(broker, "search", "orders", "value 5", "--from", "3", "--until", "3")
+    done = ottla_at(broker, "search", "orders", "value 5", "--from", "3", "--until", "3")
     assert (done.exit_code, done.stderr) == (1, "ottla search: 0 records found, 0 of 0 offsets (100%) read\n")
 
 
@@ -90,7 +85,7 @@ def test_ctrl_c_says_how_far_it_came(broker: Broker, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(record_search, "searching_poll", interrupted_poll)
     monkeypatch.setattr(record_search, "SEARCHED_ROWS", 1)
-    done = ottla(broker, "search", "orders", "value 0", "-p", "0")
+    done = ottla_at(broker, "search", "orders", "value 0", "-p", "0")
     assert (done.exit_code, done.stdout) == (130, "0 0 key-0 value 0\n")
     assert re.fullmatch(
         r"ottla search: interrupted; 1 record found, [\d,]+ of 1,004 offsets \(\d+%\) read\n", done.stderr
@@ -112,7 +107,7 @@ def test_ctrl_c_says_how_far_it_came(broker: Broker, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_mistakes(broker: Broker, arguments: list[str], message: str) -> None:
-    done = ottla(broker, "search", *arguments)
+    done = ottla_at(broker, "search", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,7 +26,7 @@ from ottla.wire.messages.update_metadata import (
     UpdateMetadataRequest,
 )
 from ottla.zk.layout import LeaderAndIsr, PartitionStateZnode
-from support.controlled_broker import CONTROLLER, TOPIC_ID, ControlledBroker
+from support.controlled_broker import CONTROLLER, TOPIC_ID, ControlledBroker, run_controlled
 from support.storage_logs import batch
 from support.waiting import until
 
@@ -36,18 +35,6 @@ OTHER_ID = UUID(int=0xB)
 WHOLE = ("", -1)
 
 pytestmark = pytest.mark.spec("R1")
-
-
-def run(tmp_path: Path, scenario: Callable[[ControlledBroker], Awaitable[None]], **options: Any) -> None:
-    async def whole() -> None:
-        test = ControlledBroker(tmp_path, **options)
-        await test.begin()
-        try:
-            await scenario(test)
-        finally:
-            await test.broker.stop()
-
-    asyncio.run(whole())
 
 
 def coordinates(test: ControlledBroker) -> bool:
@@ -96,7 +83,7 @@ def test_it_joins_and_then_does_what_it_is_told(tmp_path: Path) -> None:
         assert await test.update_metadata(states) == 0
         assert [state.leader for state in control.image.topics["t"].partitions] == [2, 1]
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_it_leads_before_it_follows_so_that_others_can_fetch_from_it(
@@ -118,7 +105,7 @@ def test_it_leads_before_it_follows_so_that_others_can_fetch_from_it(
         assert list(found) == list(states), "the answer has the order of the request"
         assert taken == [(index, "LEAD") for index in (1, 3, 5)] + [(index, "FOLLOW") for index in (0, 2, 4)]
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_topics_that_the_controller_has_not_mentioned_yet_are_not_said_to_be_missing(tmp_path: Path) -> None:
@@ -150,7 +137,7 @@ def test_topics_that_the_controller_has_not_mentioned_yet_are_not_said_to_be_mis
         assert await test.update_metadata({T0: (-2, 1, [2, 1])}) == 0
         assert errors(await test.ask(request, 12))["t"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_stale_requests_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -179,7 +166,7 @@ def test_stale_requests_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFix
         assert partition.leader_epoch == 3
         assert names(await test.lead_or_follow(later, topic_id=OTHER_ID)) == {T0: "INCONSISTENT_TOPIC_ID"}
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
     assert "is refused: STALE_BROKER_EPOCH" in caplog.text
     assert "cluster that is being moved to KRaft is not supported" in caplog.text
 
@@ -210,7 +197,7 @@ def test_partitions_are_stopped_and_deleted(tmp_path: Path) -> None:
         # A topic of the same name is another one.
         assert await test.lead_or_follow({T0: (1, 0, [1])}, is_new=True, topic_id=OTHER_ID) == {T0: 0}
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def producing(key: tuple[str, int]) -> ProduceRequest:
@@ -248,7 +235,7 @@ def test_a_topic_that_is_being_deleted_takes_and_gives_no_records(tmp_path: Path
         assert [await produced(), await fetched(), await deleted()] == ["UNKNOWN_TOPIC_OR_PARTITION"] * 3
         assert (tmp_path / "d0" / "t-0").exists(), "whether a log is deleted is for a StopReplica to say"
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_a_follower_describes_the_producers_of_its_own_log(tmp_path: Path) -> None:
@@ -269,7 +256,7 @@ def test_a_follower_describes_the_producers_of_its_own_log(tmp_path: Path) -> No
         ]
         assert found == [("NONE", []), ("NONE", [7]), ("UNKNOWN_TOPIC_OR_PARTITION", [])]
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_replicas_that_were_moved_away_while_it_was_gone_are_served_no_more(tmp_path: Path) -> None:
@@ -298,7 +285,7 @@ def test_replicas_that_were_moved_away_while_it_was_gone_are_served_no_more(tmp_
         assert is_led(test, T0)
         assert partitions.get(*T1) is None
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_a_topic_made_anew_without_it_ends_its_role_in_the_former_one(tmp_path: Path) -> None:
@@ -311,7 +298,7 @@ def test_a_topic_made_anew_without_it_ends_its_role_in_the_former_one(tmp_path: 
         assert not is_led(test, T0)
         assert (tmp_path / "d0" / "t-0").exists()
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_after_a_restart_logs_wait_for_the_controller(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -339,7 +326,7 @@ def test_after_a_restart_logs_wait_for_the_controller(tmp_path: Path, caplog: py
         assert not (tmp_path / "d0" / "deleted-0").exists()
         assert (tmp_path / "d0" / "stray-0").exists()
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
     assert "2 partition directories are stray" in caplog.text
     assert "deleted-0, stray-0" in caplog.text
     assert "lost-0 is refused to the controller" in caplog.text
@@ -351,7 +338,7 @@ def test_a_partition_without_a_leader_names_no_broker(tmp_path: Path, caplog: py
         states = {T0: (-1, 3, [1, 2]), T1: (9, 3, [1, 9])}
         assert await test.lead_or_follow(states, is_new=True) == {T0: 0, T1: 0}
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
     waiting = [message for message in caplog.messages if "waits for a leader" in message]
     assert waiting == ["t-0 waits for a leader: it has none", "t-1 waits for a leader: broker 9 is not alive"]
 
@@ -370,7 +357,7 @@ def test_retention_leaves_logs_alone_whose_settings_nobody_has_told(tmp_path: Pa
         list(logs.upkeep.apply_retention(0))
         assert looked == ["t-0"]
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_the_controller_is_told_of_a_failed_log_directory(tmp_path: Path) -> None:
@@ -392,7 +379,7 @@ def test_the_controller_is_told_of_a_failed_log_directory(tmp_path: Path) -> Non
         assert names(await test.lead_or_follow(states)) == {T0: "KAFKA_STORAGE_ERROR", T1: "STALE_CONTROLLER_EPOCH"}
         assert names(await test.stop_replicas({T0: -2}, is_deletion=True)) == {T0: "KAFKA_STORAGE_ERROR"}
 
-    run(tmp_path, scenario, log_dirs=2)
+    run_controlled(tmp_path, scenario, log_dirs=2)
 
 
 def test_first_versions(tmp_path: Path) -> None:
@@ -421,7 +408,7 @@ def test_first_versions(tmp_path: Path) -> None:
         assert [(one.topic_name, one.error_code) for one in response.partition_errors] == [("t", 0)]
         assert test.broker.partitions.get(*T0) is None
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_what_was_made_while_it_was_registered_has_lost_nothing(tmp_path: Path) -> None:
@@ -446,4 +433,4 @@ def test_what_was_made_while_it_was_registered_has_lost_nothing(tmp_path: Path) 
         # Where another one leads it is copied.
         assert names(await test.lead_or_follow({T1: (2, 3, [2, 1])})) == {T1: "NONE"}
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -11,24 +9,12 @@ import pytest
 from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.metrics.health import not_ready
 from ottla.zk.layout import TopicZnode
-from support.controlled_broker import ControlledBroker
+from support.controlled_broker import ControlledBroker, run_controlled
 
 pytestmark = pytest.mark.spec("U3")
 
 T0, T1 = ("t", 0), ("t", 1)
 UNHEARD = "the controller has not sent this broker its partitions yet"
-
-
-def run(folder: Path, scenario: Callable[[ControlledBroker], Awaitable[None]], log_dirs: int = 1) -> None:
-    async def whole() -> None:
-        test = ControlledBroker(folder, log_dirs=log_dirs)
-        await test.begin()
-        try:
-            await scenario(test)
-        finally:
-            await test.broker.stop()
-
-    asyncio.run(whole())
 
 
 async def reasons(test: ControlledBroker) -> list[str]:
@@ -53,11 +39,11 @@ def test_it_waits_for_the_metadata_and_for_the_roles_in_them(tmp_path: Path) -> 
         await test.restart()
         assert await reasons(test) == [UNHEARD]
         assert await test.update_metadata({}) == 0
-        assert await reasons(test) == [UNHEARD]  # there is a topic that it has not heard of
+        assert await reasons(test) == [UNHEARD]  # the metadata lack a topic that has a znode
         assert await test.update_metadata(states) == 0
         assert await reasons(test) == without_role(2)
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_metadata_may_come_before_the_broker_knows_its_registration(
@@ -70,7 +56,7 @@ def test_metadata_may_come_before_the_broker_knows_its_registration(
             monkeypatch.setattr(ClusterMembership, "broker_epoch", epoch + later)
             assert await reasons(test) == expected
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_it_does_not_wait_for_a_leader_that_waits_for_it_perhaps(tmp_path: Path) -> None:
@@ -81,7 +67,7 @@ def test_it_does_not_wait_for_a_leader_that_waits_for_it_perhaps(tmp_path: Path)
         assert await test.lead_or_follow(states, is_new=True) == {T0: 0, T1: 0}
         assert await reasons(test) == []
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
 
 
 def test_it_does_not_wait_for_roles_that_it_refuses(tmp_path: Path) -> None:
@@ -101,4 +87,4 @@ def test_it_does_not_wait_for_roles_that_it_refuses(tmp_path: Path) -> None:
         assert broker.partitions.stop(*T0)
         assert await reasons(test) == without_role(1)
 
-    run(tmp_path, scenario)
+    run_controlled(tmp_path, scenario)
